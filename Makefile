@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make` or `make help` lists the targets.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q
+UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-header -q
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format unit simulate integration spark system package bench lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+setup: .venv/.ready ## Make .venv with everything of requirements.lock
+
+.venv/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ;]*\).*/\1/p' requirements.lock)"
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
+
+test: lint unit simulate integration spark system package ## Run every check that CI runs
+
+lint: setup ## Style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the sources in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+unit: setup ## Unit and property tests: no server
+	$(PYTEST) tests/unit tests/property
+
+simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
+	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
+
+integration: setup ## Tests on a real Kafka broker
+	$(PYTEST) tests/integration
+
+spark: setup ## Tests on a real Spark
+	$(PYTEST) tests/spark
+
+system: setup ## Tests on a real Airflow with its scheduler
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/system
+
+package: setup ## Build the wheel and try it in a clean environment
+	$(PYTEST) tests/package
+
+bench: setup ## Measure this package beside its peers
+	$(BIN)/python -m benchmarks.columnar_decode
+
+lock: setup ## Resolve the dependencies anew into requirements.lock
+	$(UV_COMPILE) --upgrade -o requirements.lock
+
+clean: ## Remove what the targets made
+	rm -rf .venv dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Every error that this package raises.
+
+``retriable`` says whether the same call may succeed later without anybody changing anything.
+
+::
+
+    RlmmError
+    ├── ConfigurationError                  a setting is missing, contradictory or not allowed (also a ValueError)
+    ├── MetadataError
+    │   ├── MalformedMetadataError          bytes that are no record of __remote_log_metadata (also a ValueError)
+    │   │   ├── UnknownApiKeyError          a kind of record that Kafka 4.3 does not know
+    │   │   └── NewerVersionError           a record of a version that Kafka 4.3 does not know
+    │   ├── InvalidStateTransitionError     Kafka's state machine does not allow this step
+    │   └── QuarantinedRecordsError         records that cannot be applied stop destructive work
+    ├── EventLogError
+    │   ├── EventLogUnavailableError        broker unreachable or too slow (retriable)
+    │   ├── EventLogAccessError             authentication or authorisation failed
+    │   ├── MetadataTopicNotFoundError      the metadata topic does not exist
+    │   ├── MetadataPartitionOutOfRangeError  no such metadata partition
+    │   ├── PublishFailedError              the log refused a record: it was certainly not written
+    │   └── PublishOutcomeUnknownError      a record may or may not have been written: read back before going on
+    ├── WriteRefusedError                   the write guard refused an event, nothing was written
+    │   ├── WritesNotAllowedError           allow_writes is off
+    │   ├── UnsafeEventError                the event could end a broker's consumer, or is not ours to write
+    │   └── PartitionerMismatchError        observed records lie where our partitioner would not put them
+    ├── DeletionRefusedError                a safety rule refused to delete
+    │   ├── TopicNotAbsentError             the topic id still exists, or may exist
+    │   ├── ClusterMismatchError            connected to another cluster than the expected one
+    │   ├── BlastRadiusError                the plan is larger than the limit
+    │   └── PlanError                       a plan is unreadable, expired, or of another cluster
+    └── StorageError
+        ├── StorageRootError                the storage root is missing or was never seen with objects of this cluster
+        ├── StorageAccessError          authentication failed or the store forbids the call
+        ├── StorageUnavailableError         the store does not answer or throttles (retriable)
+        ├── RemoteObjectNotFoundError       an object that must exist does not
+        └── UnsafeObjectKeyError            a key leaves the declared prefix or does not match the layout
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RlmmError(Exception):
+    """Base of every error of this package."""
+
+    retriable: ClassVar[bool] = False
+
+
+class ConfigurationError(RlmmError, ValueError):
+    """A setting is missing, contradictory or not allowed; the message names it."""
+
+
+class MetadataError(RlmmError):
+    """Base of errors about the records of ``__remote_log_metadata``."""
+
+
+class MalformedMetadataError(MetadataError, ValueError):
+    """Raised when bytes are not a record that Kafka's ``RemoteLogMetadataSerde`` accepts."""
+
+
+class UnknownApiKeyError(MalformedMetadataError):
+    """Raised when the apiKey of a record is none that Kafka 4.3 knows: garbage, or written by a newer Kafka."""
+
+
+class NewerVersionError(MalformedMetadataError):
+    """Raised when the api version of a record is above what Kafka 4.3 knows: written by a newer Kafka."""
+
+
+class InvalidStateTransitionError(MetadataError):
+    """Raised when an event does not follow from the current state by Kafka's own state machine."""
+
+
+class QuarantinedRecordsError(MetadataError):
+    """Raised when a metadata partition holds records that cannot be applied and destructive work was asked for."""
+
+
+class EventLogError(RlmmError):
+    """Base of errors of the metadata event log."""
+
+
+class EventLogUnavailableError(EventLogError):
+    """Raised when the brokers do not answer within the time limit."""
+
+    retriable = True
+
+
+class EventLogAccessError(EventLogError):
+    """Raised when authentication fails or an ACL forbids the call."""
+
+
+class MetadataTopicNotFoundError(EventLogError):
+    """Raised when the metadata topic does not exist on the cluster."""
+
+
+class MetadataPartitionOutOfRangeError(EventLogError, ValueError):
+    """Raised when a metadata partition is not in ``range(partition_count)``."""
+
+
+class PublishFailedError(EventLogError):
+    """Raised when the log refused a record for certain: it was not written."""
+
+
+class PublishOutcomeUnknownError(EventLogError):
+    """Raised when a record may or may not have been written. A replay tells which; nothing may be assumed before it."""
+
+
+class WriteRefusedError(RlmmError):
+    """Base of refusals of the write guard: nothing of the batch was written."""
+
+
+class WritesNotAllowedError(WriteRefusedError):
+    """Raised when an event is to be published while ``allow_writes`` is off."""
+
+
+class UnsafeEventError(WriteRefusedError):
+    """Raised when an event could end a broker's consumer or is not ours to write (DESIGN: the write guard)."""
+
+
+class PartitionerMismatchError(WriteRefusedError):
+    """Raised when records observed in the topic lie in another metadata partition than our partitioner computes."""
+
+
+class DeletionRefusedError(RlmmError):
+    """Base of refusals to delete: a safety rule did not hold."""
+
+
+class TopicNotAbsentError(DeletionRefusedError):
+    """Raised when a topic id still exists, or when it cannot be shown that it does not."""
+
+
+class ClusterMismatchError(DeletionRefusedError):
+    """Raised when the cluster id differs from ``expected_cluster_id``."""
+
+
+class BlastRadiusError(DeletionRefusedError):
+    """Raised when a plan holds more segments, bytes or share of the cluster than the limit allows."""
+
+
+class PlanError(DeletionRefusedError):
+    """Raised when a plan cannot be read, has expired or was made for another cluster."""
+
+
+class StorageError(RlmmError):
+    """Base of errors of the remote storage."""
+
+
+class StorageRootError(StorageError):
+    """Raised when the storage root does not exist or cannot be verified to belong to this cluster."""
+
+
+class StorageAccessError(StorageError):
+    """Raised when authentication fails or the store forbids the call."""
+
+
+class StorageUnavailableError(StorageError):
+    """Raised when the store does not answer, throttles or fails in a way that may pass."""
+
+    retriable = True
+
+
+class RemoteObjectNotFoundError(StorageError):
+    """Raised when an object that must exist does not (Kafka: ``RemoteResourceNotFoundException``)."""
+
+
+class UnsafeObjectKeyError(StorageError, ValueError):
+    """Raised when an object key would leave the declared prefix or does not match the layout's pattern."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection type ``rlmm`` as a value object."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+CONN_TYPE = "rlmm"
+DEFAULT_CONN_ID = "rlmm_default"
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class RlmmConnection:
+    """
+    One cluster, its remote storage, and what may be done there. It holds no secret.
+
+    :param conn_id: id of the Airflow connection that says so, for messages.
+    :param kafka_conn_id: id of the connection of type ``kafka``.
+    :param storage_uri: root of the remote storage, ``None`` where only the metadata topic is used.
+    :param storage_conn_id: id of the connection that holds the store's credentials and options, if it needs any.
+    :param layout: name of the storage layout.
+    :param metadata_topic: name of the metadata topic.
+    :param allow_writes: whether anything may be written or deleted.
+    :param expected_cluster_id: the only cluster to work on, ``None`` for any.
+    """
+
+    conn_id: str
+    kafka_conn_id: str = "kafka_default"
+    storage_uri: str | None = None
+    storage_conn_id: str | None = None
+    layout: str = "local-tiered-storage"
+    metadata_topic: str = "__remote_log_metadata"
+    allow_writes: bool = False
+    expected_cluster_id: str | None = None
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> RlmmConnection:
+        """
+        Read an Airflow connection.
+
+        :param connection: of type ``rlmm``; its extra holds the fields, blank ones count as not given.
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        conn_id = connection.conn_id
+        if connection.conn_type != CONN_TYPE:
+            raise ConfigurationError(f"connection {conn_id!r} is of type {connection.conn_type!r}, not {CONN_TYPE!r}")
+        known = [f.name for f in fields(cls) if f.name != "conn_id"]
+        given = {k: v for k, v in _extra(connection).items() if not _is_blank(v)}
+        if unknown := sorted(given.keys() - set(known)):
+            raise ConfigurationError(f"connection {conn_id!r}: unknown fields {unknown} in extra; known are {known}")
+        values: dict[str, Any] = {
+            name: _boolean(conn_id, name, value) if name == "allow_writes" else _text(conn_id, name, value)
+            for name, value in given.items()
+        }
+        settings = cls(conn_id=conn_id, **values)
+        settings._check()
+        return settings
+
+    def required_storage_uri(self) -> str:
+        """
+        Return the storage root.
+
+        :raises ConfigurationError: if the connection has none.
+        """
+        if self.storage_uri is None:
+            raise ConfigurationError(f"connection {self.conn_id!r}: storage_uri is missing, and storage is needed here")
+        return self.storage_uri
+
+    def _check(self) -> None:
+        if not _TOPIC_NAME.fullmatch(self.metadata_topic):
+            raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")
+        if self.storage_uri is None:
+            return
+        # The value is not repeated here: whoever put a secret into it must not find it in a log.
+        parts = urlsplit(self.storage_uri)
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ConfigurationError(
+                f"connection {self.conn_id!r}: storage_uri must hold neither credentials nor a query; "
+                "put them into a connection and name it in storage_conn_id"
+            )
+        if not parts.scheme:
+            raise ConfigurationError(
+                f"connection {self.conn_id!r}: storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder"
+            )
+
+
+@contextmanager
+def naming_connection(conn_id: str) -> Iterator[None]:
+    """
+    Make errors about Kafka say which Airflow connection they are about; put it around calls that reach the cluster.
+
+    :param conn_id: id of the Kafka connection.
+    """
+    try:
+        yield
+    except (EventLogError, ConfigurationError) as e:
+        named = f"connection {conn_id!r}: "
+        raise (e if str(e).startswith(named) else type(e)(f"{named}{e}")) from e.__cause__
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    # Not extra_dejson: that one takes extra that is no JSON for an empty one, and the defaults would apply.
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigurationError(f"connection {connection.conn_id!r}: extra is not a JSON object")
+    return extra
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _text(conn_id: str, name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"connection {conn_id!r}: {name} must be text, not {type(value).__name__}")
+    return value.strip()
+
+
+def _boolean(conn_id: str, name: str, value: object) -> bool:
+    # Connections given as a URI can only carry text.
+    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(spelled, bool):
+        raise ConfigurationError(f"connection {conn_id!r}: {name} must be true or false, nothing else")
+    return spelled

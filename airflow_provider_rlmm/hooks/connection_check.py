@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the button "Test" of Airflow's connection form does for type ``rlmm``: it looks and never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
+from airflow_provider_rlmm.hooks.connection import naming_connection
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One thing that was looked at.
+
+    :param good: whether it is as it should be.
+    :param sentence: what was found.
+    """
+
+    good: bool
+    sentence: str
+
+
+class ConnectionCheck:
+    """
+    Looks at everything that a connection names.
+
+    :param hook: hook of the connection.
+    """
+
+    def __init__(self, hook: RemoteLogMetadataHook) -> None:
+        self._hook = hook
+        self._cluster_id = ""
+        self._topic_ids: frozenset[UUID] = frozenset()
+
+    def findings(self) -> list[Finding]:
+        """Look; what cannot be looked at because something before it failed is left out. Never raises."""
+        found = [_finding("the connection", self._settings)]
+        if not found[0].good:
+            return found
+        found.append(_finding("the cluster", self._cluster))
+        if found[-1].good:
+            found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
+        return [*found, _finding("the storage", self._storage)]
+
+    def _settings(self) -> str:
+        settings = self._hook.get_connection_settings()
+        return f"Writing is {'allowed' if settings.allow_writes else 'off'}."
+
+    def _cluster(self) -> str:
+        self._cluster_id = self._hook.check_cluster()
+        expected = self._hook.get_connection_settings().expected_cluster_id
+        return f"Cluster {self._cluster_id} answers, {'as expected' if expected else 'no other one is ruled out'}."
+
+    def _topic(self) -> str:
+        settings = self._hook.get_connection_settings()
+        with naming_connection(settings.kafka_conn_id):
+            topic = self._hook.get_cluster_topics().describe_metadata_topic(settings.metadata_topic)
+        allowed = topic.authorized_operations
+        needed = {"READ", "WRITE"} if settings.allow_writes else {"READ"}
+        if allowed is not None and (missing := sorted(needed - allowed)):
+            raise EventLogAccessError(
+                f"topic {settings.metadata_topic} may not be used as needed: {', '.join(missing)} is missing from the ACLs "
+                f"of Kafka connection {settings.kafka_conn_id!r}"
+            )
+        may = "nobody says what one may do with it" if allowed is None else f"one may {', '.join(sorted(allowed))}"
+        return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
+
+    def _permissions(self) -> str:
+        with naming_connection(self._hook.get_connection_settings().kafka_conn_id):
+            topics = self._hook.get_cluster_topics().list_topics()
+        self._topic_ids = frozenset(topics.values())
+        return f"All {len(topics)} topics may be described."
+
+    def _storage(self) -> str:
+        uri = self._hook.get_connection_settings().storage_uri
+        if uri is None:
+            return "No storage is configured."
+        manager = RemoteStorageHook(self._hook.rlmm_conn_id).get_storage_manager()
+        root = manager.check_root(self._topic_ids, self._cluster_id)
+        if root.verified:
+            return f"Storage {uri} belongs to this cluster: {root.reason}."
+        return f"Storage {uri} can be listed, but nothing shows yet that it belongs to this cluster: {root.reason}."
+
+
+def _finding(subject: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(True, look())
+    except RlmmError as e:
+        text = str(e).rstrip(".")
+    except Exception as e:
+        # Whatever is wrong belongs into the form; text that this package did not write may hold a secret.
+        text = f"{subject} cannot be checked ({type(e).__name__})"
+    return Finding(False, f"{text[:1].upper()}{text[1:]}.")

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Producer, consumer and admin of ``__remote_log_metadata``, as an Airflow connection describes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.connection import CONN_TYPE, DEFAULT_CONN_ID, RlmmConnection, naming_connection
+from airflow_provider_rlmm.hooks.storage import named_connection
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+    from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+    from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+    from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+    from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+
+CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
+"""Consumer group that keeps the cleaner's offsets; it needs READ on it."""
+
+
+class RemoteLogMetadataHook(BaseHook):
+    """
+    Opens what a connection of type ``rlmm`` names. Nothing is opened before it is asked for.
+
+    :param rlmm_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "rlmm_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
+    hook_name = "Kafka Remote Log Metadata"
+
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        super().__init__()
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def get_connection_settings(self) -> RlmmConnection:
+        """
+        Read the connection.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
+
+    def get_client_config(self) -> KafkaClientConfig:
+        """
+        Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider.
+
+        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used.
+        """
+        from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+
+        settings = self.get_connection_settings()
+        named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
+        with naming_connection(settings.kafka_conn_id):
+            return KafkaClientConfig(_librdkafka_properties(settings.kafka_conn_id))
+
+    def get_event_log(self) -> KafkaMetadataEventLog:
+        """
+        Open the metadata topic for reading; close it after use, for writing take :meth:`get_publisher`.
+
+        :raises MetadataTopicNotFoundError: if the topic does not exist.
+        :raises EventLogUnavailableError: if no broker answers.
+        :raises EventLogAccessError: if the login fails or an ACL forbids it.
+        """
+        from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+
+        settings = self.get_connection_settings()
+        log = KafkaMetadataEventLog(self.get_client_config(), settings.metadata_topic)
+        # Asked here, so that what is wrong with the connection is said once, at the start, and names it.
+        with naming_connection(settings.kafka_conn_id):
+            self.log.info("metadata topic %s has %d partitions", settings.metadata_topic, log.partition_count)
+        return log
+
+    def get_publisher(self, log: MetadataEventLog) -> GuardedPublisher:
+        """
+        Return the write guard, the only way to write; it writes only where the connection allows writes.
+
+        :param log: what :meth:`get_event_log` returned.
+        """
+        from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+
+        return GuardedPublisher(log, allow_writes=self.get_connection_settings().allow_writes)
+
+    def get_cluster_topics(self) -> KafkaClusterTopics:
+        """Return what the cluster says about its topics."""
+        from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+
+        return KafkaClusterTopics(self.get_client_config())
+
+    def get_offset_store(self) -> KafkaOffsetStore:
+        """Return where the cleaner remembers which markers are settled."""
+        from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+
+        topic = self.get_connection_settings().metadata_topic
+        return KafkaOffsetStore(self.get_client_config(), CLEANER_GROUP_ID, topic)
+
+    def bootstrap_servers(self) -> str:
+        """Return the brokers that are asked first: comma-separated ``host:port``."""
+        return self.get_client_config().bootstrap_servers
+
+    def java_client_properties(self) -> str:
+        """
+        Return the Kafka connection as the text of a Java properties file, for Spark. It may hold secrets.
+
+        :raises ConfigurationError: naming the connection and a property that Java clients do not have.
+        """
+        from airflow_provider_rlmm.manager.java_client import java_client_properties
+
+        with naming_connection(self.get_connection_settings().kafka_conn_id):
+            return java_client_properties(self.get_client_config().properties)
+
+    def check_cluster(self, overrides: frozenset[str] = frozenset()) -> str:
+        """
+        Check that the connection reaches the cluster that it expects.
+
+        :param overrides: named overrides in force; any of them requires ``expected_cluster_id``.
+        :return: id of the cluster.
+        :raises ClusterMismatchError: if it is another one.
+        :raises ConfigurationError: if an override is used and no cluster is expected.
+        """
+        from airflow_provider_rlmm.policy.guards import check_cluster
+
+        settings = self.get_connection_settings()
+        with naming_connection(settings.kafka_conn_id):
+            cluster_id = self.get_cluster_topics().cluster_id()
+        check_cluster(cluster_id, settings.expected_cluster_id, overrides)
+        return cluster_id
+
+    def test_connection(self) -> tuple[bool, str]:
+        """
+        Look at cluster, metadata topic and storage without changing anything; never raises.
+
+        :return: whether all is well, and one sentence per finding.
+        """
+        from airflow_provider_rlmm.hooks.connection_check import ConnectionCheck
+
+        findings = ConnectionCheck(self).findings()
+        return all(finding.good for finding in findings), " ".join(finding.sentence for finding in findings)
+
+
+def _librdkafka_properties(kafka_conn_id: str) -> dict[str, Any]:
+    from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
+
+    class ResolvedProperties(KafkaBaseHook):
+        """Stops where the other hooks of that provider would build their client."""
+
+        def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
+            return config
+
+    untyped: Any = ResolvedProperties
+    try:
+        properties: dict[str, Any] = untyped(kafka_conn_id).get_conn
+    except (ValueError, ImportError, RuntimeError) as e:
+        raise ConfigurationError(str(e)) from e
+    return properties

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The remote storage of a cluster, as an Airflow connection describes it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.connection import CONN_TYPE, DEFAULT_CONN_ID, RlmmConnection
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+
+_CREDENTIALS = {
+    "s3": ("aws_access_key_id", "aws_secret_access_key"),
+    "az": ("azure_storage_account_name", "azure_storage_account_key"),
+}
+"""Scheme of the storage URI → the store's options that the connection's login and password are."""
+
+
+class RemoteStorageHook(BaseHook):
+    """
+    Opens the remote storage that a connection of type ``rlmm`` names.
+
+    :param rlmm_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "rlmm_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
+    hook_name = "Kafka Remote Log Storage"
+
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        super().__init__()
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def get_connection_settings(self) -> RlmmConnection:
+        """
+        Read the connection.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
+
+    def get_storage_manager(self) -> ObjectStoreRemoteStorageManager:
+        """
+        Open the storage; apart from looking at a local folder this makes no call.
+
+        :raises ConfigurationError: if the connection, the layout or the store's options are not usable.
+        :raises StorageRootError: if a local folder does not exist.
+        """
+        from airflow_provider_rlmm.storage.layouts import layout_named
+        from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+
+        settings = self.get_connection_settings()
+        uri = settings.required_storage_uri()
+        options: dict[str, str] = {}
+        if settings.storage_conn_id is not None:
+            connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
+            options = store_options(uri, connection)
+        return ObjectStoreRemoteStorageManager(uri, layout_named(settings.layout), options=options)
+
+
+def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Connection:
+    """
+    Read a connection that another one names.
+
+    :param settings: the connection that names it.
+    :param field: in which field.
+    :param conn_id: the named connection.
+    :raises ConfigurationError: if it does not exist.
+    """
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as e:
+        raise ConfigurationError(
+            f"connection {settings.conn_id!r}: {field} names {conn_id!r}, which does not exist"
+        ) from e
+
+
+def store_options(uri: str, connection: Connection) -> dict[str, str]:
+    """
+    Turn a storage connection into the options of a store.
+
+    :param uri: storage root; its scheme says what login and password mean.
+    :param connection: login, password, and extra as a JSON object of the store's own option names.
+    :return: option → value; extra wins over login and password.
+    :raises ConfigurationError: naming the connection and the field, never a value.
+    """
+    where = f"connection {connection.conn_id!r}"
+    scheme = uri.partition("://")[0]
+    options: dict[str, str] = {}
+    if connection.login or connection.password:
+        if scheme not in _CREDENTIALS:
+            raise ConfigurationError(
+                f"{where}: login and password mean nothing to a {scheme}:// store; put its options into extra"
+            )
+        login, password = _CREDENTIALS[scheme]
+        options = {k: v for k, v in ((login, connection.login), (password, connection.password)) if v}
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigurationError(f"{where}: extra is not a JSON object")
+    for name, value in extra.items():
+        if not isinstance(value, str | bool | int):
+            raise ConfigurationError(f"{where}: {name} in extra must be text, a number or a boolean")
+        options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return options

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The RemoteLogCleaner of KIP-405, one metadata partition at a time.
+
+Follow a marked user partition through :meth:`RemoteLogCleaner.clean`: replay, settle, start, and for each batch of its
+segments look at the cluster again, publish DELETE_SEGMENT_STARTED, wait for all acks, delete the objects, publish
+DELETE_SEGMENT_FINISHED for those confirmed gone; then replay, look once more, finish, commit. Every step may be the last
+one of a run: the next run reads from the topic where it stands and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock, system_clock
+from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
+from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
+from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
+from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+
+logger = logging.getLogger(__name__)
+
+PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
+"""(topic id, user partition) → segment ids that the plan allows to delete."""
+
+
+class RemoteLogCleaner:
+    """
+    Deletes the remote segments of deleted topics.
+
+    :param log: the metadata event log.
+    :param publisher: the write guard around the same log.
+    :param offsets: remembers which markers are settled.
+    :param topics: the cluster's topics.
+    :param storage: remote storage.
+    :param limits: limits of destructive work.
+    :param expected_cluster_id: refuse any other cluster.
+    :param clock: time.
+    :param dry_run: say what would be written and deleted, do nothing.
+    """
+
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        publisher: GuardedPublisher,
+        offsets: OffsetStore,
+        topics: ClusterTopics,
+        storage: RemoteStorageManager,
+        *,
+        limits: CleanerLimits,
+        expected_cluster_id: str | None = None,
+        clock: Clock = system_clock,
+        dry_run: bool = False,
+    ) -> None:
+        self._log = log
+        self._publisher = publisher
+        self._offsets = offsets
+        self._topics = topics
+        self._storage = storage
+        self._limits = limits
+        self._expected_cluster_id = expected_cluster_id
+        self._clock = clock
+        self._dry_run = dry_run
+
+    def clean(self, metadata_partition: int, planned: PlannedSegments) -> MetadataPartitionReport:
+        """
+        Clean every settled user partition of one metadata partition, as far as the plan allows.
+
+        :param metadata_partition: which metadata partition.
+        :param planned: segments that may be deleted; a partition without any is only finished.
+        :raises ClusterMismatchError: if this is another cluster than expected.
+        :raises StorageRootError: if the storage root does not exist, or too many expected objects are missing there.
+        :raises EventLogError: if the log or the cluster cannot be read.
+        """
+        began = self._clock()
+        cluster_id = self._topics.cluster_id()
+        check_cluster(cluster_id, self._expected_cluster_id, self._limits.overrides)
+        effects = self._effects()
+        ids = scan_topic_ids(self._log, metadata_partition)
+        replay = MetadataPartitionReplay(self._log, metadata_partition, ids.marked)
+        replay.advance()
+        work = [h for h in replay.histories.values() if h.deletion_under_way()]
+        logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(work))
+        refusals = [
+            Refusal(f"metadata partition {metadata_partition}", obstacle, OBSTACLE_ADVICE)
+            for obstacle in (replay.obstacles(self._limits.allowed_quarantine) if work else ())
+        ]
+        partitions: list[UserPartitionReport] = []
+        committed = None
+        if work and not refusals:
+            context = self._context(replay, effects, ids.all, cluster_id)
+            for history in work:
+                key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
+                cleaner = UserPartitionCleaner(history, context, planned.get(key, frozenset()))
+                partitions.append(cleaner.clean())
+        if not refusals:
+            committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
+        return MetadataPartitionReport(
+            metadata_partition=metadata_partition,
+            dry_run=self._dry_run,
+            partitions=tuple(partitions),
+            refusals=tuple(refusals),
+            events=dict(effects.events),
+            would_write=tuple(effects.would_write),
+            committed_offset=committed,
+            duration_ms=self._clock() - began,
+        )
+
+    def _effects(self) -> Effects:
+        if self._dry_run:
+            return DryRunEffects(self._log, self._storage, self._clock)
+        return RealEffects(self._publisher, self._storage, self._offsets)
+
+    def _context(
+        self, replay: MetadataPartitionReplay, effects: Effects, topic_ids: frozenset[UUID], cluster_id: str
+    ) -> CleaningContext:
+        """Verify the storage root before anything is done there, and leave the stamp that says so."""
+        root = self._storage.check_root(topic_ids, cluster_id)
+        logger.info("storage root: %s", root.reason)
+        if root.verified:
+            effects.stamp_root(cluster_id)
+        state = WorkState(replay)
+        return CleaningContext(self._topics, state, effects, self._storage, self._limits, root, self._clock)

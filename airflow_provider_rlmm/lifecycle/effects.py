@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything the cleaner does to the world, in one place, twice: for real, and as a dry run that only says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, OffsetStore, PublishOutcome
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent, check_events
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.storage.remote_storage import (
+    DeleteOutcome,
+    DeletionReport,
+    RemoteStorageManager,
+    SegmentDeletion,
+    StoredObject,
+)
+
+
+class Effects(Protocol):
+    """What the cleaner may do."""
+
+    events: Counter[str]
+    would_write: list[str]
+
+    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+        """Publish through the write guard; one outcome per event."""
+        ...
+
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+        """Delete the objects of segments."""
+        ...
+
+    def advance(self, replay: MetadataPartitionReplay) -> None:
+        """Bring the replay up to the current high watermark."""
+        ...
+
+    def stamp_root(self, cluster_id: str) -> None:
+        """Leave the stamp of the verified root."""
+        ...
+
+    def commit(self, metadata_partition: int, offset: int) -> int | None:
+        """Commit the offset of the first unsettled marker; return what was committed."""
+        ...
+
+
+class RealEffects:
+    """
+    Does it.
+
+    :param publisher: the write guard.
+    :param storage: remote storage.
+    :param offsets: the offset store.
+    """
+
+    def __init__(self, publisher: GuardedPublisher, storage: RemoteStorageManager, offsets: OffsetStore) -> None:
+        self._publisher = publisher
+        self._storage = storage
+        self._offsets = offsets
+        self.events: Counter[str] = Counter()
+        self.would_write: list[str] = []
+
+    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+        """See :class:`Effects`."""
+        outcomes = self._publisher.publish(events, state)
+        self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
+        return outcomes
+
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+        """See :class:`Effects`."""
+        return self._storage.delete_log_segments(metadatas)
+
+    def advance(self, replay: MetadataPartitionReplay) -> None:
+        """See :class:`Effects`."""
+        replay.advance()
+
+    def stamp_root(self, cluster_id: str) -> None:
+        """See :class:`Effects`."""
+        self._storage.stamp_root(cluster_id)
+
+    def commit(self, metadata_partition: int, offset: int) -> int | None:
+        """See :class:`Effects`."""
+        self._offsets.commit({metadata_partition: offset})
+        return offset
+
+
+class DryRunEffects:
+    """
+    Says it: events pass the same guard and are applied to the replay as if they had been read back; deletions answer
+    from a listing.
+
+    :param log: the log, for its partition count only.
+    :param storage: remote storage, listed only.
+    :param clock: time.
+    """
+
+    def __init__(self, log: MetadataEventLog, storage: RemoteStorageManager, clock: Clock) -> None:
+        self._log = log
+        self._storage = storage
+        self._clock = clock
+        self.events: Counter[str] = Counter()
+        self.would_write: list[str] = []
+
+    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+        """See :class:`Effects`."""
+        check_events(events, state, self._log.partition_count)
+        offset = state.replay.end
+        for event in events:
+            self.would_write.append(describe_event(event))
+            state.replay.apply(event, offset, self._clock())
+        return [Acked(offset) for _ in events]
+
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+        """See :class:`Effects`."""
+        listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
+        segments = []
+        for metadata in metadatas:
+            segment_id = metadata.remote_log_segment_id
+            key = segment_id.topic_id_partition
+            if key not in listings:
+                listings[key] = self._storage.list_log_segments(key)
+            objects = listings[key].get(segment_id.id, ())
+            outcome = DeleteOutcome.GONE if objects else DeleteOutcome.NEVER_SEEN
+            size = sum(o.size for o in objects)
+            segments.append(SegmentDeletion(segment_id, outcome, len(objects), size, {}))
+        return DeletionReport(tuple(segments), len(listings))
+
+    def advance(self, replay: MetadataPartitionReplay) -> None:
+        """See :class:`Effects`; what was not written cannot be read back."""
+
+    def stamp_root(self, cluster_id: str) -> None:
+        """See :class:`Effects`."""
+
+    def commit(self, metadata_partition: int, offset: int) -> int | None:
+        """See :class:`Effects`."""
+        return None
+
+
+def describe_event(event: WritableEvent) -> str:
+    """
+    Say an event in words, for dry runs and reports.
+
+    :param event: the event.
+    """
+    if isinstance(event, RemotePartitionDeleteMetadata):
+        return f"{event.state.name} {event.topic_id_partition}"
+    return f"{event.state.name} {event.remote_log_segment_id}"

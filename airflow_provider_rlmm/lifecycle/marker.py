@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The marker: finds topic ids that are gone from the cluster while their remote segments are not, and writes
+DELETE_PARTITION_MARKED for their partitions. KIP-405 gives this role to the controller; in Kafka nobody plays it.
+
+A marker deletes nothing. It is the record of the first observation of absence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.effects import describe_event
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_events
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.absence import Observation, Presence
+from airflow_provider_rlmm.policy.plan import Refusal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReport:
+    """
+    What the marker did.
+
+    :param marked: events written (in a dry run: that would have been), in words.
+    :param already_marked: partitions whose observation stands.
+    :param refusals: what was not marked, and why.
+    :param dry_run: whether nothing was written.
+    """
+
+    marked: tuple[str, ...]
+    already_marked: int
+    refusals: tuple[Refusal, ...]
+    dry_run: bool
+
+
+class DeletedPartitionMarker:
+    """
+    :param log: the metadata event log.
+    :param publisher: the write guard.
+    :param topics: the cluster's topics.
+    :param clock: time.
+    :param dry_run: say what would be written, write nothing.
+    """
+
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        publisher: GuardedPublisher,
+        topics: ClusterTopics,
+        *,
+        clock: Clock,
+        dry_run: bool = False,
+    ) -> None:
+        self._log = log
+        self._publisher = publisher
+        self._topics = topics
+        self._clock = clock
+        self._dry_run = dry_run
+
+    def mark(self, only: frozenset[tuple[UUID, int]] | None = None) -> MarkReport:
+        """
+        Mark the partitions of every absent topic id that still has unfinished segments.
+
+        The metadata is read before the cluster is looked at: a topic that is created in between then cannot look
+        orphaned, as its records were not read.
+
+        :param only: mark only these (topic id, partition), as a plan names them; ``None`` for all.
+        :raises EventLogError: if the topic or the cluster cannot be read; what was marked before stays marked.
+        """
+        marked: list[str] = []
+        already = 0
+        refusals: list[Refusal] = []
+        for metadata_partition in range(self._log.partition_count):
+            topic_ids = scan_topic_ids(self._log, metadata_partition).all
+            if only is not None:
+                topic_ids &= {topic_id for topic_id, _ in only}
+            gone = topic_ids - frozenset(self._topics.list_topics().values()) if topic_ids else frozenset()
+            if not gone:
+                continue
+            replay = MetadataPartitionReplay(self._log, metadata_partition, gone)
+            replay.advance()
+            done, standing = self._mark_metadata_partition(replay, gone, only, refusals)
+            marked += done
+            already += standing
+        return MarkReport(tuple(marked), already, tuple(refusals), self._dry_run)
+
+    def _mark_metadata_partition(
+        self,
+        replay: MetadataPartitionReplay,
+        gone: Iterable[UUID],
+        only: frozenset[tuple[UUID, int]] | None,
+        refusals: list[Refusal],
+    ) -> tuple[list[str], int]:
+        work = [
+            h
+            for h in replay.histories.values()
+            if h.unfinished()
+            and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
+        ]
+        if work and (obstacles := replay.obstacles(frozenset())):
+            refusals += [
+                Refusal(f"metadata partition {replay.metadata_partition}", o, OBSTACLE_ADVICE) for o in obstacles
+            ]
+            return [], 0
+        observations = look(self._topics, {topic_id: replay.names_of(topic_id) for topic_id in gone})
+        refusals += _presence_refusals(work, observations)
+        events = [e for h in work if (e := self._event_for(h, observations)) is not None]
+        standing = sum(1 for h in work if h.deletion_under_way() and h.first_observed_ms is not None)
+        outcomes = self._publish(events, WorkState(replay, absent_ids(observations)))
+        done = []
+        for event, outcome in zip(events, outcomes, strict=True):
+            if isinstance(outcome, Acked):
+                done.append(describe_event(event))
+                logger.info("%s%s", "would write " if self._dry_run else "", done[-1])
+            else:
+                refusals.append(Refusal(describe_event(event), outcome.reason, "run the marker again"))
+        return done, standing
+
+    def _event_for(
+        self, history: UserPartitionHistory, observations: Mapping[UUID, Observation]
+    ) -> RemotePartitionDeleteMetadata | None:
+        """Return the event that records this observation, ``None`` where one that stands is already there."""
+        tip = history.topic_id_partition
+        if observations[tip.topic_id].presence is not Presence.ABSENT:
+            return None
+        if history.deletion_under_way() and history.first_observed_ms is not None:
+            return None
+        # After DELETE_PARTITION_STARTED Kafka's table allows no marker: repeating the start records the observation.
+        started = history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+        state = (
+            RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+            if started
+            else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+        )
+        return RemotePartitionDeleteMetadata(tip, state, self._clock(), OWN_BROKER_ID)
+
+    def _publish(self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState) -> list[PublishOutcome]:
+        if not self._dry_run:
+            return self._publisher.publish(events, state)
+        if events:
+            check_events(events, state, self._log.partition_count)
+        return [Acked(-1) for _ in events]
+
+
+def _presence_refusals(work: Iterable[UserPartitionHistory], observations: Mapping[UUID, Observation]) -> list[Refusal]:
+    return [
+        Refusal(
+            str(h.topic_id_partition),
+            observations[h.topic_id_partition.topic_id].reason,
+            "nothing, if the topic is meant to exist; otherwise delete the topic first",
+        )
+        for h in work
+        if observations[h.topic_id_partition.topic_id].presence is not Presence.ABSENT
+    ]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Observes the whole cluster for a job that has no Kafka admin client of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.manager.event_log import ClusterTopics
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+
+UNLIMITED = -1
+
+
+class ObservableCluster(ClusterTopics, Protocol):
+    """A cluster that also tells the limits of its topics."""
+
+    def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
+        """Return topic → setting → effective value."""
+        ...
+
+    def partition_counts(self, names: Iterable[str]) -> Mapping[str, int]:
+        """Return topic → number of partitions."""
+        ...
+
+    def log_start_offsets(self, partition_counts: Mapping[str, int]) -> Mapping[tuple[str, int], int]:
+        """Return (topic, partition) → log start offset."""
+        ...
+
+
+def observe_cluster(topics: ObservableCluster, clock: Clock) -> ClusterState:
+    """
+    List every topic, with the limits of those that have remote storage.
+
+    The time of observation is taken before the listing is asked for, so that nothing newer can be judged with it.
+
+    :param topics: the cluster.
+    :param clock: time.
+    :raises EventLogAccessError: if any topic may not be described.
+    :raises EventLogUnavailableError: if an answer is partial or late.
+    """
+    observed_at_ms = clock()
+    listing = topics.list_topics()
+    settings = topics.topic_settings(listing)
+    tiered = [name for name, values in settings.items() if values.get("remote.storage.enable")]
+    starts: dict[str, dict[int, int]] = {}
+    for (name, partition), offset in topics.log_start_offsets(topics.partition_counts(tiered)).items():
+        starts.setdefault(name, {})[partition] = offset
+    states = tuple(
+        TopicState(
+            topic_id=topic_id,
+            name=name,
+            retention_ms=int(settings.get(name, {}).get("retention.ms", UNLIMITED)),
+            retention_bytes=int(settings.get(name, {}).get("retention.bytes", UNLIMITED)),
+            log_start_offsets=starts.get(name, {}),
+        )
+        for name, topic_id in sorted(listing.items())
+    )
+    return ClusterState(topics.cluster_id(), observed_at_ms, states)

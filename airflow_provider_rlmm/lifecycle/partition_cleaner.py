@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cleaning of one user partition, from its marker to DELETE_PARTITION_FINISHED (DESIGN: I1 to I8)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.effects import Effects
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.lifecycle.replay import WorkState
+from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
+from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, Unknown
+from airflow_provider_rlmm.manager.write_guard import WritableEvent
+from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.absence import Observation, Presence
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.storage.remote_storage import (
+    DeleteOutcome,
+    RemoteStorageManager,
+    RootCheck,
+    SegmentDeletion,
+    StoredObject,
+)
+
+logger = logging.getLogger(__name__)
+
+NEXT_RUN = "nothing: the next run goes on from here"
+MARK_AGAIN = "run the marker again: it observes the topic id anew, and min_absence counts from then"
+
+
+@dataclass(slots=True)
+class CleaningContext:
+    """
+    What the user partitions of one metadata partition share during a run.
+
+    :param topics: the cluster's topics.
+    :param state: replay and latest look, as the write guard sees them.
+    :param effects: everything that changes the world.
+    :param storage: remote storage, for listings.
+    :param limits: limits of destructive work.
+    :param root: whether the storage root was verified.
+    :param clock: time.
+    :param missing: segments of this run that have no object though their copy was finished.
+    """
+
+    topics: ClusterTopics
+    state: WorkState
+    effects: Effects
+    storage: RemoteStorageManager
+    limits: CleanerLimits
+    root: RootCheck
+    clock: Clock
+    missing: int = 0
+
+    def observe(self, topic_id: UUID) -> Observation:
+        """
+        Look at the cluster again and remember what the write guard must know.
+
+        :param topic_id: the id in question.
+        """
+        observations = look(self.topics, {topic_id: self.state.replay.names_of(topic_id)})
+        self.state.absent = absent_ids(observations)
+        return observations[topic_id]
+
+
+@dataclass(slots=True)
+class _Progress:
+    segments: int = 0
+    objects: int = 0
+    bytes: int = 0
+    outcome_unknown: bool = False
+    left: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def leave(self, what: object, why: str, what_to_do: str) -> None:
+        self.left[why, what_to_do].append(str(what))
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        return tuple(
+            Refusal(whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}", why, todo)
+            for (why, todo), whats in self.left.items()
+        )
+
+
+class UserPartitionCleaner:
+    """
+    Cleans one user partition once.
+
+    :param history: its history, kept current by the context's replay.
+    :param context: what the run shares.
+    :param planned: segments that may be deleted.
+    """
+
+    def __init__(self, history: UserPartitionHistory, context: CleaningContext, planned: frozenset[UUID]) -> None:
+        self._history = history
+        self._context = context
+        self._planned = planned
+        self._tip = history.topic_id_partition
+        self._listed: Mapping[UUID, tuple[StoredObject, ...]] = {}
+        self._progress = _Progress()
+
+    def clean(self) -> UserPartitionReport:
+        """
+        Go as far as the rules allow.
+
+        :raises StorageRootError: if more expected segments are missing in storage than the limit allows.
+        """
+        refusal = self._refusal()
+        if refusal is not None:
+            logger.warning("%s refused: %s", self._tip, refusal.why)
+            return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), refusal)
+        finished = self._start() and self._delete_segments() and self._finish()
+        outcome = PartitionOutcome.FINISHED if finished else PartitionOutcome.INCOMPLETE
+        p = self._progress
+        logger.info(
+            "%s: %s, %d segments, %d objects, %d bytes deleted", self._tip, outcome, p.segments, p.objects, p.bytes
+        )
+        return UserPartitionReport(
+            topic=self._tip.topic,
+            topic_id=kafka_uuid_str(self._tip.topic_id),
+            partition=self._tip.partition,
+            outcome=outcome,
+            segments_deleted=p.segments,
+            segments_left=len(self._history.unfinished()),
+            objects_deleted=p.objects,
+            bytes_deleted=p.bytes,
+            refusals=p.refusals(),
+        )
+
+    def _refusal(self) -> Refusal | None:
+        """Return why nothing may be done here (I7 and the rules of absence), ``None`` where it may."""
+        observation = self._context.observe(self._tip.topic_id)
+        return refusal_of(self._history, observation, self._context.clock(), self._context.limits)
+
+    def _publish(self, events: Sequence[WritableEvent]) -> list[bool]:
+        """Publish, read everything back, and tell per event whether it was acknowledged."""
+        outcomes = self._context.effects.publish(events, self._context.state)
+        for event, outcome in zip(events, outcomes, strict=True):
+            if not isinstance(outcome, Acked):
+                subject = (
+                    event.topic_id_partition
+                    if isinstance(event, RemotePartitionDeleteMetadata)
+                    else event.remote_log_segment_id
+                )
+                self._progress.leave(subject, f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
+                # A record of unknown outcome may still land: nothing may be declared finished before a later replay.
+                self._progress.outcome_unknown |= isinstance(outcome, Unknown)
+        self._context.effects.advance(self._context.state.replay)
+        return [isinstance(o, Acked) for o in outcomes]
+
+    def _partition_event(self, state: RemotePartitionDeleteState) -> bool:
+        event = RemotePartitionDeleteMetadata(self._tip, state, self._context.clock(), OWN_BROKER_ID)
+        return all(self._publish([event]))
+
+    def _start(self) -> bool:
+        if self._history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED:
+            return True
+        return self._partition_event(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+
+    def _delete_segments(self) -> bool:
+        """Delete all that may be deleted; tell whether the work went to its end undisturbed."""
+        self._listed = self._context.storage.list_log_segments(self._tip)
+        eligible = self._eligible()
+        for batch in _batches(eligible, self._context.limits.batch_segments):
+            if not self._undisturbed():
+                return False
+            self._delete_batch(batch)
+            logger.info(
+                "%s: %d of %d segments deleted, %d bytes",
+                self._tip,
+                self._progress.segments,
+                len(eligible),
+                self._progress.bytes,
+            )
+        return True
+
+    def _undisturbed(self) -> bool:
+        """Tell whether the topic is still absent and nobody else wrote about the partition."""
+        observation = self._context.observe(self._tip.topic_id)
+        if observation.presence is not Presence.ABSENT:
+            self._progress.leave(self._tip, observation.reason, "find out why this topic id came back")
+            return False
+        if self._history.first_observed_ms is None:
+            why = f"a foreign segment event at offset {self._history.last_foreign_offset} came while cleaning"
+            self._progress.leave(self._tip, why, MARK_AGAIN)
+            return False
+        return True
+
+    def _eligible(self) -> list[RemoteLogSegmentMetadata]:
+        """Return the planned segments that may be started, by start offset (I2: never seen is not gone)."""
+        eligible = []
+        for metadata in self._history.unfinished():
+            segment_id = metadata.remote_log_segment_id
+            if segment_id.id not in self._planned:
+                self._progress.leave(segment_id, "not in the plan", "make a new plan")
+            elif segment_id.id in self._listed or self._may_finish_unseen(metadata.state):
+                eligible.append(metadata)
+            elif metadata.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                self._context.missing += 1
+                self._progress.leave(segment_id, MISSING, MISSING_ADVICE)
+            else:
+                self._progress.leave(segment_id, f"it has no object, and {self._context.root.reason}", MISSING_ADVICE)
+        if self._context.missing > self._context.limits.max_missing_segments:
+            raise StorageRootError(
+                f"{self._context.missing} segments, {self._tip} among them, have no object in storage though their "
+                f"copy was finished ({self._context.root.reason}): nothing more is deleted. {MISSING_ADVICE}"
+            )
+        return eligible
+
+    def _may_finish_unseen(self, state: RemoteLogSegmentState) -> bool:
+        """Tell whether a segment in this state may be finished though no object of it was ever seen."""
+        if not self._context.root.verified:
+            return False
+        return (
+            state != RemoteLogSegmentState.COPY_SEGMENT_FINISHED or "settle_missing" in self._context.limits.overrides
+        )
+
+    def _delete_batch(self, batch: Sequence[RemoteLogSegmentMetadata]) -> None:
+        to_start = [m for m in batch if m.state != RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
+        self._publish([self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_STARTED) for m in to_start])
+        if self._history.first_observed_ms is None:
+            return
+        before = {m.remote_log_segment_id: m.state for m in batch}
+        # What was read back below the high watermark is durable, whatever the acknowledgement said (I1).
+        started = [
+            m
+            for m in self._history.unfinished()
+            if m.remote_log_segment_id in before and m.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        ]
+        gone: list[tuple[RemoteLogSegmentMetadata, SegmentDeletion]] = []
+        for metadata, deletion in zip(started, self._context.effects.delete(started).segments, strict=True):
+            if self._is_gone(deletion, before[metadata.remote_log_segment_id]):
+                gone.append((metadata, deletion))
+            else:
+                why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
+                self._progress.leave(metadata.remote_log_segment_id, f"objects {deletion.outcome}: {why}", NEXT_RUN)
+        finished = [self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED) for m, _ in gone]
+        for acked, (_, deletion) in zip(self._publish(finished), gone, strict=True):
+            self._progress.segments += acked
+            self._progress.objects += deletion.objects_deleted
+            self._progress.bytes += deletion.bytes_deleted
+
+    def _is_gone(self, deletion: SegmentDeletion, state: RemoteLogSegmentState) -> bool:
+        if deletion.outcome is DeleteOutcome.NEVER_SEEN:
+            # Seen by this run's listing and not any more: another actor deleted it in between.
+            return deletion.remote_log_segment_id.id in self._listed or self._may_finish_unseen(state)
+        return deletion.outcome is DeleteOutcome.GONE
+
+    def _segment_event(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    ) -> RemoteLogSegmentMetadataUpdate:
+        return RemoteLogSegmentMetadataUpdate(
+            metadata.remote_log_segment_id, self._context.clock(), metadata.custom_metadata, state, OWN_BROKER_ID
+        )
+
+    def _finish(self) -> bool:
+        self._context.effects.advance(self._context.state.replay)
+        if not self._undisturbed():
+            return False
+        obstacle = self._history.obstacle_to_finish()
+        if obstacle is None and self._progress.outcome_unknown:
+            obstacle = "the outcome of an earlier record of this run is unknown"
+        if obstacle is not None:
+            self._progress.leave(self._tip, f"not declared deleted: {obstacle}", NEXT_RUN)
+            return False
+        return self._partition_event(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+
+
+MISSING = "COPY_SEGMENT_FINISHED, but storage lists no object of it"
+MISSING_ADVICE = (
+    "check storage URI, layout and mount; if the objects are really lost, the override 'settle_missing' settles them"
+)
+
+
+def _batches(segments: Sequence[RemoteLogSegmentMetadata], size: int) -> Iterator[list[RemoteLogSegmentMetadata]]:
+    remaining = iter(segments)
+    while batch := list(islice(remaining, size)):
+        yield batch

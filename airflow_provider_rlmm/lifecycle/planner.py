@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner: finds the marked partitions that may be cleaned now and writes down every segment that would go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Reason, Refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    A plan before it is written.
+
+    :param summary: counts and limits.
+    :param rows: one per segment.
+    """
+
+    summary: PlanSummary
+    rows: pa.Table
+
+
+class CleanupPlanner:
+    """
+    :param log: the metadata event log.
+    :param topics: the cluster's topics.
+    :param limits: limits of destructive work.
+    :param clock: time.
+    """
+
+    def __init__(self, log: MetadataEventLog, topics: ClusterTopics, *, limits: CleanerLimits, clock: Clock) -> None:
+        self._log = log
+        self._topics = topics
+        self._limits = limits
+        self._clock = clock
+
+    def plan(self, plan_id: str, *, expires_in_ms: int, only: frozenset[tuple[UUID, int]] | None = None) -> Plan:
+        """
+        Plan the deletion of every settled partition's segments.
+
+        A metadata partition whose partitions have no segment left and only need to be finished is planned with 0.
+
+        :param plan_id: names the plan.
+        :param expires_in_ms: for how long it may be applied, ms.
+        :param only: plan only these (topic id, partition), ``None`` for all.
+        :raises EventLogError: if the topic or the cluster cannot be read.
+        """
+        now = self._clock()
+        draft = _Draft()
+        for metadata_partition in range(self._log.partition_count):
+            self._plan_metadata_partition(metadata_partition, only, draft)
+        summary = PlanSummary(
+            plan_id=plan_id,
+            cluster_id=self._topics.cluster_id(),
+            created_at_ms=now,
+            expires_at_ms=now + expires_in_ms,
+            read_until=draft.read_until,
+            known=Count(draft.known_segments, draft.known_bytes),
+            by_reason={Reason.ORPHANED.value: _count(draft.rows)},
+            by_metadata_partition=draft.planned,
+            quarantined=draft.quarantined,
+            unresolved=draft.unresolved,
+            refusals=tuple(draft.refusals),
+        )
+        return Plan(summary, draft.to_table())
+
+    def _plan_metadata_partition(
+        self, metadata_partition: int, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
+    ) -> None:
+        marked = scan_topic_ids(self._log, metadata_partition).marked
+        replay = MetadataPartitionReplay(self._log, metadata_partition)
+        replay.advance()
+        draft.note(replay)
+        work = [
+            h
+            for key, h in replay.histories.items()
+            if h.deletion_under_way() and (only is None or (key.topic_id, key.partition) in only)
+        ]
+        if not work:
+            return
+        if obstacles := replay.obstacles(self._limits.allowed_quarantine):
+            draft.refusals += [
+                Refusal(f"metadata partition {metadata_partition}", o, OBSTACLE_ADVICE) for o in obstacles
+            ]
+            return
+        observations = look(self._topics, {i: replay.names_of(i) for i in marked})
+        before = len(draft.rows)
+        cleanable = False
+        for history in work:
+            observation = observations[history.topic_id_partition.topic_id]
+            refusal = refusal_of(history, observation, self._clock(), self._limits)
+            if refusal is not None:
+                draft.refusals.append(refusal)
+                continue
+            cleanable = True
+            draft.rows += [_row(metadata_partition, m) for m in history.unfinished()]
+        if cleanable:
+            draft.planned[metadata_partition] = _count(draft.rows[before:])
+            logger.info("metadata partition %d: %s planned", metadata_partition, draft.planned[metadata_partition])
+
+
+class _Draft:
+    """A plan that grows metadata partition by metadata partition."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.planned: dict[int, Count] = {}
+        self.read_until: dict[int, int] = {}
+        self.quarantined: dict[int, int] = {}
+        self.known_segments = 0
+        self.known_bytes = 0
+        self.unresolved = 0
+        self.refusals: list[Refusal] = []
+
+    def note(self, replay: MetadataPartitionReplay) -> None:
+        self.read_until[replay.metadata_partition] = replay.end
+        if replay.quarantined:
+            self.quarantined[replay.metadata_partition] = len(replay.quarantined)
+        for history in replay.histories.values():
+            self.unresolved += len(history.without_add)
+            for metadata in history.unfinished():
+                self.known_segments += 1
+                self.known_bytes += metadata.segment_size_in_bytes
+
+    def to_table(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.rows, schema=plan_schema())
+
+
+def _count(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Count:
+    return Count(len(rows), sum(r["segment_size_in_bytes"] for r in rows))
+
+
+def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata) -> dict[str, Any]:
+    segment_id = metadata.remote_log_segment_id
+    return {
+        "metadata_partition": metadata_partition,
+        "topic_id": segment_id.topic_id_partition.topic_id.bytes,
+        "topic": segment_id.topic_id_partition.topic,
+        "partition": segment_id.topic_id_partition.partition,
+        "segment_id": segment_id.id.bytes,
+        "state": int(metadata.state),
+        "start_offset": metadata.start_offset,
+        "end_offset": metadata.end_offset,
+        "max_timestamp_ms": metadata.max_timestamp_ms,
+        "event_timestamp_ms": metadata.event_timestamp_ms,
+        "segment_size_in_bytes": metadata.segment_size_in_bytes,
+        "reason": Reason.ORPHANED.value,
+        "exact": True,
+    }

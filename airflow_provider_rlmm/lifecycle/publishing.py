@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishes single events on somebody's word, with everything that the cleaner checks checked here too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    PublishFailedError,
+    PublishOutcomeUnknownError,
+    QuarantinedRecordsError,
+)
+from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.effects import describe_event
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    parse_kafka_uuid,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+
+EVENT_FIELDS = ("topic_id", "topic", "partition", "state")
+
+
+def parse_event(raw: Mapping[str, Any], now_ms: int) -> WritableEvent:
+    """
+    Read an event as a DAG author writes it.
+
+    :param raw: ``topic_id`` and, for a segment event, ``segment_id`` in Kafka's base64 form, ``topic``, ``partition``,
+        ``state`` by name, and ``custom_metadata`` in hex where the segment has some.
+    :param now_ms: becomes the event's timestamp, ms since the epoch.
+    :raises ConfigurationError: if a field is missing, unknown or of the wrong kind.
+    """
+    if unknown := sorted(raw.keys() - {*EVENT_FIELDS, "segment_id", "custom_metadata"}):
+        raise ConfigurationError(f"event has unknown fields {unknown}")
+    try:
+        tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), str(raw["topic"]), int(raw["partition"]))
+        if "segment_id" not in raw:
+            return RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState[raw["state"]], now_ms, OWN_BROKER_ID)
+        segment_id = RemoteLogSegmentId(tip, parse_kafka_uuid(raw["segment_id"]))
+        custom = bytes.fromhex(raw["custom_metadata"]) if raw.get("custom_metadata") is not None else None
+        state = RemoteLogSegmentState[raw["state"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise ConfigurationError(f"event {dict(raw)} cannot be read: {e!r}; needed are {EVENT_FIELDS}") from e
+    return RemoteLogSegmentMetadataUpdate(segment_id, now_ms, custom, state, OWN_BROKER_ID)
+
+
+def publish_events(
+    events: Sequence[WritableEvent],
+    *,
+    log: MetadataEventLog,
+    publisher: GuardedPublisher,
+    topics: ClusterTopics,
+) -> list[int]:
+    """
+    Publish events of any partitions, one after the other in the order given, each checked against a fresh replay.
+
+    :param events: the events; :func:`parse_event` makes them.
+    :param log: the metadata event log.
+    :param publisher: the write guard around the same log.
+    :param topics: the cluster's topics.
+    :return: the offset of each event in its metadata partition.
+    :raises WriteRefusedError: if the guard refuses an event; those before it are written.
+    :raises QuarantinedRecordsError: if its metadata partition holds records that cannot be applied.
+    :raises PublishFailedError: if the log refused an event.
+    :raises PublishOutcomeUnknownError: if it may or may not have been written.
+    """
+    replays: dict[int, MetadataPartitionReplay] = {}
+    offsets = []
+    for event in events:
+        tip = topic_id_partition_of(event)
+        metadata_partition = metadata_partition_for(tip, log.partition_count)
+        if metadata_partition not in replays:
+            wanted = frozenset(topic_id_partition_of(e).topic_id for e in events)
+            replays[metadata_partition] = MetadataPartitionReplay(log, metadata_partition, wanted)
+        replay = replays[metadata_partition]
+        replay.advance()
+        if obstacles := replay.obstacles(frozenset()):
+            raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0]}")
+        names = replay.names_of(tip.topic_id) | {tip.topic}
+        state = WorkState(replay, absent_ids(look(topics, {tip.topic_id: names})))
+        (outcome,) = publisher.publish([event], state)
+        if isinstance(outcome, Unknown):
+            raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")
+        if not isinstance(outcome, Acked):
+            raise PublishFailedError(f"{describe_event(event)} was not written: {outcome.reason}")
+        offsets.append(outcome.offset)
+    return offsets

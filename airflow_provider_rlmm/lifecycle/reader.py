@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a range of the metadata topic into Parquet, decoded, bad records included: for analysis and for audits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.lifecycle.plan_files import file_system
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """
+    What was read.
+
+    :param rows: records written.
+    :param quarantined: records among them whose ``error_code`` is not 0.
+    :param next_offsets: metadata partition → offset, exclusive, up to which was read: where the next read begins.
+    """
+
+    rows: int
+    quarantined: int
+    next_offsets: Mapping[int, int]
+
+
+def read_to_parquet(
+    log: MetadataEventLog,
+    uri: str,
+    *,
+    start_offsets: Mapping[int, int] | None = None,
+    end_offsets: Mapping[int, int] | None = None,
+) -> ReadReport:
+    """
+    Read and write ``<uri>/metadata-partition-<n>.parquet`` per metadata partition that has records in the range.
+
+    :param log: the log.
+    :param uri: of the directory; existing files of the same names are replaced.
+    :param start_offsets: metadata partition → first offset, inclusive; a missing one begins at the beginning.
+    :param end_offsets: metadata partition → last offset, exclusive; a missing one ends at the high watermark of now.
+    :raises ConfigurationError: if an end lies above the high watermark or a partition does not exist.
+    :raises EventLogUnavailableError: if a range could not be read whole; no file of that partition is left then.
+    """
+    beginnings, high_water_marks = log.beginning_offsets(), log.high_water_marks()
+    starts = {**beginnings, **(start_offsets or {})}
+    ends = {**high_water_marks, **(end_offsets or {})}
+    for metadata_partition in sorted({*starts, *ends}):
+        if metadata_partition not in high_water_marks:
+            raise ConfigurationError(f"there is no metadata partition {metadata_partition}: {sorted(high_water_marks)}")
+        if ends[metadata_partition] > high_water_marks[metadata_partition]:
+            raise ConfigurationError(
+                f"metadata partition {metadata_partition}: end offset {ends[metadata_partition]} lies above the high "
+                f"watermark {high_water_marks[metadata_partition]}"
+            )
+    rows = quarantined = 0
+    for metadata_partition in sorted(ends):
+        start = max(starts[metadata_partition], beginnings[metadata_partition])
+        done, bad = _read_partition(log, uri, metadata_partition, start, ends[metadata_partition])
+        rows += done
+        quarantined += bad
+    return ReadReport(rows, quarantined, ends)
+
+
+def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, start: int, end: int) -> tuple[int, int]:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from airflow_provider_rlmm.metadata import columnar
+
+    opened, path = file_system(uri)
+    opened.create_dir(path, recursive=True)
+    target = f"{path}/metadata-partition-{metadata_partition}.parquet"
+    rows = quarantined = 0
+    writer: pq.ParquetWriter | None = None
+    try:
+        for batch in log.read(metadata_partition, start, end):
+            decoded = columnar.decode(
+                batch.column("value"),
+                keys=batch.column("key"),
+                metadata_partition=metadata_partition,
+                offset=batch.column("offset"),
+                timestamp_ms=batch.column("timestamp_ms"),
+                num_partitions=log.partition_count,
+            )
+            if writer is None:
+                writer = pq.ParquetWriter(f"{target}.part", decoded.schema, filesystem=opened)
+            writer.write_batch(decoded)
+            rows += decoded.num_rows
+            quarantined += int(pc.sum(pc.not_equal(decoded.column("error_code"), 0)).as_py() or 0)
+            logger.info("metadata partition %d: %d records read", metadata_partition, rows)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is not None:
+        opened.move(f"{target}.part", target)
+    return rows, quarantined

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay of one metadata partition: always from its beginning offset, up to a high watermark taken at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogMetadata,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, deserialize
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+OBSTACLE_ADVICE = "look at the record; this metadata partition stays out of deletion until it is understood"
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """
+    A record that cannot be applied.
+
+    :param metadata_partition: where it lies.
+    :param offset: its offset.
+    :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
+    :param reason: in words.
+    """
+
+    metadata_partition: int
+    offset: int
+    code: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
+
+
+class MetadataPartitionReplay:
+    """
+    The state of one metadata partition, kept current by :meth:`advance`.
+
+    :param log: the log.
+    :param metadata_partition: which partition.
+    :param topic_ids: keep histories of these topics only, ``None`` for all; records of others are checked, counted
+        and forgotten.
+    """
+
+    def __init__(
+        self, log: MetadataEventLog, metadata_partition: int, topic_ids: frozenset[UUID] | None = None
+    ) -> None:
+        self._log = log
+        self._topic_ids = topic_ids
+        self.metadata_partition = metadata_partition
+        self.begin = log.beginning_offsets()[metadata_partition]
+        self.end = self.begin
+        self.histories: dict[TopicIdPartition, UserPartitionHistory] = {}
+        self.quarantined: list[QuarantinedRecord] = []
+        self.routed_records = 0
+
+    def advance(self) -> None:
+        """
+        Read on, up to the high watermark as of now.
+
+        :raises EventLogUnavailableError: if the range could not be read whole.
+        """
+        end = self._log.high_water_marks()[self.metadata_partition]
+        for batch in self._log.read(self.metadata_partition, self.end, end):
+            for offset, timestamp_ms, event in self._good_events(batch):
+                self.apply(event, offset, timestamp_ms)
+        self.end = max(self.end, end)
+
+    def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
+        """
+        Apply one event.
+
+        :param event: a good event of this metadata partition; snapshot records never get here.
+        :param offset: its offset.
+        :param timestamp_ms: the record's timestamp, ms since the epoch.
+        """
+        if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+            raise MalformedMetadataError(f"offset {offset}: a snapshot record names no topic partition")
+        key = topic_id_partition_of(event)
+        history = self.histories.get(key)
+        if history is None:
+            history = self.histories[key] = UserPartitionHistory(key)
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            history.apply_partition_event(event, offset, timestamp_ms)
+        else:
+            history.apply_segment_event(event, offset)
+
+    def _good_events(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
+        """Yield (offset, timestamp, event) of the wanted rows, and put the bad rows into quarantine."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from airflow_provider_rlmm.metadata import columnar
+
+        decoded = columnar.decode(
+            batch.column("value"),
+            keys=batch.column("key"),
+            metadata_partition=self.metadata_partition,
+            offset=batch.column("offset"),
+            timestamp_ms=batch.column("timestamp_ms"),
+            num_partitions=self._log.partition_count,
+        )
+        good = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.GOOD))
+        self._quarantine(decoded.filter(pc.invert(good)), columnar.ErrorCode)
+        self.routed_records += int(pc.sum(good).as_py() or 0)
+        wanted = good
+        if self._topic_ids is not None:
+            ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
+            wanted = pc.and_(good, pc.is_in(decoded.column("topic_id"), value_set=ids))
+        rows = batch.filter(wanted)
+        for offset, timestamp_ms, value in zip(
+            rows.column("offset").to_pylist(),
+            rows.column("timestamp_ms").to_pylist(),
+            rows.column("value").to_pylist(),
+            strict=True,
+        ):
+            yield offset, timestamp_ms, deserialize(value)
+
+    def _quarantine(self, bad: pa.RecordBatch, codes: type) -> None:
+        for row in bad.select(["offset", "error_code", "error"]).to_pylist():
+            code = codes(row["error_code"]).name
+            self.quarantined.append(
+                QuarantinedRecord(self.metadata_partition, row["offset"], code, row["error"] or code)
+            )
+
+    def names_of(self, topic_id: UUID) -> frozenset[str]:
+        """
+        Return every name under which the topic id was seen here.
+
+        :param topic_id: the id.
+        """
+        return frozenset(key.topic for key in self.histories if key.topic_id == topic_id)
+
+    def first_unsettled_offset(self) -> int:
+        """Return the offset of the first marker that is not settled, the end of the replay where all are (I4)."""
+        offsets = [h.unsettled_marker_offset for h in self.histories.values() if h.deletion_under_way()]
+        return min((o for o in offsets if o is not None), default=self.end)
+
+    def obstacles(self, allowed_quarantine: frozenset[str]) -> list[str]:
+        """
+        Return what forbids destructive work on this metadata partition as a whole.
+
+        :param allowed_quarantine: names of error codes that do not stop it.
+        """
+        found = [str(q) for q in self.quarantined if q.code not in allowed_quarantine]
+        if self.begin > 0:
+            found.append(
+                f"metadata partition {self.metadata_partition} begins at offset {self.begin}: its history is incomplete"
+            )
+        return found
+
+
+class WorkState:
+    """
+    The replayed state together with the latest look at the cluster's topics, as the write guard wants it.
+
+    :param replay: the replay.
+    :param absent: topic ids found absent by the latest look.
+    """
+
+    def __init__(self, replay: MetadataPartitionReplay, absent: frozenset[UUID] = frozenset()) -> None:
+        self.replay = replay
+        self.absent = absent
+
+    def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        history = self.replay.histories.get(segment_id.topic_id_partition)
+        return history.cache.segment(segment_id) if history else None
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        history = self.replay.histories.get(topic_id_partition)
+        return history.delete_state if history and history.deletion_under_way() else None
+
+    def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        history = self.replay.histories.get(topic_id_partition)
+        return history.obstacle_to_finish() if history else "nothing is known about it"
+
+    def is_absent(self, topic_id: UUID) -> bool:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        return topic_id in self.absent
+
+    def routing_verified(self) -> bool:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        return self.replay.routed_records > 0 and not any(q.code == "MISROUTED" for q in self.replay.quarantined)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """
+    The topic ids that a metadata partition names.
+
+    :param all: every one.
+    :param marked: those of which a partition was ever marked for deletion.
+    """
+
+    all: frozenset[UUID]
+    marked: frozenset[UUID]
+
+
+def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
+    """
+    Return the topic ids of a metadata partition without keeping any history.
+
+    :param log: the log.
+    :param metadata_partition: which partition.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata import columnar
+
+    begin, end = log.beginning_offsets()[metadata_partition], log.high_water_marks()[metadata_partition]
+    found: set[bytes | None] = set()
+    marked: set[bytes | None] = set()
+    for batch in log.read(metadata_partition, begin, end):
+        decoded = columnar.decode(batch.column("value"))
+        found.update(pc.unique(decoded.column("topic_id")).to_pylist())
+        deletes = decoded.filter(pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY))
+        marked.update(pc.unique(deletes.column("topic_id")).to_pylist())
+    return TopicIds(_ids(found), _ids(marked))
+
+
+def _ids(raw: set[bytes | None]) -> frozenset[UUID]:
+    return frozenset(UUID(bytes=r) for r in raw if r is not None)

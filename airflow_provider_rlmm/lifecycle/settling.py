@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a marked user partition may be cleaned now: one rule for planner and cleaner."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.policy.absence import Observation, Presence, settle
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.plan import Refusal
+
+
+def refusal_of(
+    history: UserPartitionHistory, observation: Observation, now_ms: int, limits: CleanerLimits
+) -> Refusal | None:
+    """
+    Return why nothing may be done to a partition (I7 and the rules of absence), ``None`` where it may be cleaned.
+
+    :param history: the partition's history.
+    :param observation: the latest look at the cluster.
+    :param now_ms: ms since the epoch.
+    :param limits: limits of destructive work.
+    """
+    what = str(history.topic_id_partition)
+    if observation.presence is not Presence.ABSENT:
+        return Refusal(what, observation.reason, "a living topic is never cleaned: find out who wrote this marker")
+    if history.without_add:
+        why = f"{len(history.without_add)} segments have an incomplete history, see offset {min(history.without_add.values())}"
+        return Refusal(what, why, "reconcile storage and metadata by hand: these are not orphans")
+    settlement = settle(
+        first_observed_ms=history.first_observed_ms,
+        foreign_offset=history.last_foreign_offset,
+        now_ms=now_ms,
+        min_absence_ms=limits.min_absence_ms,
+    )
+    return None if settlement.settled else Refusal(what, settlement.reason, settlement.what_to_do)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extra links of a task instance: to the plan that it worked from and to the report that it wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urljoin
+
+from airflow.sdk import BaseOperatorLink
+
+from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
+
+URL_PREFIX = "/rlmm"
+"""Where the plugin's pages are mounted in the API server."""
+
+
+class ArtifactLink(BaseOperatorLink):
+    """
+    Base of the links to a page of this package's plugin.
+
+    The operator names the artifact by :meth:`persist` while it runs; Airflow asks for the link when the task has ended
+    and keeps it as an XCom.
+    """
+
+    page: ClassVar[str]
+    artifact_xcom_key: ClassVar[str]
+
+    @classmethod
+    def persist(cls, context: Context, name: str) -> None:
+        """
+        Say which artifact the link of this task instance leads to.
+
+        :param context: the task's context.
+        :param name: name of the plan or report below ``[rlmm] work_uri``.
+        :raises ConfigurationError: if it cannot be a name.
+        """
+        artifact_uri(name)
+        context["ti"].xcom_push(key=cls.artifact_xcom_key, value=name)
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """
+        Return the page's address, empty where the task instance named no artifact.
+
+        :param operator: the operator.
+        :param ti_key: the task instance.
+        """
+        from airflow.sdk.execution_time.xcom import XCom
+
+        name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)
+        return artifact_url(self.page, name) if isinstance(name, str) else ""
+
+
+class PlanLink(ArtifactLink):
+    """The plan that a task made or works from."""
+
+    name = "Plan"
+    page = "plans"
+    artifact_xcom_key = "rlmm_plan"
+
+
+class ReportLink(ArtifactLink):
+    """The report that a task wrote."""
+
+    name = "Report"
+    page = "reports"
+    artifact_xcom_key = "rlmm_report"
+
+
+def artifact_url(page: str, name: str) -> str:
+    """
+    Return the address of a page of the plugin.
+
+    :param page: ``plans`` or ``reports``.
+    :param name: name of the plan or report.
+    """
+    from airflow.sdk import conf
+
+    base_url: str = conf.get("api", "base_url", fallback="/") or "/"
+    return urljoin(base_url.rstrip("/") + "/", f"{URL_PREFIX.lstrip('/')}/{page}/{name}")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape in which every metadata event log hands out what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 10_000
+"""Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
+
+
+@cache
+def event_schema() -> pa.Schema:
+    """Return the schema of a batch: ``offset`` and ``timestamp_ms`` int64, ``key`` and ``value`` nullable binary."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp_ms", pa.int64(), nullable=False),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+        ]
+    )
+
+
+def event_batch(
+    offsets: Sequence[int], timestamps_ms: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> pa.RecordBatch:
+    """
+    Build one batch from columns of equal length.
+
+    :param offsets: offsets, ascending.
+    :param timestamps_ms: ms since the epoch.
+    :param keys: null for every record that Kafka or this package wrote.
+    :param values: null for a tombstone.
+    """
+    import pyarrow as pa
+
+    schema = event_schema()
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip((offsets, timestamps_ms, keys, values), schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

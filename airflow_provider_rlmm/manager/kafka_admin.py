@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's topics, asked through Kafka's Admin API in ways that can never create one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.manager.kafka_client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    KafkaAdmin,
+    admin_api,
+    is_unknown_topic,
+)
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+
+CHUNK = 500
+"""Topics per request: far below what a broker refuses, few round trips for a large cluster."""
+
+T = TypeVar("T")
+
+_NO_ID = UUID(int=0)
+_INT_SETTINGS = (
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.message.bytes",
+    "min.insync.replicas",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+)
+_BOOL_SETTINGS = (
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+)
+_TEXT_SETTINGS = ("cleanup.policy",)
+
+TopicSettings = Mapping[str, int | bool | str]
+"""Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTopicDescription:
+    """
+    The metadata topic as the cluster describes it.
+
+    :param topic_id: its id.
+    :param partition_count: number of metadata partitions.
+    :param replication_factor: the smallest number of replicas of a partition.
+    :param settings: its settings.
+    :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
+        ``WRITE``; ``None`` where the brokers do not say.
+    """
+
+    topic_id: UUID
+    partition_count: int
+    replication_factor: int
+    settings: TopicSettings
+    authorized_operations: frozenset[str] | None
+
+
+class KafkaClusterTopics:
+    """
+    A :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics` on Kafka's Admin API.
+
+    :param config: the client's properties.
+    :param request_timeout_s: seconds for one request.
+    """
+
+    def __init__(self, config: KafkaClientConfig, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._admin = KafkaAdmin(config, request_timeout_s)
+
+    def cluster_id(self) -> str:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
+        timeout = self._admin.request_timeout_s
+        cluster = self._admin.result(
+            "describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout)
+        )
+        return str(cluster.cluster_id)
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`.
+
+        A cluster leaves topics that one may not describe out of such a listing without a word; only asking for the name
+        tells, which is why absence takes both (DESIGN §7).
+        """
+        topics: dict[str, UUID] = {}
+        for chunk in _chunks(self._topic_names()):
+            for name, outcome in self._describe(chunk).items():
+                # Deleted between the two requests: absent is what it is.
+                if not is_unknown_topic(outcome):
+                    topics[name] = self._topic_id(name, outcome)
+        return topics
+
+    def describe_topic(self, name: str) -> UUID | None:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
+        from confluent_kafka import KafkaError
+
+        if not name:
+            raise EventLogAccessError("a topic without a name cannot be described")
+        outcome = self._describe([name])[name]
+        if is_unknown_topic(outcome):
+            return None
+        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
+            raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
+        return self._topic_id(name, outcome)
+
+    def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
+        """
+        Return the settings that decide about a topic's remote log, in effect now.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic's configuration may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        settings: dict[str, TopicSettings] = {}
+        for chunk in _chunks(names):
+            for name, outcome in self._describe_configs(chunk).items():
+                if not is_unknown_topic(outcome):
+                    what = f"describing the configuration of topic {name!r}"
+                    settings[name] = _settings(self._admin.checked(what, outcome))
+        return settings
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        """
+        Return the number of partitions of topics.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        counts: dict[str, int] = {}
+        for chunk in _chunks(names):
+            for name, outcome in self._describe(chunk).items():
+                if not is_unknown_topic(outcome):
+                    counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
+        return counts
+
+    def log_start_offsets(self, partition_counts: Mapping[str, int]) -> dict[tuple[str, int], int]:
+        """
+        Return log start offsets; on a tiered topic they include the remote log.
+
+        :param partition_counts: topic → number of its partitions.
+        :return: (topic, partition) → offset; partitions that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        partitions = [(topic, p) for topic, count in partition_counts.items() for p in range(count)]
+        offsets: dict[tuple[str, int], int] = {}
+        for chunk in _chunks(partitions):
+            for (topic, partition), outcome in list_offsets(
+                self._admin, chunk, admin_api().OffsetSpec.earliest()
+            ).items():
+                if not is_unknown_topic(outcome):
+                    what = f"asking for the log start offset of {topic}-{partition}"
+                    offsets[topic, partition] = self._admin.checked(what, outcome).offset
+        return offsets
+
+    def describe_metadata_topic(self, topic: str = METADATA_TOPIC) -> MetadataTopicDescription:
+        """
+        Describe the metadata topic: what a connection test wants to know.
+
+        :param topic: its name.
+        :raises MetadataTopicNotFoundError: if it does not exist.
+        :raises EventLogAccessError: if it may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        description = metadata_topic_description(self._admin, topic, operations=True)
+        operations = description.authorized_operations
+        return MetadataTopicDescription(
+            topic_id=self._topic_id(topic, description),
+            partition_count=len(description.partitions),
+            replication_factor=min(len(p.replicas) for p in description.partitions),
+            settings=self.topic_settings([topic]).get(topic, {}),
+            authorized_operations=None if operations is None else frozenset(o.name for o in operations),
+        )
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._admin.close()
+
+    def _topic_names(self) -> list[str]:
+        """Every topic's name, internal ones included. Without a topic argument this request cannot create one."""
+        from confluent_kafka import KafkaException
+
+        # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
+        self.cluster_id()
+        try:
+            metadata = self._admin.client.list_topics(timeout=self._admin.request_timeout_s)
+        except KafkaException as error:
+            raise self._admin.watch.error("listing topics", error.args[0]) from None
+        return sorted(metadata.topics)
+
+    def _describe(self, names: Sequence[str]) -> dict[str, Any]:
+        return _describe_topics(self._admin, names, operations=False)
+
+    def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
+        api = admin_api()
+        resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
+        timeout = self._admin.request_timeout_s
+        outcomes = self._admin.results(
+            f"describing the configurations of {len(names)} topics",
+            lambda client: client.describe_configs(resources, request_timeout=timeout),
+        )
+        return {resource.name: outcome for resource, outcome in outcomes.items()}
+
+    def _topic_id(self, name: str, outcome: Any) -> UUID:
+        what = f"describing topic {name!r}"
+        # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
+        topic_id = UUID(bytes=base64.b64decode(str(self._admin.checked(what, outcome).topic_id) + "=="))
+        if topic_id == _NO_ID:
+            raise self._admin.watch.error(what, "the cluster gives no topic id")
+        return topic_id
+
+
+def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
+    """
+    Ask for one offset per partition, of all partitions in one request.
+
+    :param admin: the client.
+    :param partitions: (topic, partition) pairs.
+    :param spec: an ``OffsetSpec``.
+    :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
+    """
+    from confluent_kafka import TopicPartition
+
+    specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+    outcomes = admin.results(
+        f"asking for offsets of {len(partitions)} partitions",
+        lambda client: client.list_offsets(specs, request_timeout=admin.request_timeout_s),
+    )
+    return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+
+
+def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:
+    """
+    Describe the metadata topic, which must exist.
+
+    :param admin: the client.
+    :param topic: its name.
+    :param operations: ask for the operations that the principal may use.
+    :return: confluent-kafka's ``TopicDescription``.
+    :raises MetadataTopicNotFoundError: if it does not exist.
+    """
+    outcome = _describe_topics(admin, [topic], operations=operations)[topic]
+    if is_unknown_topic(outcome):
+        raise MetadataTopicNotFoundError(
+            f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
+            "tiered topic; it is never created here"
+        )
+    return admin.checked(f"describing topic {topic!r}", outcome)
+
+
+def _describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:
+    from confluent_kafka import TopicCollection
+
+    return admin.results(
+        f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
+        lambda client: client.describe_topics(
+            TopicCollection(list(names)),
+            include_authorized_operations=operations,
+            request_timeout=admin.request_timeout_s,
+        ),
+    )
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+    """Entries that a broker of another version does not know are left out."""
+    values = {name: entry.value for name, entry in entries.items()}
+    found: dict[str, int | bool | str] = {n: int(values[n]) for n in _INT_SETTINGS if n in values}
+    found.update({n: values[n] == "true" for n in _BOOL_SETTINGS if n in values})
+    found.update({n: values[n] for n in _TEXT_SETTINGS if n in values})
+    return found

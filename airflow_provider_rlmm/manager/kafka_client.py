@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all Kafka adapters share: bounded admin calls, what a client's threads report, and errors in this package's words."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogError,
+    EventLogUnavailableError,
+)
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+METADATA_TOPIC = "__remote_log_metadata"
+REQUEST_TIMEOUT_S = 15.0
+
+_POLL_S = 0.05
+# librdkafka times a request out by itself; ours is the net below it, for a client that is stuck.
+_SLACK_S = 2.0
+
+_logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+C = TypeVar("C")
+
+
+def _no_failure_lines(record: logging.LogRecord) -> bool:
+    """Drop librdkafka's line per failed connect, tens a second: the error callback gets the same, and says it once."""
+    return not record.getMessage().startswith("FAIL ")
+
+
+client_logger = logging.getLogger(f"{__name__}.librdkafka")
+client_logger.addFilter(_no_failure_lines)
+
+
+@cache
+def access_codes() -> frozenset[int]:
+    """Return the error codes that mean: wrong credentials, no trust, or no permission."""
+    from confluent_kafka import KafkaError
+
+    return frozenset(
+        {
+            KafkaError._AUTHENTICATION,
+            KafkaError._SSL,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+            KafkaError.DELEGATION_TOKEN_EXPIRED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            KafkaError.ILLEGAL_SASL_STATE,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError.SECURITY_DISABLED,
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        }
+    )
+
+
+def error_text(error: KafkaError) -> str:
+    """
+    Say an error of librdkafka or of a broker in words.
+
+    :param error: the error.
+    """
+    return f"{error.name()}: {error.str()}"
+
+
+class ClientWatch:
+    """
+    What one librdkafka client reports through ``error_cb``: librdkafka retries forever, somebody has to look.
+
+    :param config: for the brokers' names in messages.
+    """
+
+    def __init__(self, config: KafkaClientConfig) -> None:
+        self._config = config
+        self._last: KafkaError | None = None
+        self._access: KafkaError | None = None
+
+    def on_error(self, error: KafkaError) -> None:
+        """
+        Take an error; runs inside ``poll`` and its like, on the calling thread.
+
+        :param error: the error.
+        """
+        if self._last is None or self._last.code() != error.code():
+            _logger.info("Kafka client at %s: %s", self._config.bootstrap_servers, error_text(error))
+        self._last = error
+        if error.code() in access_codes():
+            self._access = error
+
+    @property
+    def access_denied(self) -> bool:
+        """Whether authentication or authorisation has failed since the last :meth:`forget`."""
+        return self._access is not None
+
+    def forget(self) -> None:
+        """Start a call: what was reported before it is not about it."""
+        self._last = self._access = None
+
+    def raise_if_denied(self, what: str) -> None:
+        """
+        Raise as soon as retrying is pointless.
+
+        :param what: the call, for the message.
+        :raises EventLogAccessError: if authentication or authorisation has failed.
+        """
+        if self._access is not None:
+            raise self.error(what, self._access)
+
+    def error(self, what: str, cause: KafkaError | str) -> EventLogError:
+        """
+        Build the error for a call.
+
+        :param what: the call, for the message.
+        :param cause: why it failed.
+        """
+        denied = not isinstance(cause, str) and cause.code() in access_codes()
+        text = cause if isinstance(cause, str) else error_text(cause)
+        if self._last is not None and self._last is not cause:
+            text = f"{text}; last reported by the client: {error_text(self._last)}"
+        message = f"{what}, brokers {self._config.bootstrap_servers}: {text}"
+        if denied:
+            return EventLogAccessError(f"{message}; check the credentials and ACLs of the Kafka connection")
+        return EventLogUnavailableError(message)
+
+
+def admin_api() -> Any:
+    """Return ``confluent_kafka.admin``, untyped: its annotations neither export nor type all of what it offers."""
+    import confluent_kafka.admin
+
+    return confluent_kafka.admin
+
+
+def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch: ClientWatch) -> C:
+    """
+    Open a Kafka client; this makes no network call that anyone waits for.
+
+    :param factory: ``Producer``, ``Consumer`` or ``AdminClient``.
+    :param properties: from :class:`~airflow_provider_rlmm.manager.kafka_config.KafkaClientConfig`.
+    :param watch: gets the client's errors.
+    :raises ConfigurationError: if librdkafka refuses a property.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        return factory(dict(properties), error_cb=watch.on_error, logger=client_logger)
+    except KafkaException as error:
+        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {error.args[0].str()}") from None
+    except (TypeError, ValueError):
+        # Its message may quote a value.
+        raise ConfigurationError(
+            "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
+        ) from None
+
+
+class KafkaAdmin:
+    """
+    One admin client, opened when first used, whose every call ends within the request timeout.
+
+    The client stays referenced while its futures run: librdkafka would drop them with it.
+
+    :param config: the client's properties.
+    :param request_timeout_s: seconds for one call.
+    """
+
+    def __init__(self, config: KafkaClientConfig, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self.config = config
+        self.request_timeout_s = request_timeout_s
+        self.watch = ClientWatch(config)
+        self._client: AdminClient | None = None
+
+    @property
+    def client(self) -> AdminClient:
+        """The admin client; not to be shared across a fork."""
+        if self._client is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._client = open_client(AdminClient, self.config.admin(), self.watch)
+        return self._client
+
+    def results(self, what: str, start: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> dict[K, Any]:
+        """
+        Run one call and wait for all its futures.
+
+        :param what: the call, for messages.
+        :param start: starts it and returns its futures.
+        :return: per key the result, or the ``KafkaError`` where that one failed.
+        :raises EventLogAccessError: as soon as authentication fails.
+        :raises EventLogUnavailableError: if the call takes longer than the request timeout.
+        """
+        from confluent_kafka import KafkaException
+
+        client = self.client
+        self.watch.forget()
+        futures = start(client)
+        deadline = time.monotonic() + self.request_timeout_s + _SLACK_S
+        while pending := wait(futures.values(), timeout=_POLL_S).not_done:
+            client.poll(0)
+            self.watch.raise_if_denied(what)
+            if time.monotonic() > deadline:
+                raise self.watch.error(what, f"{len(pending)} answers are late")
+        outcomes: dict[K, Any] = {}
+        for key, future in futures.items():
+            try:
+                outcomes[key] = future.result()
+            except KafkaException as error:
+                outcomes[key] = error.args[0]
+        return outcomes
+
+    def result(self, what: str, start: Callable[[AdminClient], Future[Any]]) -> Any:
+        """
+        Run one call that has one answer.
+
+        :param what: the call, for messages.
+        :param start: starts it and returns its future.
+        :raises EventLogAccessError: if the brokers refuse it.
+        :raises EventLogUnavailableError: if it fails otherwise.
+        """
+        return self.checked(what, self.results(what, lambda client: {None: start(client)})[None])
+
+    def checked(self, what: str, outcome: Any) -> Any:
+        """
+        Return a result, raise an error.
+
+        :param what: the call, for messages.
+        :param outcome: one value of :meth:`results`.
+        :raises EventLogAccessError: if the brokers refused it.
+        :raises EventLogUnavailableError: if it failed otherwise.
+        """
+        from confluent_kafka import KafkaError
+
+        if isinstance(outcome, KafkaError):
+            raise self.watch.error(what, outcome)
+        return outcome
+
+    def close(self) -> None:
+        """Let the client go; the next call opens another."""
+        self._client = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def is_unknown_topic(outcome: Any) -> bool:
+    """
+    Say whether an outcome is the cluster's answer that there is no such topic.
+
+    :param outcome: one value of :meth:`KafkaAdmin.results`.
+    """
+    from confluent_kafka import KafkaError
+
+    return isinstance(outcome, KafkaError) and outcome.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

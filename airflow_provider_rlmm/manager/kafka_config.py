@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The librdkafka properties of every Kafka client that this package opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_rlmm.errors import ConfigurationError
+
+CLIENT_ID_PREFIX = "__remote_log_metadata_client"
+"""As in Kafka's ``TopicBasedRemoteLogMetadataManagerConfig``, so that quotas and logs show these clients alike."""
+
+_PRODUCER_FIXED: dict[str, Any] = {"acks": "all", "enable.idempotence": True}
+_CONSUMER_FIXED: dict[str, Any] = {
+    "allow.auto.create.topics": False,
+    # An offset out of range must be an error, never a silent jump over records.
+    "auto.offset.reset": "error",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+}
+_FIXED = {**_PRODUCER_FIXED, **_CONSUMER_FIXED}
+_ALIASES = {
+    "request.required.acks": "acks",
+    "auto.commit.enable": "enable.auto.commit",
+    "metadata.broker.list": "bootstrap.servers",
+}
+_SAME_VALUE = {"-1": "all", "1": "true", "0": "false"}
+_OWN = {
+    "error_cb": "errors are watched by this package",
+    "log_cb": "logging goes to Python's logging",
+    "logger": "logging goes to Python's logging",
+    "transactional.id": "events are published without transactions",
+    "message.timeout.ms": "use delivery_timeout_s",
+    "delivery.timeout.ms": "use delivery_timeout_s",
+}
+
+# Nothing here ever joins a group, so a shared Airflow connection may carry these for its other users.
+_GROUP_ONLY = frozenset(
+    {
+        "auto.commit.interval.ms",
+        "coordinator.query.interval.ms",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.protocol.type",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "offset.store.method",
+        "offset.store.path",
+        "offset.store.sync.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+# librdkafka warns about each property of the other kind; these lists are what it warned about (2.16.0), and aliases.
+_CONSUMER_ONLY = frozenset(_CONSUMER_FIXED) | {
+    "check.crcs",
+    "client.rack",
+    "consume.callback.max.messages",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "max.partition.fetch.bytes",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+}
+_PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
+    "batch.num.messages",
+    "batch.size",
+    "compression.codec",
+    "compression.level",
+    "compression.type",
+    "delivery.report.only.error",
+    "enable.gapless.guarantee",
+    "linger.ms",
+    "message.send.max.retries",
+    "partitioner",
+    "produce.offset.report",
+    "queue.buffering.backpressure.threshold",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.ms",
+    "queuing.strategy",
+    "request.timeout.ms",
+    "retries",
+    "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms",
+}
+# These two change what a delivery report says, and the outcomes are read from delivery reports.
+_PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
+
+_SHOWN = frozenset(
+    {"bootstrap.servers", "client.id", "sasl.mechanism", "sasl.mechanisms", "security.protocol", "ssl.ca.location"}
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KafkaClientConfig:
+    """
+    Properties for librdkafka, checked once: what correctness needs cannot be overridden.
+
+    :param properties: librdkafka's property names and values, as in the extra of Airflow's ``kafka`` connection.
+        ``bootstrap.servers`` is required. ``client.id`` becomes the middle of the clients' ids. Properties of consumer
+        groups are ignored: nothing joins one.
+    :raises ConfigurationError: naming the property that is missing, of the wrong type, or set to a value that would
+        break the guarantees of the event log.
+    """
+
+    properties: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {}
+        for given_name, value in self.properties.items():
+            name = _ALIASES.get(given_name, given_name)
+            _check(given_name, name, value)
+            checked[name] = value
+        if not str(checked.get("bootstrap.servers") or "").strip():
+            raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
+        object.__setattr__(self, "properties", checked)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers that are asked first, for messages."""
+        return str(self.properties["bootstrap.servers"])
+
+    def producer(self, delivery_timeout_s: float) -> dict[str, Any]:
+        """
+        Return the properties of the producer.
+
+        :param delivery_timeout_s: seconds until a record that is not acked counts as failed.
+        """
+        own = {**_PRODUCER_FIXED, "message.timeout.ms": max(1, int(delivery_timeout_s * 1000))}
+        return self._client("producer", _CONSUMER_ONLY | _PRODUCER_DROPPED) | own
+
+    def consumer(self, group_id: str) -> dict[str, Any]:
+        """
+        Return the properties of a consumer that reads assigned partitions.
+
+        :param group_id: librdkafka insists on one; it is never joined and nothing is committed under it.
+        """
+        return self._client("consumer", _PRODUCER_ONLY) | _CONSUMER_FIXED | {"group.id": group_id}
+
+    def admin(self) -> dict[str, Any]:
+        """Return the properties of the admin client."""
+        return self._client("admin", _PRODUCER_ONLY | _CONSUMER_ONLY)
+
+    def _client(self, kind: str, excluded: frozenset[str]) -> dict[str, Any]:
+        kept = {n: v for n, v in self.properties.items() if n not in excluded and n not in _GROUP_ONLY}
+        name = self.properties.get("client.id") or "airflow"
+        return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{name}_{kind}"}
+
+    def describe(self) -> str:
+        """
+        Say the properties without any secret.
+
+        Only properties known to be harmless show their value: a list of secret names would miss the next new one.
+        """
+        parts = [f"{n}={v}" if n in _SHOWN else f"{n}=<hidden>" for n, v in sorted(self.properties.items())]
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"KafkaClientConfig({self.describe()})"
+
+
+def _check(given_name: str, name: str, value: Any) -> None:
+    """Refuse what breaks the guarantees, with the name as the user wrote it."""
+    if name in _OWN:
+        raise ConfigurationError(f"{given_name} cannot be set: {_OWN[name]}")
+    if name in _FIXED and _normal(value) != _normal(_FIXED[name]):
+        raise ConfigurationError(
+            f"{given_name} must be {_normal(_FIXED[name])!r}, not {value!r}: the event log relies on it; remove it"
+        )
+    if (name.endswith("_cb") or name == "on_commit") and not callable(value):
+        raise ConfigurationError(f"{given_name} must be a callable, not {type(value).__name__}")
+    if value is None or isinstance(value, list | dict):
+        raise ConfigurationError(f"{given_name} must be a string, a number or a boolean")
+
+
+def _normal(value: Any) -> str:
+    text = str(value).strip().lower()
+    return _SAME_VALUE.get(text, text)

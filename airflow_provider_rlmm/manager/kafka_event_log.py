@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata event log on Kafka: the production adapter of the seam."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from airflow_provider_rlmm.errors import (
+    EventLogUnavailableError,
+    MetadataPartitionOutOfRangeError,
+    MetadataTopicNotFoundError,
+)
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch
+from airflow_provider_rlmm.manager.event_log import PublishOutcome
+from airflow_provider_rlmm.manager.kafka_admin import list_offsets, metadata_topic_description
+from airflow_provider_rlmm.manager.kafka_client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    ClientWatch,
+    KafkaAdmin,
+    admin_api,
+    open_client,
+)
+from airflow_provider_rlmm.manager.kafka_config import CLIENT_ID_PREFIX, KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_producer import BatchProducer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Consumer, Message
+
+DELIVERY_TIMEOUT_S = 60.0
+
+_CONSUME_SLICE_S = 0.1
+
+
+class KafkaMetadataEventLog:
+    """
+    A :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog` on confluent-kafka.
+
+    Clients are opened when first used, so the object may be built before a fork, not shared across one. Every call ends
+    within its timeout, with one error that names the brokers.
+
+    :param config: the clients' properties.
+    :param topic: the metadata topic; never created here.
+    :param request_timeout_s: seconds for one request, and for a read to make progress.
+    :param delivery_timeout_s: seconds until a published record that is not acked becomes
+        :class:`~airflow_provider_rlmm.manager.event_log.Unknown`.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        topic: str = METADATA_TOPIC,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+    ) -> None:
+        self._config = config
+        self._topic = topic
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._producer = BatchProducer(config, topic, delivery_timeout_s)
+        self._identity: tuple[str, int] | None = None
+        self._idle_readers: list[_Reader] = []
+
+    @property
+    def partition_count(self) -> int:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`; asked once.
+
+        :raises MetadataTopicNotFoundError: if the topic does not exist.
+        :raises EventLogAccessError: if it may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        if self._identity is None:
+            self._identity = self._describe()
+        return self._identity[1]
+
+    def _describe(self) -> tuple[str, int]:
+        """Topic id and partition count as of now."""
+        description = metadata_topic_description(self._admin, self._topic)
+        return str(description.topic_id), len(description.partitions)
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`.
+
+        :raises MetadataTopicNotFoundError: if the topic is gone or is not the one that this log was opened on.
+        """
+        for metadata_partition, _ in records:
+            self._check(metadata_partition)
+        if not records:
+            return []
+        # A producer creates a missing topic where the brokers allow it, and one with more partitions routes differently.
+        if self._describe() != self._identity:
+            raise MetadataTopicNotFoundError(
+                f"topic {self._topic!r} at {self._config.bootstrap_servers} was replaced or got more partitions since it was "
+                "first described: nothing was written, start the run anew"
+            )
+        return self._producer.publish(records)
+
+    def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`.
+
+        Records of aborted transactions are left out, and the records of one that is still open make the read fail. The
+        range may end in offsets that hold no record.
+        """
+        self._check(metadata_partition)
+        high = self._offsets([metadata_partition], admin_api().OffsetSpec.latest())[metadata_partition]
+        if end > high:
+            raise ValueError(f"metadata partition {metadata_partition}: end {end} is above the high watermark {high}")
+        begin = self._offsets([metadata_partition], admin_api().OffsetSpec.earliest())[metadata_partition]
+        return self._read(metadata_partition, max(start, begin), end)
+
+    def _read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        if start >= end:
+            return
+        reader = self._idle_readers.pop() if self._idle_readers else _Reader(self._config, self._topic)
+        done = False
+        try:
+            yield from reader.read(metadata_partition, start, end, self._admin.request_timeout_s)
+            done = True
+        finally:
+            # One that failed, or was left in mid-read, is not worth knowing the state of.
+            if done:
+                self._idle_readers.append(reader)
+            else:
+                reader.close()
+
+    def beginning_offsets(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
+        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.earliest())
+
+    def high_water_marks(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
+        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
+
+    def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
+        outcomes = list_offsets(self._admin, [(self._topic, p) for p in metadata_partitions], spec)
+        return {
+            partition: self._admin.checked(f"asking for the offsets of {topic}-{partition}", outcome).offset
+            for (topic, partition), outcome in outcomes.items()
+        }
+
+    def _check(self, metadata_partition: int) -> None:
+        if not 0 <= metadata_partition < self.partition_count:
+            raise MetadataPartitionOutOfRangeError(
+                f"no metadata partition {metadata_partition}: topic {self._topic!r} has {self.partition_count}"
+            )
+
+    def close(self) -> None:
+        """Close every client; the log can be used again afterwards."""
+        self._producer.close()
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Reader:
+    """
+    One consumer that is assigned a partition at a time and joins no group.
+
+    :param config: the client's properties.
+    :param topic: the topic.
+    """
+
+    def __init__(self, config: KafkaClientConfig, topic: str) -> None:
+        from confluent_kafka import Consumer
+
+        self._topic = topic
+        self._watch = ClientWatch(config)
+        group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
+        self._consumer: Consumer = open_client(Consumer, config.consumer(group_id), self._watch)
+
+    def read(self, partition: int, start: int, end: int, timeout_s: float) -> Iterator[pa.RecordBatch]:
+        """Yield the records of ``start`` to ``end``; ``end`` lies at or below the high watermark."""
+        from confluent_kafka import TopicPartition
+
+        what = f"reading {self._topic}-{partition}"
+        self._watch.forget()
+        self._consumer.assign([TopicPartition(self._topic, partition, start)])
+        position = start
+        deadline = time.monotonic() + timeout_s
+        while position < end:
+            # Asking for no more than is left makes the last call return as soon as it has it.
+            messages = self._consumer.consume(min(BATCH_ROWS, end - position), _CONSUME_SLICE_S)
+            self._watch.raise_if_denied(what)
+            records, reached = self._sort(messages, what)
+            wanted = [m for m in records if _offset(m) < end]
+            if wanted:
+                yield _batch(wanted)
+            if reached > position:
+                position = reached
+                deadline = time.monotonic() + timeout_s
+            elif time.monotonic() > deadline:
+                raise self._watch.error(what, f"no progress for {timeout_s:g} s at offset {position}, before {end}")
+        self._consumer.unassign()
+
+    def _sort(self, messages: Sequence[Message], what: str) -> tuple[list[Message], int]:
+        """Return the records, and the offset up to which the partition is known, -1 where these messages do not tell."""
+        from confluent_kafka import KafkaError
+
+        records: list[Message] = []
+        reached = -1
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+                reached = _offset(message) + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # The end of what is readable, past any offsets without records (transaction markers, compaction).
+                reached = max(reached, _offset(message))
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise EventLogUnavailableError(f"{what}: records were deleted while they were read: {error.str()}")
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
+                raise self._watch.error(what, error)
+        return records, reached
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
+
+
+def _batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    columns: Any = zip(*[(m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages], strict=True)
+    return event_batch(*columns)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The segments of one user partition, as a broker's cache would hold them after the same events.
+
+Source: Kafka 4.3's ``RemoteLogMetadataCache`` and ``RemoteLogLeaderEpochState``, oddities included: the highest
+offset of a leader epoch outlives its segments, and a segment whose place another one took without superseding it is
+listed for the partition but no longer for its epoch.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+
+
+class EventOutcome(Enum):
+    """What became of an event; Kafka drops what it cannot apply with no more than a line in the broker's log."""
+
+    APPLIED = "applied"
+    DROPPED_INVALID_TRANSITION = "the segment's state does not allow this step"
+    DROPPED_UNKNOWN_SEGMENT = "the segment is not known: its first event is missing, or it was deleted before"
+
+    @property
+    def applied(self) -> bool:
+        """Whether the event changed the cache."""
+        return self is EventOutcome.APPLIED
+
+
+@dataclass(slots=True)
+class LeaderEpochState:
+    """
+    The segments of one leader epoch (Kafka: ``RemoteLogLeaderEpochState``).
+
+    :param referenced: segments that serve reads, by the offset at which the epoch starts in them.
+    :param unreferenced: segments being copied or deleted, and those that others superseded; in order of arrival.
+    :param highest_offset: largest offset that was ever copied, inclusive; ``None`` where none was.
+    """
+
+    referenced: dict[int, RemoteLogSegmentId] = field(default_factory=dict)
+    unreferenced: dict[RemoteLogSegmentId, None] = field(default_factory=dict)
+    highest_offset: int | None = None
+    _offsets: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._offsets = sorted(self.referenced)
+
+    def copy(self) -> LeaderEpochState:
+        """Return an independent copy."""
+        return LeaderEpochState(dict(self.referenced), dict(self.unreferenced), self.highest_offset)
+
+    def reference(self, start_offset: int, segment_id: RemoteLogSegmentId, end_offset: int) -> None:
+        """
+        Let a copied segment serve reads.
+
+        :param start_offset: where the epoch starts in the segment.
+        :param segment_id: the segment.
+        :param end_offset: the epoch's last offset in the segment, inclusive.
+        """
+        if self.highest_offset is None or self.highest_offset <= end_offset:
+            # A new leader may copy again what the old one had copied: it supersedes all that it covers.
+            while self._offsets and self._offsets[-1] >= start_offset:
+                self.unreferenced[self.referenced.pop(self._offsets.pop())] = None
+            self.highest_offset = end_offset
+        if start_offset not in self.referenced:
+            bisect.insort(self._offsets, start_offset)
+        self.referenced[start_offset] = segment_id
+        self.unreferenced.pop(segment_id, None)
+
+    def unreference(self, start_offset: int, segment_id: RemoteLogSegmentId) -> None:
+        """
+        Take a segment that is being deleted from those that serve reads.
+
+        :param start_offset: where the epoch starts in the segment.
+        :param segment_id: the segment.
+        """
+        if self.referenced.get(start_offset) == segment_id:
+            del self.referenced[start_offset]
+            del self._offsets[bisect.bisect_left(self._offsets, start_offset)]
+        self.unreferenced[segment_id] = None
+
+    def floor(self, offset: int) -> RemoteLogSegmentId | None:
+        """
+        Return the segment with the largest start that is not above ``offset``.
+
+        :param offset: any offset.
+        """
+        index = bisect.bisect_right(self._offsets, offset)
+        return self.referenced[self._offsets[index - 1]] if index else None
+
+    def segment_ids(self) -> Iterator[RemoteLogSegmentId]:
+        """Yield all segments: first those that serve reads, by offset."""
+        for offset in self._offsets:
+            yield self.referenced[offset]
+        yield from self.unreferenced
+
+
+class RemoteLogMetadataCache:
+    """
+    All segments of one user partition that are not ``DELETE_SEGMENT_FINISHED``.
+
+    :param segments: the segments to begin with.
+    :param leader_epochs: their leader epochs.
+    """
+
+    def __init__(
+        self,
+        segments: Iterable[RemoteLogSegmentMetadata] = (),
+        leader_epochs: dict[int, LeaderEpochState] | None = None,
+    ) -> None:
+        self._segments = {segment.remote_log_segment_id: segment for segment in segments}
+        self.leader_epochs = leader_epochs if leader_epochs is not None else {}
+
+    def copy(self) -> RemoteLogMetadataCache:
+        """Return an independent copy."""
+        epochs = {leader_epoch: state.copy() for leader_epoch, state in self.leader_epochs.items()}
+        return RemoteLogMetadataCache(self._segments.values(), epochs)
+
+    def add_copy_in_progress_segment(self, metadata: RemoteLogSegmentMetadata) -> EventOutcome:
+        """
+        Apply the first event of a segment; it does not serve reads before it is ``COPY_SEGMENT_FINISHED``.
+
+        :param metadata: the segment.
+        :return: whether the event was applied, or why it was dropped.
+        :raises InvalidStateTransitionError: if its state is another than ``COPY_SEGMENT_STARTED``; a broker's
+            consumer ends.
+        """
+        segment_id = metadata.remote_log_segment_id
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidStateTransitionError(f"first event of {segment_id} has state {metadata.state.name}")
+        existing = self._segments.get(segment_id)
+        if not RemoteLogSegmentState.is_valid_transition(existing.state if existing else None, metadata.state):
+            return EventOutcome.DROPPED_INVALID_TRANSITION
+        for leader_epoch, _ in metadata.segment_leader_epochs:
+            self._leader_epoch(leader_epoch).unreferenced[segment_id] = None
+        self._segments[segment_id] = metadata
+        return EventOutcome.APPLIED
+
+    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> EventOutcome:
+        """
+        Apply a later event of a segment.
+
+        :param update: the event.
+        :return: whether it was applied, or why it was dropped.
+        :raises InvalidStateTransitionError: if it sets a segment that is being copied to ``COPY_SEGMENT_STARTED``
+            again; a broker's consumer ends. Any other segment's is dropped.
+        """
+        segment_id = update.remote_log_segment_id
+        existing = self._segments.get(segment_id)
+        if existing is None:
+            return EventOutcome.DROPPED_UNKNOWN_SEGMENT
+        if not RemoteLogSegmentState.is_valid_transition(existing.state, update.state):
+            return EventOutcome.DROPPED_INVALID_TRANSITION
+        if update.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidStateTransitionError(f"an update sets {segment_id} to COPY_SEGMENT_STARTED")
+        metadata = existing.with_update(update)
+        for leader_epoch, start_offset in metadata.segment_leader_epochs:
+            state = self._leader_epoch(leader_epoch)
+            if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                state.reference(start_offset, segment_id, _end_of_epoch(metadata, leader_epoch))
+            elif update.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                state.unreference(start_offset, segment_id)
+            else:
+                state.unreferenced.pop(segment_id, None)
+        if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            del self._segments[segment_id]
+        else:
+            self._segments[segment_id] = metadata
+        return EventOutcome.APPLIED
+
+    def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """
+        Return a segment in any state but ``DELETE_SEGMENT_FINISHED``.
+
+        :param segment_id: its id.
+        """
+        return self._segments.get(segment_id)
+
+    def remote_log_segment_metadata(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """
+        Return the segment that serves reads of an offset, ``None`` where there is none.
+
+        :param leader_epoch: the leader epoch that the offset was written in.
+        :param offset: the offset.
+        """
+        state = self.leader_epochs.get(leader_epoch)
+        segment_id = state.floor(offset) if state else None
+        metadata = self._segments.get(segment_id) if segment_id else None
+        if metadata is None or offset > _end_of_epoch(metadata, leader_epoch):
+            return None
+        return metadata
+
+    def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
+        """
+        Return the largest offset of an epoch that was ever copied, inclusive; it outlives its segment.
+
+        :param leader_epoch: the leader epoch.
+        """
+        state = self.leader_epochs.get(leader_epoch)
+        return state.highest_offset if state else None
+
+    def list_remote_log_segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
+        """
+        Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
+
+        :param leader_epoch: only those of this leader epoch.
+        :raises MetadataError: if a segment was announced twice, with different epochs, and then deleted: Kafka cannot
+            list the epoch that only the first announcement had either.
+        """
+        if leader_epoch is None:
+            segments = list(self._segments.values())
+        else:
+            state = self.leader_epochs.get(leader_epoch)
+            segments = [self._known(segment_id, leader_epoch) for segment_id in state.segment_ids()] if state else []
+        return sorted(segments, key=lambda segment: segment.start_offset)
+
+    def _known(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> RemoteLogSegmentMetadata:
+        try:
+            return self._segments[segment_id]
+        except KeyError:
+            raise MetadataError(f"leader epoch {leader_epoch} still refers to {segment_id}, which is deleted") from None
+
+    def _leader_epoch(self, leader_epoch: int) -> LeaderEpochState:
+        return self.leader_epochs.setdefault(leader_epoch, LeaderEpochState())
+
+
+def _end_of_epoch(metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> int:
+    """Return the last offset of an epoch within a segment: the next epoch begins behind it, or the segment ends."""
+    for later_epoch, start_offset in metadata.segment_leader_epochs:
+        if later_epoch > leader_epoch:
+            return start_offset - 1
+    return metadata.end_offset

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that mark, plan, clean and report: the steps of the DAG ``remote_log_cleaner``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.lifecycle.plan_files import (
+    orphaned_partitions,
+    planned_segments,
+    read_document,
+    read_summary,
+    write_document,
+    write_plan,
+)
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document
+from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
+from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
+from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from airflow.sdk import Context
+
+DAY_MS = 86_400_000
+
+
+class MarkDeletedPartitionsOperator(BaseOperator):
+    """
+    Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param source_plan: directory of a plan; only its orphaned partitions are marked. ``None`` or empty: all are looked for.
+    :param dry_run_only: say what would be written, write nothing.
+    :return: counts: ``marked``, ``already_marked``, ``refused``.
+    :raises RlmmError: if the cluster cannot be read or a write is refused.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "dry_run_only")
+    ui_color = "#f4d9a8"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        source_plan: str | None = None,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.source_plan = source_plan
+        self.dry_run_only = dry_run_only
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Mark."""
+        from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook.check_cluster()
+        with hook.get_event_log() as log:
+            marker = DeletedPartitionMarker(
+                log,
+                hook.get_publisher(log),
+                hook.get_cluster_topics(),
+                clock=system_clock,
+                dry_run=flag("dry_run_only", self.dry_run_only),
+            )
+            report = marker.mark(_work_of(self.source_plan))
+        _log_refusals(self.log, report.refusals)
+        return {
+            "marked": len(report.marked),
+            "already_marked": report.already_marked,
+            "refused": len(report.refusals),
+        }
+
+
+class PlanRemoteLogCleanupOperator(BaseOperator):
+    """
+    Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param source_plan: directory of a plan; only its orphaned partitions are planned.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param expires_in_ms: for how long the plan may be applied, ms.
+    :return: the metadata partitions that have work, to map the cleaning over.
+    :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "blast_radius")
+    operator_extra_links = (PlanLink(),)
+    ui_color = "#cfe3f7"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        source_plan: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        blast_radius: Mapping[str, Any] | None = None,
+        expires_in_ms: int = DAY_MS,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.source_plan = source_plan
+        self.limits = limits
+        self.blast_radius = blast_radius
+        self.expires_in_ms = expires_in_ms
+
+    def execute(self, context: Context) -> list[int]:
+        """Plan."""
+        from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+
+        limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook.check_cluster(limits.overrides)
+        name = artifact_name(context)
+        with hook.get_event_log() as log:
+            planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
+            plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=_work_of(self.source_plan))
+        write_plan(artifact_uri(name), plan.rows, plan.summary)
+        PlanLink.persist(context, name)
+        _log_refusals(self.log, plan.summary.refusals)
+        radius.check(plan.summary)
+        planned = plan.summary.planned
+        self.log.info(
+            "plan %s: %d segments, %d bytes in %d metadata partitions",
+            name,
+            planned.segments,
+            planned.bytes,
+            len(plan.summary.by_metadata_partition),
+        )
+        return sorted(plan.summary.by_metadata_partition)
+
+
+class CleanMetadataPartitionOperator(BaseOperator):
+    """
+    Clean one metadata partition as the run's plan allows. Restartable: a retry goes on where the topic stands.
+
+    :param metadata_partition: which one; map over the plan's.
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
+    :param dry_run_only: say what would be written and deleted, do nothing.
+    :return: counts of segments, objects and bytes.
+    :raises PlanError: if the plan has expired or was made for another cluster.
+    :raises RlmmError: if the rules forbid to go on; what was done stays done.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "dry_run_only")
+    operator_extra_links = (PlanLink(), ReportLink())
+    ui_color = "#f2b8b5"
+
+    def __init__(
+        self,
+        *,
+        metadata_partition: int,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.metadata_partition = metadata_partition
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.dry_run_only = dry_run_only
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Clean."""
+        name = artifact_name(context)
+        PlanLink.persist(context, name)
+        ReportLink.persist(context, name)
+        report = self._clean(artifact_uri(name))
+        write_document(artifact_uri(name), _part_name(self.metadata_partition), json.dumps(report.to_dict()))
+        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+        for line in report.would_write:
+            self.log.info("would write %s", line)
+        counts = {
+            "segments_deleted": sum(p.segments_deleted for p in report.partitions),
+            "segments_left": sum(p.segments_left for p in report.partitions),
+            "objects_deleted": sum(p.objects_deleted for p in report.partitions),
+            "bytes_deleted": sum(p.bytes_deleted for p in report.partitions),
+            "refusals": len(report.refusals) + sum(len(p.refusals) for p in report.partitions),
+        }
+        # The UI names the mapped task by its template, which is rendered again after this.
+        label = f": {counts['segments_deleted']} segments deleted, {counts['segments_left']} left"
+        cast("dict[str, Any]", context)["rlmm_counts"] = label
+        return counts
+
+    def _clean(self, uri: str) -> MetadataPartitionReport:
+        from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+
+        limits = cleaner_limits(self.limits)
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        topics = hook.get_cluster_topics()
+        summary = read_summary(uri)
+        summary.check_valid(topics.cluster_id(), system_clock())
+        with hook.get_event_log() as log:
+            cleaner = RemoteLogCleaner(
+                log,
+                hook.get_publisher(log),
+                hook.get_offset_store(),
+                topics,
+                RemoteStorageHook(self.rlmm_conn_id).get_storage_manager(),
+                limits=limits,
+                expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
+                dry_run=flag("dry_run_only", self.dry_run_only),
+            )
+            return cleaner.clean(self.metadata_partition, planned_segments(uri, self.metadata_partition))
+
+
+class ReportRemoteLogCleanupOperator(BaseOperator):
+    """
+    Put the run's reports into one document, and emit the counts with the task's outlet assets.
+
+    It is to run whatever became of the cleaning tasks (``trigger_rule="all_done"``), and fails where one of them left no
+    report, so that the run does not look green.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :return: the totals, and the path of the report.
+    :raises PlanError: if a planned metadata partition has no report.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    operator_extra_links = (PlanLink(), ReportLink())
+    ui_color = "#c8e6c9"
+
+    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Report."""
+        name = artifact_name(context)
+        uri = artifact_uri(name)
+        summary = read_summary(uri)
+        reports, missing = [], []
+        for metadata_partition in sorted(summary.by_metadata_partition):
+            try:
+                reports.append(json.loads(read_document(uri, _part_name(metadata_partition))))
+            except PlanError:
+                missing.append(metadata_partition)
+        document = cleanup_document(
+            report_id=name,
+            plan_id=summary.plan_id,
+            cluster_id=summary.cluster_id,
+            created_at_ms=system_clock(),
+            reports=reports,
+        )
+        path = write_document(uri, "report.json", json.dumps(document, indent=2))
+        PlanLink.persist(context, name)
+        ReportLink.persist(context, name)
+        totals: dict[str, int] = document["totals"]
+        self.log.info("report %s: %s", path, totals)
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = {**totals, "report": path}
+        if missing:
+            raise PlanError(f"metadata partitions {missing} left no report: look at their tasks' logs, then run again")
+        return {**totals, "report": path}
+
+
+def _part_name(metadata_partition: int) -> str:
+    return f"clean-{metadata_partition}.json"
+
+
+def _work_of(source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:
+    """Return the partitions that a plan names as orphaned, ``None`` where no plan was given."""
+    return orphaned_partitions(source_plan) if source_plan else None
+
+
+def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:
+    for refusal in refusals:
+        log.warning("left: %s: %s. To do: %s", refusal.what, refusal.why, refusal.what_to_do)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that wrap the consumer and the producer of ``__remote_log_metadata``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ReadRemoteLogMetadataOperator(BaseOperator):
+    """
+    Read a range of the metadata topic into Parquet, decoded, one file per metadata partition.
+
+    :param output_uri: directory for the files.
+    :param start_offsets: metadata partition → first offset, inclusive; missing ones begin at the beginning. The
+        ``next_offsets`` that an earlier run returned fit here.
+    :param end_offsets: metadata partition → last offset, exclusive; missing ones end at the high watermark of now.
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :return: ``uri``, ``rows``, ``quarantined`` and ``next_offsets``.
+    :raises EventLogError: if the topic cannot be read.
+    """
+
+    template_fields: Sequence[str] = ("output_uri", "start_offsets", "end_offsets", "rlmm_conn_id")
+    ui_color = "#dcd3ee"
+
+    def __init__(
+        self,
+        *,
+        output_uri: str,
+        start_offsets: Mapping[Any, Any] | None = None,
+        end_offsets: Mapping[Any, Any] | None = None,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.output_uri = output_uri
+        self.start_offsets = start_offsets
+        self.end_offsets = end_offsets
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Read."""
+        from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
+
+        with RemoteLogMetadataHook(self.rlmm_conn_id).get_event_log() as log:
+            report = read_to_parquet(
+                log,
+                self.output_uri,
+                start_offsets=_offsets(self.start_offsets),
+                end_offsets=_offsets(self.end_offsets),
+            )
+        self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
+        return {
+            "uri": self.output_uri,
+            "rows": report.rows,
+            "quarantined": report.quarantined,
+            # An XCom's keys are strings.
+            "next_offsets": {str(k): v for k, v in report.next_offsets.items()},
+        }
+
+
+class PublishRemoteLogMetadataOperator(BaseOperator):
+    """
+    Publish events through the write guard: about absent topic ids only, and only what follows from the replayed state.
+
+    :param events: each with ``topic_id``, ``topic``, ``partition``, ``state`` by name, and for a segment event
+        ``segment_id`` (ids in Kafka's base64 form) and ``custom_metadata`` (hex), in the order of writing.
+    :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes.
+    :return: the offset of each event in its metadata partition.
+    :raises WriteRefusedError: if the guard refuses an event; those before it are written.
+    """
+
+    template_fields: Sequence[str] = ("events", "rlmm_conn_id")
+    ui_color = "#f7d6e6"
+
+    def __init__(
+        self, *, events: Sequence[Mapping[str, Any]], rlmm_conn_id: str = "rlmm_default", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.events = events
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def execute(self, context: Context) -> list[int]:
+        """Publish."""
+        from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
+
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook.check_cluster()
+        events = [parse_event(raw, system_clock()) for raw in self.events]
+        with hook.get_event_log() as log:
+            offsets = publish_events(
+                events, log=log, publisher=hook.get_publisher(log), topics=hook.get_cluster_topics()
+            )
+        self.log.info("%d events written", len(offsets))
+        return offsets
+
+
+def _offsets(given: Mapping[Any, Any] | None) -> dict[int, int]:
+    return {int(k): int(v) for k, v in (given or {}).items()}

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+When is a topic id absent? The rule that stands between this package and the deletion of living data.
+
+All of: the id is in no complete listing; describing the topic by every name that its metadata gives answers
+UNKNOWN_TOPIC_OR_PARTITION or another id; the id has one name only; it was observed at least twice, ``min_absence``
+apart, the first observation being the marker; no foreign segment event came since that marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+
+
+class Presence(StrEnum):
+    """What one observation of the cluster says about a topic id."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """
+    One look at the cluster.
+
+    :param presence: the verdict.
+    :param reason: what was seen.
+    """
+
+    presence: Presence
+    reason: str
+
+
+def observe(
+    topic_id: UUID, names: frozenset[str], listing: Mapping[str, UUID], described: Mapping[str, UUID | None]
+) -> Observation:
+    """
+    Judge one topic id by one look at the cluster.
+
+    :param topic_id: the id in question.
+    :param names: every name under which the metadata topic knows the id.
+    :param listing: a complete topic listing, name → id.
+    :param described: per name of ``names``: the id that describing the topic by name answered, ``None`` for
+        UNKNOWN_TOPIC_OR_PARTITION. A principal without permission gets an error instead, so ``None`` is proof.
+    """
+    text = kafka_uuid_str(topic_id)
+    listed = sorted(name for name, listed_id in listing.items() if listed_id == topic_id)
+    if listed:
+        return Observation(Presence.PRESENT, f"topic id {text} exists in the cluster as {listed[0]!r}")
+    if len(names) != 1:
+        return Observation(
+            Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {sorted(names)}"
+        )
+    (name,) = names
+    if name not in described:
+        return Observation(Presence.AMBIGUOUS, f"topic {name!r} was not described")
+    if described[name] == topic_id:
+        return Observation(Presence.PRESENT, f"topic {name!r} exists with topic id {text}, though no listing had it")
+    if name in listing and described[name] is None:
+        return Observation(
+            Presence.AMBIGUOUS, f"topic {name!r} is in the listing but describing it says that it does not exist"
+        )
+    return Observation(Presence.ABSENT, f"topic id {text} is in no listing and {name!r} does not have it")
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """
+    Whether a marked partition may be cleaned now.
+
+    :param settled: yes or no.
+    :param reason: why not, empty where it may.
+    :param what_to_do: what an operator can do about it, empty where it may.
+    """
+
+    settled: bool
+    reason: str = ""
+    what_to_do: str = ""
+
+
+def settle(
+    *, first_observed_ms: int | None, foreign_offset: int | None, now_ms: int, min_absence_ms: int
+) -> Settlement:
+    """
+    Tell whether the first observation is old enough and still stands.
+
+    :param first_observed_ms: time of the first marker (or repeated start) after the last foreign segment event, ms
+        since the epoch; ``None`` where a foreign event came after all of them.
+    :param foreign_offset: offset of the last foreign segment event, for the message; ``None`` where there is none.
+    :param now_ms: ms since the epoch.
+    :param min_absence_ms: how far apart the two observations must be, ms.
+    """
+    if first_observed_ms is None:
+        return Settlement(
+            False,
+            f"a foreign segment event at offset {foreign_offset} came after the marker: somebody still works here",
+            "run the marker again: it observes the topic id anew, and min_absence counts from then",
+        )
+    waited = now_ms - first_observed_ms
+    if waited < min_absence_ms:
+        return Settlement(
+            False,
+            f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms",
+            f"nothing: it is settled in {min_absence_ms - waited} ms",
+        )
+    return Settlement(True)

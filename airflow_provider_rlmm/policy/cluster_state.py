@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What was observed of the live cluster before a plan is made: every topic there is, with its limits.
+
+An Airflow task takes the listing and hands it to the Spark job as a JSON file, so that the job needs no Kafka admin
+client and the one who judges absence is the one who holds the permissions. The listing must be *complete*: whatever is
+missing from it counts as deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """
+    One live topic.
+
+    :param topic_id: its id.
+    :param name: its name.
+    :param retention_ms: ``retention.ms``; negative means unlimited.
+    :param retention_bytes: ``retention.bytes`` per partition; negative means unlimited.
+    :param log_start_offsets: partition → log start offset. A partition that is missing here (no leader, for instance)
+        is still live; only the log start offset rule does not apply to it.
+    """
+
+    topic_id: UUID
+    name: str
+    retention_ms: int
+    retention_bytes: int
+    log_start_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """
+    A complete listing of a cluster's topics.
+
+    :param cluster_id: the cluster's id.
+    :param observed_at_ms: when the listing was asked for, ms since the epoch. Nothing that happened later can be judged
+        with it: a topic may be newer than the listing.
+    :param topics: every topic, internal ones included.
+    :raises ConfigurationError: if it has no cluster id or names a topic id twice.
+    """
+
+    cluster_id: str
+    observed_at_ms: int
+    topics: tuple[TopicState, ...]
+
+    def __post_init__(self) -> None:
+        if not self.cluster_id:
+            raise ConfigurationError("cluster state names no cluster id; list the cluster again")
+        seen: set[UUID] = set()
+        for topic in self.topics:
+            if topic.topic_id in seen:
+                raise ConfigurationError(
+                    f"cluster state names topic id {kafka_uuid_str(topic.topic_id)} twice (topic {topic.name!r}); "
+                    "list the cluster again"
+                )
+            seen.add(topic.topic_id)
+
+    def require_topic(self, name: str) -> None:
+        """
+        Refuse a listing that misses a topic which certainly exists: it would make live topics look deleted.
+
+        :param name: a topic that was just read, the metadata topic.
+        :raises ConfigurationError: if the listing does not have it.
+        """
+        if all(topic.name != name for topic in self.topics):
+            raise ConfigurationError(
+                f"cluster state lists {len(self.topics)} topics but not {name!r}, which exists, so it is not complete; "
+                "list the cluster with a principal that may describe every topic, internal topics included"
+            )
+
+    def to_json(self) -> str:
+        """Return the document that :meth:`from_json` reads; topic ids in Kafka's text form."""
+        topics = [
+            {
+                "topic_id": kafka_uuid_str(t.topic_id),
+                "name": t.name,
+                "retention_ms": t.retention_ms,
+                "retention_bytes": t.retention_bytes,
+                "log_start_offsets": {str(p): o for p, o in sorted(t.log_start_offsets.items())},
+            }
+            for t in self.topics
+        ]
+        document = {"cluster_id": self.cluster_id, "observed_at_ms": self.observed_at_ms, "topics": topics}
+        return json.dumps(document, indent=2, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> ClusterState:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises ConfigurationError: if a field is missing or of the wrong kind, or the listing contradicts itself.
+        """
+        try:
+            raw = json.loads(text)
+            if not isinstance(raw["topics"], list):
+                raise TypeError("topics is not a list")
+            topics = tuple(_topic(t) for t in raw["topics"])
+            cluster_id, observed_at_ms = raw["cluster_id"], _integer(raw["observed_at_ms"])
+            if not isinstance(cluster_id, str):
+                raise TypeError(f"cluster_id is {cluster_id!r}, not a string")
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise ConfigurationError(
+                f"cluster state cannot be read ({type(e).__name__}: {e}); list the cluster again"
+            ) from e
+        return cls(cluster_id, observed_at_ms, topics)
+
+
+def _topic(raw: Mapping[str, Any]) -> TopicState:
+    if not isinstance(raw["name"], str):
+        raise TypeError(f"topic name is {raw['name']!r}, not a string")
+    return TopicState(
+        topic_id=parse_kafka_uuid(raw["topic_id"]),
+        name=raw["name"],
+        retention_ms=_integer(raw["retention_ms"]),
+        retention_bytes=_integer(raw["retention_bytes"]),
+        log_start_offsets={int(p): _integer(o) for p, o in raw["log_start_offsets"].items()},
+    )
+
+
+def _integer(value: Any) -> int:
+    """Return ``value`` if it is an integer: a float or a string would shift a limit without anybody noticing."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not an integer")
+    return value

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of destructive work as value objects: what may be done at once, and from what age on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.policy.plan import PlanSummary
+
+DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
+DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
+MIN_AGE_FLOOR_MS = 24 * HOUR_MS
+
+OVERRIDES = {
+    "short_min_absence": "min_absence below 24 h",
+    "short_min_age": "min_age below 24 h",
+    "settle_missing": "finish segments whose objects were never seen",
+}
+"""Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLimits:
+    """
+    Limits of one cleaner run.
+
+    :param min_absence_ms: how far apart the two observations of an absent topic id must be, ms.
+    :param batch_segments: segments that are started, deleted and finished together.
+    :param max_missing_segments: how many segments with no object at all are tolerated before the run stops.
+    :param allowed_quarantine: names of :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode` that do not stop
+        destructive work on a metadata partition.
+    :param overrides: names out of :data:`OVERRIDES`.
+    :raises ConfigurationError: on a limit out of range, an unknown override, or a low limit without its override.
+    """
+
+    min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
+    batch_segments: int = 500
+    max_missing_segments: int = 10
+    allowed_quarantine: frozenset[str] = frozenset()
+    overrides: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.min_absence_ms < 0 or self.batch_segments < 1 or self.max_missing_segments < 0:
+            raise ConfigurationError(
+                "min_absence_ms and max_missing_segments must be 0 or more, batch_segments 1 or more; "
+                f"got {self.min_absence_ms}, {self.max_missing_segments}, {self.batch_segments}"
+            )
+        if unknown := self.overrides - OVERRIDES.keys():
+            raise ConfigurationError(f"unknown overrides {sorted(unknown)}; known are {sorted(OVERRIDES)}")
+        if self.min_absence_ms < DEFAULT_MIN_ABSENCE_MS and "short_min_absence" not in self.overrides:
+            raise ConfigurationError(
+                f"min_absence_ms {self.min_absence_ms} is below 24 h: this needs the override 'short_min_absence'"
+            )
+
+
+def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:
+    """
+    Check that this is the cluster that was meant.
+
+    :param cluster_id: id of the connected cluster.
+    :param expected_cluster_id: id from the connection, ``None`` where none was given.
+    :param overrides: overrides in force; any of them requires an expected cluster id.
+    :raises ClusterMismatchError: if the ids differ.
+    :raises ConfigurationError: if an override is used without an expected cluster id.
+    """
+    if expected_cluster_id and cluster_id != expected_cluster_id:
+        raise ClusterMismatchError(
+            f"connected to cluster {cluster_id!r}, expected {expected_cluster_id!r}: check the Kafka connection and "
+            "expected_cluster_id of the rlmm connection"
+        )
+    if overrides and not expected_cluster_id:
+        raise ConfigurationError(
+            f"overrides {sorted(overrides)} need expected_cluster_id in the rlmm connection, so that they can never "
+            "reach another cluster"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRadius:
+    """
+    The most that one plan may delete.
+
+    :param max_segments: segments.
+    :param max_bytes: bytes.
+    :param max_share: share of all known segments of the cluster, 0 to 1.
+    """
+
+    max_segments: int = 100_000
+    max_bytes: int = 10 * 2**40
+    max_share: float = 0.5
+
+    def check(self, summary: PlanSummary) -> None:
+        """
+        Stop a plan that is too large.
+
+        :param summary: the plan's summary.
+        :raises BlastRadiusError: naming the limit, what was planned and what to do.
+        """
+        planned, known = summary.planned, summary.known
+        share = planned.segments / known.segments if known.segments else 0.0
+        for name, value, limit in (
+            ("max_segments", planned.segments, self.max_segments),
+            ("max_bytes", planned.bytes, self.max_bytes),
+            ("max_share", share, self.max_share),
+        ):
+            if value > limit:
+                raise BlastRadiusError(
+                    f"plan {summary.plan_id} would delete {planned.segments} of {known.segments} segments, "
+                    f"{planned.bytes} bytes: {name} is {value}, the limit {limit}; look at the plan, then raise the "
+                    "limit for this run by name"
+                )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Airflow's providers manager learns about this package, without importing anything of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "Kafka remote log (KIP-405)"
+_PACKAGE = "airflow_provider_rlmm"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description in the form of Airflow's ``provider_info.schema.json``."""
+    return {
+        "package-name": "airflow-provider-rlmm",
+        "name": "Kafka Remote Log Metadata",
+        "description": "Lifecycle of Apache Kafka's remote (tiered, KIP-405) log segments: finds what deleted topics "
+        "left behind in remote storage and removes it, auditable and restartable.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://cwiki.apache.org/confluence/display/KAFKA/KIP-405%3A+Kafka+Tiered+Storage",
+                "tags": ["apache"],
+            }
+        ],
+        "hooks": [_modules("hooks", "metadata", "storage")],
+        "operators": [_modules("operators", "metadata", "cleaner", "retention")],
+        "connection-types": [_connection_type()],
+        "extra-links": [f"{_PACKAGE}.links.artifacts.PlanLink", f"{_PACKAGE}.links.artifacts.ReportLink"],
+        "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
+        "config": {
+            "rlmm": {
+                "description": "Remote log metadata provider.",
+                "options": {
+                    "work_uri": {
+                        "description": "Where plans and reports are written and where the UI reads them: an absolute\n"
+                        "path, or a URI of pyarrow's file systems such as ``s3://``. All components must reach it.\n"
+                        "Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "s3://my-bucket/rlmm",
+                        "default": "",
+                    }
+                },
+            }
+        },
+    }
+
+
+def _modules(kind: str, *names: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{kind}.{name}" for name in names]}
+
+
+def _connection_type() -> dict[str, Any]:
+    text = ["string", "null"]
+    return {
+        "connection-type": "rlmm",
+        "hook-name": "Kafka Remote Log Metadata",
+        "hook-class-name": f"{_PACKAGE}.hooks.metadata.RemoteLogMetadataHook",
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "port", "schema", "login", "password"],
+            "relabeling": {},
+            "placeholders": {},
+        },
+        "conn-fields": {
+            "kafka_conn_id": {
+                "label": "Kafka connection id",
+                "description": "Connection of type kafka that reaches the cluster",
+                "schema": {"type": text, "default": "kafka_default"},
+            },
+            "metadata_topic": {
+                "label": "Metadata topic",
+                "description": "The brokers' remote log metadata topic",
+                "schema": {"type": text, "default": "__remote_log_metadata"},
+            },
+            "expected_cluster_id": {
+                "label": "Expected cluster id",
+                "description": "Refuse to work on any other cluster",
+                "schema": {"type": text},
+            },
+            "storage_uri": {
+                "label": "Storage URI",
+                "description": "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered",
+                "schema": {"type": text},
+            },
+            "storage_conn_id": {
+                "label": "Storage connection id",
+                "description": "Connection whose login, password and extra are the store's key, secret and options",
+                "schema": {"type": text},
+            },
+            "layout": {
+                "label": "Storage layout",
+                "description": "How the brokers' storage plugin names its objects",
+                "schema": {"type": text, "default": "local-tiered-storage"},
+            },
+            "allow_writes": {
+                "label": "Allow writes",
+                "description": "Off: nothing is written to the metadata topic and nothing is deleted",
+                "schema": {"type": ["boolean", "null"], "default": False},
+            },
+        },
+    }

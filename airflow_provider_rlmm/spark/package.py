@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a Spark job of this package needs beside its driver script: the Python code for the executors, and the connector.
+
+The executors' Python has pyspark, pyarrow and numpy. Everything else that the jobs call is pure Python and travels as one
+small zip, so no wheel has to be installed there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+PY_FILES_NAME = "airflow_provider_rlmm.zip"
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+_SHIPPED = ("__init__.py", "errors.py", "metadata", "policy", "spark")
+# The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def kafka_connector_coordinates() -> str:
+    """
+    Return the Maven coordinates of Spark's Kafka connector for the installed PySpark, as ``--packages`` takes them.
+
+    Both must be of one version; PySpark 4 is built for Scala 2.13.
+    """
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+
+
+def build_py_files(target_dir: Path) -> Path:
+    """
+    Write the zip for ``spark-submit --py-files`` and return its path.
+
+    The same sources always give the same bytes. The file appears whole or not at all, so several tasks may build it into
+    one folder at a time.
+
+    :param target_dir: folder for the zip; made if it does not exist.
+    """
+    target_dir.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target_dir, suffix=".zip.tmp")
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for source in _shipped_files():
+                name = f"{_PACKAGE_ROOT.name}/{source.relative_to(_PACKAGE_ROOT).as_posix()}"
+                entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, source.read_bytes())
+        target = target_dir / PY_FILES_NAME
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _shipped_files() -> list[Path]:
+    files: list[Path] = []
+    for name in _SHIPPED:
+        path = _PACKAGE_ROOT / name
+        files.extend(path.rglob("*.py") if path.is_dir() else [path])
+    return sorted(files)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What two listings, one before and one after a bulk deletion, prove about each segment.
+
+Pure: no call is made here, so every implementation of the protocol comes to the same outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from airflow_provider_rlmm.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
+
+_NO_REASONS: Mapping[str, str] = MappingProxyType({})
+
+
+class DeletionBatch:
+    """
+    The segments of one bulk deletion, and what is seen of them.
+
+    :param layout: where their objects lie.
+    :param metadatas: the segments, each once.
+    :raises UnsafeObjectKeyError: if the key of any segment is unsafe; nothing may be touched then.
+    :raises ValueError: if a segment is named twice.
+    """
+
+    def __init__(self, layout: Layout, metadatas: Sequence[RemoteLogSegmentMetadata]) -> None:
+        self._layout = layout
+        self._segments = [m.remote_log_segment_id for m in metadatas]
+        self._stems = [layout.segment_stem(m) for m in metadatas]
+        self._by_stem = {stem: i for i, stem in enumerate(self._stems)}
+        self._stem_lengths = {len(stem) for stem in self._stems}
+        self._seen: list[dict[str, int]] = [{} for _ in metadatas]
+        if len(self._by_stem) != len(self._stems):
+            raise ValueError("a segment is named twice in one deletion, so that its outcome would be ambiguous")
+        for stem, segment in zip(self._stems, self._segments, strict=True):
+            if not stem.startswith(layout.prefix) or ".." in stem.split("/"):
+                raise UnsafeObjectKeyError(f"key {stem!r} of segment {segment} leaves the prefix {layout.prefix!r}")
+
+    @property
+    def listings(self) -> Mapping[str, str]:
+        """
+        The prefixes to list → a key after which all objects of the batch come in the order of keys.
+
+        The second part keeps a deletion from the end of a long user partition from being listed from its start.
+        """
+        starts: dict[str, str] = {}
+        for stem in self._stems:
+            prefix = _parent(stem)
+            starts[prefix] = min(stem, starts.get(prefix, stem))
+        return starts
+
+    def see_before(self, objects: Iterable[StoredObject]) -> None:
+        """
+        Take note of objects that were listed before the deletion; objects of other segments are ignored.
+
+        :param objects: any listed objects.
+        """
+        for stored in objects:
+            index = self._segment_of(stored.key)
+            if index is not None:
+                self._seen[index][stored.key] = stored.size
+
+    def keys_to_delete(self) -> list[str]:
+        """Return the seen keys that the layout knows. Any other key of a segment is left alone."""
+        return [
+            key
+            for stem, seen in zip(self._stems, self._seen, strict=True)
+            for key in seen
+            if key[len(stem) :] in self._layout.suffixes
+        ]
+
+    def outcomes_after(
+        self, objects: Iterable[StoredObject], failures: Mapping[str, str]
+    ) -> tuple[SegmentDeletion, ...]:
+        """
+        Derive what became of each segment.
+
+        :param objects: what was listed after the deletion, for every prefix of :attr:`listings`.
+        :param failures: key → why the store refused to delete it; believed only where the key is still listed.
+        """
+        left: list[set[str]] = [set() for _ in self._segments]
+        for stored in objects:
+            index = self._segment_of(stored.key)
+            if index is not None:
+                left[index].add(stored.key)
+        return tuple(self._outcome(i, left[i], failures) for i in range(len(self._segments)))
+
+    def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
+        """Return the outcomes where nothing was deleted: the listing before is the listing after."""
+        return tuple(self._outcome(i, set(seen), {}) for i, seen in enumerate(self._seen))
+
+    def outcomes_unknown(self, reason: str) -> tuple[SegmentDeletion, ...]:
+        """
+        Return the outcomes for a deletion that no listing could confirm.
+
+        :param reason: why not.
+        """
+        return tuple(
+            SegmentDeletion(segment, DeleteOutcome.UNKNOWN, 0, 0, dict.fromkeys(seen or [stem], reason))
+            for segment, stem, seen in zip(self._segments, self._stems, self._seen, strict=True)
+        )
+
+    def _outcome(self, index: int, left: set[str], failures: Mapping[str, str]) -> SegmentDeletion:
+        segment, stem, seen = self._segments[index], self._stems[index], self._seen[index]
+        if not seen and not left:
+            return _never_seen(segment, stem)
+        gone = [size for key, size in seen.items() if key not in left]
+        return SegmentDeletion(
+            remote_log_segment_id=segment,
+            outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,
+            objects_deleted=len(gone),
+            bytes_deleted=sum(gone),
+            reasons={key: self._why_left(index, key, failures) for key in sorted(left)} if left else _NO_REASONS,
+        )
+
+    def _why_left(self, index: int, key: str, failures: Mapping[str, str]) -> str:
+        if key[len(self._stems[index]) :] not in self._layout.suffixes:
+            return f"left alone: layout {self._layout.name} knows no file of this kind"
+        if key not in self._seen[index]:
+            return "left alone: it appeared after the deletion had begun"
+        return failures.get(key, "still listed although the store reported no error")
+
+    def _segment_of(self, key: str) -> int | None:
+        for length in self._stem_lengths:
+            index = self._by_stem.get(key[:length])
+            if index is not None and key[length : length + 1] == ".":
+                return index
+        return None
+
+
+def _never_seen(segment: RemoteLogSegmentId, stem: str) -> SegmentDeletion:
+    return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, {stem: "no object with this key was listed"})
+
+
+def _parent(key: str) -> str:
+    return key[: key.rindex("/") + 1]

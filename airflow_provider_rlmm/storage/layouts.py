@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where a remote storage plugin puts the objects of a segment: the mapping between segments and object keys.
+
+A layout makes no call. What it builds always lies under its own prefix: a topic name comes from the log, so it is data,
+and one that Kafka itself would refuse is refused here too, before it can walk a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Protocol
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import ConfigurationError, UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+    parse_kafka_uuid,
+)
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+
+_MAX_TOPIC_NAME_LENGTH: Final = 249
+_MAX_INT32: Final = 2**31 - 1
+_MAX_INT64: Final = 2**63 - 1
+_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_TOPIC_NAME_LENGTH}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedKey:
+    """
+    What an object key says.
+
+    :param topic_id: id of the topic.
+    :param topic: its name.
+    :param partition: the user partition.
+    :param start_offset: first offset of the segment, inclusive.
+    :param segment_id: id of the segment copy.
+    :param suffix: rest of the file name with its leading dot; not necessarily one that the layout knows.
+    """
+
+    topic_id: UUID
+    topic: str
+    partition: int
+    start_offset: int
+    segment_id: UUID
+    suffix: str
+
+    @property
+    def remote_log_segment_id(self) -> RemoteLogSegmentId:
+        """The segment that the object belongs to."""
+        return RemoteLogSegmentId(TopicIdPartition(self.topic_id, self.topic, self.partition), self.segment_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentKeys:
+    """
+    The keys that a segment may have.
+
+    :param required: keys of a complete copy.
+    :param optional: keys that are there only where the segment needs them.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
+
+class Layout(Protocol):
+    """The keys of one remote storage plugin, relative to the storage root, ``/``-separated."""
+
+    @property
+    def name(self) -> str:
+        """The name under which :func:`layout_named` finds it."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of all its keys, ending in ``/``."""
+        ...
+
+    @property
+    def suffixes(self) -> Mapping[str, bool]:
+        """Every file suffix that it knows → whether a complete segment must have it."""
+        ...
+
+    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
+        """
+        Return the prefix of a user partition's keys, ending in ``/``.
+
+        :param topic_id_partition: the user partition.
+        :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
+        """
+        ...
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """
+        Return what the keys of a segment have in common: a key is its stem and one of :attr:`suffixes`.
+
+        :param metadata: the segment.
+        :raises UnsafeObjectKeyError: if the key would leave the prefix or not match the layout's pattern.
+        """
+        ...
+
+    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+        """
+        Return the keys that a segment may have.
+
+        :param metadata: the segment.
+        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
+        """
+        ...
+
+    def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
+        """
+        Return the key of one file of a segment.
+
+        :param metadata: the segment.
+        :param index_type: which index; ``None`` for the log itself.
+        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
+        """
+        ...
+
+    def parse(self, key: str) -> ParsedKey | None:
+        """
+        Read a key; the inverse of :meth:`object_key`.
+
+        :param key: key below the storage root.
+        :return: ``None`` for a key that this layout would never build, whatever its suffix.
+        """
+        ...
+
+    def topic_id_of_directory(self, directory: str) -> UUID | None:
+        """
+        Return the topic id that a directory right below :attr:`prefix` belongs to.
+
+        :param directory: the directory's path below the storage root, with or without a trailing ``/``.
+        :return: ``None`` for a directory that is not of this layout.
+        """
+        ...
+
+
+class LocalTieredStorageLayout:
+    """
+    The files of Kafka's ``LocalTieredStorage`` (class ``RemoteLogSegmentFileset``), whose ``dir`` is the storage root.
+
+    ``kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset, 20 digits>-<segment id><suffix>``
+    """
+
+    name: Final = "local-tiered-storage"
+    prefix: Final = "kafka-tiered-storage/"
+    suffixes: Final[Mapping[str, bool]] = MappingProxyType(
+        {
+            ".log": True,
+            ".index": True,
+            ".timeindex": True,
+            ".snapshot": True,
+            ".leader_epoch_checkpoint": True,
+            ".txnindex": False,
+        }
+    )
+
+    _suffix_of: Final[Mapping[IndexType | None, str]] = MappingProxyType(
+        {
+            None: ".log",
+            IndexType.OFFSET: ".index",
+            IndexType.TIMESTAMP: ".timeindex",
+            IndexType.PRODUCER_SNAPSHOT: ".snapshot",
+            IndexType.LEADER_EPOCH: ".leader_epoch_checkpoint",
+            IndexType.TRANSACTION: ".txnindex",
+        }
+    )
+    # An id has 22 characters, "-" and "_" among them, and a topic name may end in "-7": only the fixed width tells.
+    _directory: Final = re.compile(
+        r"kafka-tiered-storage/(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)-(?P<topic_id>[a-zA-Z0-9_-]{22})"
+    )
+    _file: Final = re.compile(
+        r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})(?P<suffix>\.[^/]+)", re.DOTALL
+    )
+
+    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
+        """
+        Return ``kafka-tiered-storage/<topic>-<partition>-<topic id>/``.
+
+        :param topic_id_partition: the user partition.
+        :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
+        """
+        topic, partition = topic_id_partition.topic, topic_id_partition.partition
+        if not is_legal_topic_name(topic):
+            raise UnsafeObjectKeyError(
+                f"topic name {topic!r} of topic id {kafka_uuid_str(topic_id_partition.topic_id)} is not one that Kafka "
+                "accepts, so no object key is built from it; look at the metadata record that names it"
+            )
+        if not 0 <= partition <= _MAX_INT32:
+            raise UnsafeObjectKeyError(f"user partition {partition} of topic {topic!r} is not in 0..{_MAX_INT32}")
+        return f"{self.prefix}{topic}-{partition}-{kafka_uuid_str(topic_id_partition.topic_id)}/"
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """
+        Return the segment's path without suffix. Custom metadata is ignored: ``LocalTieredStorage`` keeps none.
+
+        :param metadata: the segment.
+        :raises UnsafeObjectKeyError: as :meth:`partition_prefix`, or for a start offset that is no offset.
+        """
+        segment = metadata.remote_log_segment_id
+        if not 0 <= metadata.start_offset <= _MAX_INT64:
+            raise UnsafeObjectKeyError(f"start offset {metadata.start_offset} of segment {segment} is no offset")
+        directory = self.partition_prefix(segment.topic_id_partition)
+        return f"{directory}{metadata.start_offset:020d}-{kafka_uuid_str(segment.id)}"
+
+    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+        """
+        Return the keys that a segment may have; ``.txnindex`` is there only with aborted transactions.
+
+        :param metadata: the segment.
+        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
+        """
+        stem = self.segment_stem(metadata)
+        return SegmentKeys(
+            required=tuple(stem + suffix for suffix, required in self.suffixes.items() if required),
+            optional=tuple(stem + suffix for suffix, required in self.suffixes.items() if not required),
+        )
+
+    def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
+        """
+        Return the key of one file of a segment.
+
+        :param metadata: the segment.
+        :param index_type: which index; ``None`` for the log itself.
+        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
+        """
+        return self.segment_stem(metadata) + self._suffix_of[index_type]
+
+    def parse(self, key: str) -> ParsedKey | None:
+        """
+        Read a key.
+
+        :param key: key below the storage root.
+        :return: ``None`` for a key that this layout would never build, whatever its suffix.
+        """
+        directory, _, file_name = key.rpartition("/")
+        partition = self._parse_directory(directory)
+        match = self._file.fullmatch(file_name)
+        if partition is None or match is None:
+            return None
+        segment_id = _canonical_uuid(match["segment_id"])
+        start_offset = int(match["start_offset"])
+        if segment_id is None or start_offset > _MAX_INT64:
+            return None
+        return ParsedKey(
+            topic_id=partition.topic_id,
+            topic=partition.topic,
+            partition=partition.partition,
+            start_offset=start_offset,
+            segment_id=segment_id,
+            suffix=match["suffix"],
+        )
+
+    def topic_id_of_directory(self, directory: str) -> UUID | None:
+        """
+        Return the topic id in the name of a user partition's directory.
+
+        :param directory: the directory's path below the storage root, with or without a trailing ``/``.
+        :return: ``None`` for a directory that is not of this layout.
+        """
+        partition = self._parse_directory(directory.removesuffix("/"))
+        return None if partition is None else partition.topic_id
+
+    def _parse_directory(self, directory: str) -> TopicIdPartition | None:
+        match = self._directory.fullmatch(directory)
+        if match is None:
+            return None
+        topic_id = _canonical_uuid(match["topic_id"])
+        partition = int(match["partition"])
+        if topic_id is None or partition > _MAX_INT32 or not is_legal_topic_name(match["topic"]):
+            return None
+        return TopicIdPartition(topic_id, match["topic"], partition)
+
+
+_LAYOUTS: Final[Mapping[str, Callable[[], Layout]]] = MappingProxyType(
+    {LocalTieredStorageLayout.name: LocalTieredStorageLayout}
+)
+
+
+def layout_named(name: str) -> Layout:
+    """
+    Return the layout with the given name.
+
+    :param name: for example ``local-tiered-storage``.
+    :raises ConfigurationError: for an unknown name; the message lists the known ones.
+    """
+    factory = _LAYOUTS.get(name)
+    if factory is None:
+        raise ConfigurationError(f"unknown storage layout {name!r}; choose one of: {', '.join(sorted(_LAYOUTS))}")
+    return factory()
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """
+    Tell whether Kafka would accept a topic name (Kafka: ``Topic.validate``).
+
+    :param name: the name.
+    """
+    return name not in {".", ".."} and _TOPIC_NAME.fullmatch(name) is not None
+
+
+def _canonical_uuid(text: str) -> UUID | None:
+    # Base64 has four spellings for the last character of an id; Kafka writes only one of them.
+    try:
+        value = parse_kafka_uuid(text)
+    except ValueError:
+        return None
+    return value if kafka_uuid_str(value) == text else None

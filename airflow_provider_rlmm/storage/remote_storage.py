@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The seam to remote storage (KIP-405: ``RemoteStorageManager``), with outcomes that cannot lie about a deletion.
+
+Stores report success for keys that never existed. So a deletion here ends in one of four outcomes, and only a listing
+may say that an object is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+
+
+class IndexType(StrEnum):
+    """The files that accompany a segment's log (Kafka: ``RemoteStorageManager.IndexType``)."""
+
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    PRODUCER_SNAPSHOT = "producer_snapshot"
+    TRANSACTION = "transaction"
+    LEADER_EPOCH = "leader_epoch"
+
+
+class DeleteOutcome(StrEnum):
+    """What is known about all objects of a segment after a deletion."""
+
+    GONE = "gone"
+    """At least one object was seen by a listing of this call before the delete, none by the listing after it."""
+
+    PRESENT = "present"
+    """At least one object is still listed."""
+
+    UNKNOWN = "unknown"
+    """The listing after the delete failed or was cut short: nothing may be concluded."""
+
+    NEVER_SEEN = "never_seen"
+    """No object of the segment was listed before the delete, so nothing proves that this is the right place."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """
+    An object in the store.
+
+    :param key: key below the store's root.
+    :param size: bytes.
+    :param last_modified_ms: the store's own time, ms since the epoch.
+    """
+
+    key: str
+    size: int
+    last_modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegmentData:
+    """
+    The local files of one segment to be copied (Kafka: ``LogSegmentData``).
+
+    :param log_segment: the ``.log`` file.
+    :param offset_index: the ``.index`` file.
+    :param time_index: the ``.timeindex`` file.
+    :param producer_snapshot_index: the ``.snapshot`` file.
+    :param leader_epoch_index: content of the leader epoch checkpoint as of the copy.
+    :param transaction_index: the ``.txnindex`` file, ``None`` where the segment has no aborted transactions.
+    """
+
+    log_segment: Path
+    offset_index: Path
+    time_index: Path
+    producer_snapshot_index: Path
+    leader_epoch_index: bytes
+    transaction_index: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDeletion:
+    """
+    What became of one segment's objects.
+
+    :param remote_log_segment_id: the segment.
+    :param outcome: what is known about all its objects together.
+    :param objects_deleted: objects seen before and not seen after.
+    :param bytes_deleted: their sizes, summed.
+    :param reasons: key → why it is still there or why nothing is known; empty when GONE.
+    """
+
+    remote_log_segment_id: RemoteLogSegmentId
+    outcome: DeleteOutcome
+    objects_deleted: int
+    bytes_deleted: int
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionReport:
+    """
+    The answer of a bulk deletion: one entry per segment, in the order asked.
+
+    :param segments: outcome per segment.
+    :param calls: calls made to the store, listings included.
+    """
+
+    segments: tuple[SegmentDeletion, ...]
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class RootCheck:
+    """
+    Whether the storage root is the one of the cluster.
+
+    :param verified: objects of this layout that belong to a known topic id were seen, or this package's own stamp for
+        the cluster lies there.
+    :param reason: what was seen, for reports and errors.
+    """
+
+    verified: bool
+    reason: str
+
+
+class RemoteStorageManager(Protocol):
+    """
+    Remote storage of one cluster under one layout.
+
+    Every method raises :class:`~airflow_provider_rlmm.errors.StorageRootError` where the root does not exist,
+    :class:`~airflow_provider_rlmm.errors.StorageAccessError` where the store forbids the call and
+    :class:`~airflow_provider_rlmm.errors.StorageUnavailableError` where it does not answer; and
+    :class:`~airflow_provider_rlmm.errors.UnsafeObjectKeyError`, before any call, for a segment or user partition
+    whose name must not become a key.
+    """
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        """
+        Copy all files of a segment; repeating it overwrites.
+
+        :param metadata: the segment.
+        :param data: its local files.
+        :return: custom metadata to publish with COPY_SEGMENT_FINISHED, ``None`` where the layout keeps none.
+        """
+        ...
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> bytes:
+        """
+        Read bytes of the log file.
+
+        :param metadata: the segment.
+        :param start_position: first byte, inclusive.
+        :param end_position: last byte, inclusive; ``None`` means to the end.
+        :raises RemoteObjectNotFoundError: if the log object is missing.
+        """
+        ...
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """
+        Read one index of a segment.
+
+        :param metadata: the segment.
+        :param index_type: which index.
+        :raises RemoteObjectNotFoundError: if it is missing.
+        """
+        ...
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
+        """
+        Delete all objects of one segment; see :meth:`delete_log_segments`.
+
+        :param metadata: the segment.
+        """
+        ...
+
+    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+        """
+        Delete all objects of many segments in bulk and confirm by listing. A failing object never stops the others.
+
+        :param metadatas: segments of any user partitions, each once.
+        :return: one outcome per segment, in the same order. Never raises for a single object.
+        """
+        ...
+
+    def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        """
+        List what the store holds for a user partition: segment id → its objects. Other keys are not reported.
+
+        :param topic_id_partition: the user partition; an absent one has no objects, which is no error.
+        """
+        ...
+
+    def list_objects(self) -> Sequence[StoredObject]:
+        """List every object below the root except this package's own stamp, for audits and scrubs."""
+        ...
+
+    def check_root(self, topic_ids: frozenset[UUID], cluster_id: str) -> RootCheck:
+        """
+        Tell whether the root belongs to the cluster: it holds an object of this layout of one of ``topic_ids``, or
+        the stamp of an earlier verification.
+
+        :param topic_ids: topic ids that the metadata topic names.
+        :param cluster_id: id of the cluster.
+        """
+        ...
+
+    def stamp_root(self, cluster_id: str) -> None:
+        """
+        Leave a small object outside the segments' prefix that says that this root was verified for the cluster, so
+        that a run that is killed after its last delete can be finished by the next one.
+
+        :param cluster_id: id of the cluster.
+        :raises StorageRootError: if the stamp of another cluster lies there.
+        """
+        ...

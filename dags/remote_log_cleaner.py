@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+### Remote log cleaner
+
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in four steps:
+
+1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
+2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
+3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
+4. **report** puts it all into one document and emits the asset `remote_log_cleanup` with the counts.
+
+Nothing is written unless the `rlmm` connection allows writes. Set `dry_run` to see what would be written.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, Param
+
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+
+LIMITS = {
+    "min_absence_ms": "{{ params.min_absence_ms }}",
+    "batch_segments": "{{ params.batch_segments }}",
+    "max_missing_segments": "{{ params.max_missing_segments }}",
+    "overrides": "{{ params.overrides }}",
+}
+
+with DAG(
+    dag_id="remote_log_cleaner",
+    schedule=None,
+    catchup=False,
+    max_active_runs=1,
+    render_template_as_native_obj=True,
+    doc_md=__doc__,
+    tags=["kafka", "tiered-storage", "rlmm"],
+    params={
+        "rlmm_conn_id": Param("rlmm_default", type="string", description="Connection of type rlmm"),
+        "source_plan": Param(
+            None, type=["null", "string"], description="Directory of a plan of remote_log_retention to take work from"
+        ),
+        "dry_run": Param(False, type="boolean", description="Say what would be written and deleted, do nothing"),
+        "min_absence_ms": Param(
+            86_400_000, type="integer", minimum=0, description="Two observations of absence are this far apart, ms"
+        ),
+        "batch_segments": Param(500, type="integer", minimum=1, description="Segments started and deleted together"),
+        "max_missing_segments": Param(
+            10, type="integer", minimum=0, description="Segments without any object that are tolerated"
+        ),
+        "overrides": Param(
+            [], type="array", items={"type": "string"}, description="Named overrides; they need expected_cluster_id"
+        ),
+        "max_segments": Param(100_000, type="integer", minimum=0, description="The most one run may delete"),
+        "max_share": Param(
+            0.5, type="number", minimum=0, maximum=1, description="Of all known segments, the most one run may delete"
+        ),
+    },
+) as dag:
+    mark = MarkDeletedPartitionsOperator(
+        task_id="mark",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        source_plan="{{ params.source_plan }}",
+        dry_run_only="{{ params.dry_run }}",
+    )
+    plan = PlanRemoteLogCleanupOperator(
+        task_id="plan",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        source_plan="{{ params.source_plan }}",
+        limits=LIMITS,
+        blast_radius={"max_segments": "{{ params.max_segments }}", "max_share": "{{ params.max_share }}"},
+    )
+    clean = CleanMetadataPartitionOperator.partial(
+        task_id="clean",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        dry_run_only="{{ params.dry_run }}",
+        map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
+        max_active_tis_per_dagrun=4,
+        retries=2,
+        retry_delay=timedelta(seconds=30),
+    ).expand(metadata_partition=plan.output)
+    report = ReportRemoteLogCleanupOperator(
+        task_id="report",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        trigger_rule="all_done",
+        outlets=[Asset("remote_log_cleanup")],
+    )
+    mark >> plan >> clean >> report

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The local Kafka of demo, tests and benchmarks.
+
+Here: the Java archives of Kafka and of Spark's Kafka connector, copied by Maven into ``dev/lib`` when ``dev/pom.xml`` has
+changed since the last time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DEV_FOLDER = Path(__file__).resolve().parent
+POM = DEV_FOLDER / "pom.xml"
+LIB_FOLDER = DEV_FOLDER / "lib"
+MINIMUM_JAVA = 17
+COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+STAMP = ".pom.sha256"
+
+
+class DevEnvironmentError(RuntimeError):
+    """Java or Maven is missing or does not work; the message says how to install it."""
+
+
+def ensure_jars() -> Path:
+    """
+    Kafka's Java archives, fetched if they are missing or older than the pom.
+
+    :return: folder of the jars.
+    :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
+    """
+    return _ensure("kafka", LIB_FOLDER / "kafka")
+
+
+def ensure_spark_jars() -> Path:
+    """
+    Spark's Kafka connector and what it needs beyond the jars that pyspark ships, fetched if missing or older than the pom.
+
+    :return: folder of the jars.
+    :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
+    """
+    return _ensure("spark-kafka", LIB_FOLDER / "spark")
+
+
+def java_executable() -> str:
+    """
+    The ``java`` of ``JAVA_HOME`` if that is set, else the one on the path.
+
+    :raises DevEnvironmentError: if there is none, or it is older than Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    advice = "install Java 17 (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+    if java is None:
+        raise DevEnvironmentError(f"no java in {home or 'PATH'}: {advice}, or correct JAVA_HOME")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if found is None or int(found[1]) < MINIMUM_JAVA:
+        raise DevEnvironmentError(f"{java} is Java {found[1] if found else '?'}: {advice}, and point JAVA_HOME to it")
+    return java
+
+
+def _ensure(profile: str, folder: Path) -> Path:
+    """Copy a profile's dependencies into the folder unless its stamp is the pom's hash."""
+    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
+    if _stamp(folder) == wanted:
+        return folder
+    with _lock(folder.with_suffix(".lock")):
+        # Another process may have done it while this one waited for the lock.
+        if _stamp(folder) != wanted:
+            _copy_dependencies(profile, folder, wanted)
+    return folder
+
+
+def _copy_dependencies(profile: str, folder: Path, stamp: str) -> None:
+    """Let Maven fill a fresh folder, then put it in the place of the old one: a half-filled folder is never seen."""
+    java_executable()
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise DevEnvironmentError(
+            "no mvn in PATH: install Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
+        )
+    fresh = folder.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    done = subprocess.run(
+        [maven, "-B", "-q", "-f", str(POM), "-P", profile, COPY_DEPENDENCIES,
+         f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise DevEnvironmentError(
+            f"Maven could not fetch the jars of profile {profile} (is its repository in reach?):\n{tail}"
+        )
+    (fresh / STAMP).write_text(stamp)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def _stamp(folder: Path) -> str | None:
+    """Hash of the pom that the folder was filled from; None if it never was."""
+    try:
+        return (folder / STAMP).read_text()
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock that ends with its process, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

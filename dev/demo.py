@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+``make demo``: the main job from end to end on this machine.
+
+A real broker with tiered storage loses a topic's remote segments (it is killed right after the topic was deleted), the
+retention DAG finds them with Spark, the cleaner DAG deletes them, both under a real Airflow scheduler. Prints what there
+was before and after, and the trail of one partition as read back from the topic. Exits non-zero if anything of the deleted
+topic is left, or anything of the living one is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from airflow_provider_rlmm.lifecycle.effects import describe_event
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    kafka_uuid_str,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.resources import dags_folder
+from dev import ensure_spark_jars, tiering
+from dev.airflow import LocalAirflow
+from dev.broker import LocalKafka
+
+DELETED, ALIVE = "clickstream", "orders"
+DELETED_PARTITIONS, DELETED_SEGMENTS = 4, 30
+ALIVE_PARTITIONS, ALIVE_SEGMENTS = 2, 10
+STARTED_AT = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What metadata and storage hold of one topic id."""
+
+    partitions: int
+    segments: int
+    objects: int
+    bytes: int
+
+
+def say(line: str) -> None:
+    """Print a line of progress with the time since the start."""
+    print(f"[{time.monotonic() - STARTED_AT:6.1f} s] {line}", flush=True)
+
+
+def open_log(kafka: LocalKafka) -> KafkaMetadataEventLog:
+    """Open the metadata topic for reading."""
+    return KafkaMetadataEventLog(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+def take_inventory(kafka: LocalKafka, topic_id: UUID) -> Inventory:
+    """Count a topic's unfinished segments in the metadata, and its objects in the store."""
+    segments: Counter[int] = Counter()
+    with open_log(kafka) as log:
+        for metadata_partition in range(log.partition_count):
+            replay = MetadataPartitionReplay(log, metadata_partition, frozenset({topic_id}))
+            replay.advance()
+            for key, history in replay.histories.items():
+                segments[key.partition] += len(history.unfinished())
+    sizes = [s for path, s in tiering.remote_listing(kafka).items() if kafka_uuid_str(topic_id) in path.split("/")[0]]
+    return Inventory(sum(1 for n in segments.values() if n), segments.total(), len(sizes), sum(sizes))
+
+
+def print_table(rows: Mapping[str, tuple[Inventory, Inventory]]) -> None:
+    """Print the inventories before and after."""
+    print(f"\n{'topic':34} {'':8} {'partitions':>10} {'segments':>9} {'objects':>8} {'bytes':>12}")
+    for topic, inventories in rows.items():
+        for when, i in zip(("before", "after"), inventories, strict=True):
+            print(f"{topic:34} {when:8} {i.partitions:>10} {i.segments:>9} {i.objects:>8} {i.bytes:>12,}")
+
+
+def print_trail(kafka: LocalKafka, topic_id: UUID, partition: int) -> None:
+    """Print every event about one user partition that this package wrote, as read back from the topic."""
+    print(f"\nTrail of {DELETED}-{partition}, read back from __remote_log_metadata:")
+    with open_log(kafka) as log:
+        beginning, end = log.beginning_offsets(), log.high_water_marks()
+        lines = [
+            (offset, metadata_partition, text)
+            for metadata_partition in range(log.partition_count)
+            for batch in log.read(metadata_partition, beginning[metadata_partition], end[metadata_partition])
+            for offset, value in zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+            if (text := _own_event(value, topic_id, partition))
+        ]
+    shown = lines if len(lines) <= 12 else [*lines[:6], *lines[-5:]]
+    for offset, metadata_partition, text in shown:
+        print(f"  {metadata_partition}:{offset:<6} {text}")
+    if len(shown) < len(lines):
+        print(f"  ({len(lines)} events; those in the middle are not shown)")
+
+
+def _own_event(value: bytes, topic_id: UUID, partition: int) -> str | None:
+    event = deserialize(value)
+    if isinstance(event, RemoteLogSegmentMetadata):
+        return None
+    tip = topic_id_partition_of(event)  # type: ignore[arg-type]  # no snapshot record is ever in the topic
+    if event.broker_id != -1 or (tip.topic_id, tip.partition) != (topic_id, partition):
+        return None
+    return describe_event(event)  # type: ignore[arg-type]
+
+
+def connections(kafka: LocalKafka) -> dict[str, str]:
+    """Return the Airflow connections, as an operator would enter them in the UI."""
+    documents = {
+        "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_servers}},
+        "rlmm_default": {
+            "conn_type": "rlmm",
+            "extra": {
+                "storage_uri": kafka.remote_dir.as_uri(),
+                "allow_writes": True,
+                "expected_cluster_id": kafka.cluster_id,
+            },
+        },
+        "spark_default": {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}},
+    }
+    return {conn_id: json.dumps({**d, "extra": json.dumps(d["extra"])}) for conn_id, d in documents.items()}
+
+
+def run_dags(kafka: LocalKafka, work: Path) -> None:
+    """Run retention, then the cleaner on its plan, under a real scheduler."""
+    env = {
+        "AIRFLOW__RLMM__WORK_URI": str(work / "artifacts"),
+        "AIRFLOW_VAR_RLMM_SPARK_JARS": ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar"))),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    airflow_home, dags = work / "airflow", Path(dags_folder())
+    with LocalAirflow(airflow_home, dags_folder=dags, connections=connections(kafka), env=env, progress=say) as airflow:
+        run_id = airflow.trigger("remote_log_retention")
+        _require_success(airflow, "remote_log_retention", run_id)
+        found = airflow.xcom("remote_log_retention", run_id, "publish")
+        say(f"Spark's plan: {found}")
+        run_id = airflow.trigger(
+            "remote_log_cleaner",
+            {
+                "source_plan": found["plan"],
+                "min_absence_ms": 0,
+                "overrides": ["short_min_absence"],
+                "max_share": 1.0,
+                "batch_segments": 50,
+            },
+        )
+        _require_success(airflow, "remote_log_cleaner", run_id)
+        say(f"report: {airflow.xcom('remote_log_cleaner', run_id, 'report')}")
+
+
+def _require_success(airflow: LocalAirflow, dag_id: str, run_id: str) -> None:
+    if airflow.wait(dag_id, run_id) == "success":
+        return
+    for instance in airflow.task_instances(dag_id, run_id):
+        if instance["state"] == "failed":
+            index, tries = instance["map_index"], instance["try_number"]
+            print(airflow.task_log(dag_id, run_id, instance["task_id"], try_number=tries, map_index=index))
+    raise SystemExit(f"{dag_id} failed")
+
+
+def main() -> int:
+    """Run the demo; return its exit status."""
+    with tempfile.TemporaryDirectory(prefix="rlmm-demo-") as folder, LocalKafka(Path(folder) / "kafka") as kafka:
+        say(f"Kafka is ready: {kafka.bootstrap_servers}, cluster {kafka.cluster_id}")
+        alive_id = tiering.create_tiered_topic(kafka, ALIVE, ALIVE_PARTITIONS)
+        deleted_id = tiering.create_tiered_topic(kafka, DELETED, DELETED_PARTITIONS)
+        tiering.produce_until_remote(kafka, ALIVE, ALIVE_SEGMENTS)
+        tiering.produce_until_remote(kafka, DELETED, DELETED_SEGMENTS)
+        say("segments are in remote storage; deleting the topic and killing the broker")
+        tiering.provoke_scenario_b(kafka, DELETED)
+        before = {DELETED: take_inventory(kafka, deleted_id), ALIVE: take_inventory(kafka, alive_id)}
+        alive_objects = _objects_of(kafka, alive_id)
+        say(f"orphaned: {before[DELETED].segments} segments, {before[DELETED].objects} objects")
+        run_dags(kafka, Path(folder))
+        after = {DELETED: take_inventory(kafka, deleted_id), ALIVE: take_inventory(kafka, alive_id)}
+        print_table({f"{DELETED} (deleted)": (before[DELETED], after[DELETED]), ALIVE: (before[ALIVE], after[ALIVE])})
+        print_trail(kafka, deleted_id, 0)
+        left = after[DELETED].segments + after[DELETED].objects
+        lost = sorted(alive_objects - _objects_of(kafka, alive_id))
+    if not before[DELETED].segments or left or lost:
+        print(f"\nFAILED: {before[DELETED].segments} orphans before, {left} left; of the living topic gone: {lost[:5]}")
+        return 1
+    say("done: nothing of the deleted topic is left, nothing of the living one is gone")
+    return 0
+
+
+def _objects_of(kafka: LocalKafka, topic_id: UUID) -> set[str]:
+    return {path for path in tiering.remote_listing(kafka) if kafka_uuid_str(topic_id) in path}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    sys.exit(main())

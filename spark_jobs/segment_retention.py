@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Spark job: compute the plan of orphaned, dangling and retention-breached segments of ``__remote_log_metadata``.
+
+Started by ``spark-submit`` with the Kafka connector (``--packages`` or ``--jars``) and the package's zip (``--py-files``). It
+reads the topic and the listing of the cluster, and writes ``<output>/plan.parquet/`` and, last, ``<output>/summary.json``.
+It changes nothing on the cluster. Exit status: 0 with a plan, 1 with one line that says why there is none, 2 for bad
+arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.policy.cluster_state import ClusterState
+from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, HOUR_MS, EvaluationLimits
+from airflow_provider_rlmm.spark.plan import PlanHeader, plan_rows, write_plan
+from airflow_provider_rlmm.spark.source import BOOTSTRAP_SERVERS, find_range, load_properties, read_metadata, redact
+from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("segment_retention")
+
+DEFAULT_TOPIC = "__remote_log_metadata"
+DEFAULT_EXPIRES_IN_MS = 24 * HOUR_MS
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """
+    Parse the command line; no secret is ever on it.
+
+    :param argv: the arguments, those of the process by default.
+    """
+    parser = argparse.ArgumentParser(prog="segment_retention", description=__doc__.partition("\n\n")[0].strip())
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port[,host:port...]")
+    parser.add_argument("--topic", default=DEFAULT_TOPIC, help="the metadata topic (%(default)s)")
+    parser.add_argument("--kafka-properties", type=Path, help="Java properties file with more client settings")
+    parser.add_argument("--cluster-state", type=Path, required=True, help="JSON file with the complete topic listing")
+    parser.add_argument("--output", required=True, help="folder for the plan, any URI that Spark can write to")
+    parser.add_argument("--plan-id", required=True, help="names the plan")
+    parser.add_argument("--now-ms", type=int, help="time of the evaluation, ms since the epoch (now)")
+    parser.add_argument(
+        "--min-age-ms",
+        type=int,
+        default=DEFAULT_MIN_AGE_MS,
+        help="age from which unfinished work dangles (%(default)s)",
+    )
+    parser.add_argument("--allow-low-min-age", action="store_true", help="allow a minimum age below 24 h")
+    parser.add_argument(
+        "--expires-in-ms", type=int, default=DEFAULT_EXPIRES_IN_MS, help="how long the plan is good for (%(default)s)"
+    )
+    return parser.parse_args(argv)
+
+
+def make_plan(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    cluster_state: ClusterState,
+    limits: EvaluationLimits,
+    properties: Mapping[str, str],
+) -> PlanSummary:
+    """
+    Read, resolve, evaluate, write.
+
+    :param spark: the session.
+    :param arguments: the command line.
+    :param cluster_state: the listing.
+    :param limits: time and minimum age.
+    :param properties: Kafka client properties.
+    :raises RlmmError: if the topic cannot be read or the listing is not complete.
+    """
+    topic_range = find_range(spark, properties, arguments.topic)
+    log.info("reading %d offsets of %d metadata partitions", topic_range.offsets, topic_range.num_partitions)
+    cluster_state.require_topic(arguments.topic)
+    records = read_metadata(spark, properties, topic_range)
+    resolved = resolve(decode_metadata(records, topic_range.num_partitions)).persist()
+    plan = plan_rows(segment_states(resolved), cluster_state, limits)
+    header = PlanHeader(
+        plan_id=arguments.plan_id,
+        cluster_id=cluster_state.cluster_id,
+        created_at_ms=limits.now_ms,
+        expires_at_ms=limits.now_ms + arguments.expires_in_ms,
+        read_until=topic_range.end,
+    )
+    return write_plan(plan, resolved, arguments.output, header)
+
+
+def report(summary: PlanSummary, output: str) -> None:
+    """
+    Log what was found.
+
+    :param summary: the summary that was written.
+    :param output: where it was written.
+    """
+    planned = summary.planned
+    log.info("known: %d segments, %d bytes, not finished", summary.known.segments, summary.known.bytes)
+    for reason, count in summary.by_reason.items():
+        log.info("%s: %d segments, %d bytes", reason, count.segments, count.bytes)
+    for metadata_partition, records in sorted(summary.quarantined.items()):
+        log.warning("metadata partition %d: %d records cannot be applied", metadata_partition, records)
+    if summary.unresolved:
+        log.warning("unresolved: %d segments of incomplete history, not planned", summary.unresolved)
+    log.info("plan %s: %d segments, %d bytes, in %s", summary.plan_id, planned.segments, planned.bytes, output)
+
+
+def open_session() -> SparkSession:
+    """Return a session; master, resources, connector and Python files are ``spark-submit``'s to give."""
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.appName("rlmm-segment-retention")
+        # Spark's default pattern does not know Kafka's name for a login.
+        .config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|jaas")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run the job and return its exit status.
+
+    :param argv: the arguments, those of the process by default.
+    """
+    arguments = parse_arguments(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log.setLevel(logging.INFO)
+    properties = {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
+    try:
+        now_ms = int(time.time() * 1000) if arguments.now_ms is None else arguments.now_ms
+        limits = EvaluationLimits(now_ms, arguments.min_age_ms, arguments.allow_low_min_age)
+        cluster_state = _read_cluster_state(arguments.cluster_state)
+        spark = open_session()
+        try:
+            if arguments.kafka_properties is not None:
+                properties = {**load_properties(spark, arguments.kafka_properties), **properties}
+            report(make_plan(spark, arguments, cluster_state, limits, properties), arguments.output)
+        finally:
+            spark.stop()
+    except RlmmError as e:
+        log.error("no plan: %s", redact(str(e), properties))
+        return 1
+    except Exception as e:
+        # Spark's messages go on for pages of stack trace; executors have logged theirs already.
+        first_line = next(iter(str(e).splitlines()), "")
+        log.error("no plan: %s: %s", type(e).__name__, redact(first_line, properties))
+        return 1
+    return 0
+
+
+def _read_cluster_state(path: Path) -> ClusterState:
+    try:
+        return ClusterState.from_json(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigurationError(f"cluster state {path} cannot be read: {e.strerror}") from e
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every metadata event log promises; both logs run this suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_rlmm.errors import MetadataPartitionOutOfRangeError
+from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog
+
+PARTITIONS = 3
+LARGE_BATCH = 50_000
+
+
+@dataclass(frozen=True)
+class EventLogUnderTest:
+    """
+    A fresh, empty log with PARTITIONS partitions, and what a foreign writer can do to it.
+
+    append(metadata_partition, value, key); truncate(metadata_partition, before_offset).
+    """
+
+    log: MetadataEventLog
+    append: Callable[[int, bytes | None, bytes | None], object]
+    truncate: Callable[[int, int], object]
+
+    def rows(self, metadata_partition: int, start: int = 0, end: int | None = None) -> list[dict[str, object]]:
+        stop = self.log.high_water_marks()[metadata_partition] if end is None else end
+        return [row for batch in self.log.read(metadata_partition, start, stop) for row in batch.to_pylist()]
+
+    def values(self, metadata_partition: int, start: int = 0, end: int | None = None) -> list[object]:
+        return [row["value"] for row in self.rows(metadata_partition, start, end)]
+
+
+class MetadataEventLogContract:
+    @pytest.fixture
+    def under_test(self) -> EventLogUnderTest:
+        raise NotImplementedError
+
+    def test_a_fresh_log_is_empty(self, under_test):
+        assert under_test.log.partition_count == PARTITIONS
+        assert dict(under_test.log.beginning_offsets()) == {0: 0, 1: 0, 2: 0}
+        assert dict(under_test.log.high_water_marks()) == {0: 0, 1: 0, 2: 0}
+        assert under_test.rows(0) == []
+
+    def test_each_record_has_its_own_outcome_in_order(self, under_test):
+        records = [(2, b"a"), (0, b"b"), (2, b"c"), (1, b"d"), (2, b"e")]
+
+        outcomes = under_test.log.publish(records)
+
+        assert outcomes == [Acked(0), Acked(0), Acked(1), Acked(0), Acked(2)]
+        assert [under_test.values(p) for p in range(PARTITIONS)] == [[b"b"], [b"d"], [b"a", b"c", b"e"]]
+
+    def test_batches_follow_each_other(self, under_test):
+        under_test.log.publish([(1, b"a"), (1, b"b")])
+
+        assert under_test.log.publish([(1, b"c")]) == [Acked(2)]
+        assert under_test.values(1) == [b"a", b"b", b"c"]
+
+    def test_an_empty_batch_writes_nothing(self, under_test):
+        assert under_test.log.publish([]) == []
+        assert set(under_test.log.high_water_marks().values()) == {0}
+
+    @pytest.mark.parametrize("metadata_partition", [-1, PARTITIONS])
+    def test_a_partition_that_does_not_exist_stops_the_batch_before_anything_is_written(
+        self, under_test, metadata_partition
+    ):
+        with pytest.raises(MetadataPartitionOutOfRangeError, match=str(metadata_partition)):
+            under_test.log.publish([(0, b"a"), (metadata_partition, b"b"), (1, b"c")])
+
+        assert set(under_test.log.high_water_marks().values()) == {0}
+
+    @pytest.mark.parametrize("metadata_partition", [-1, PARTITIONS])
+    def test_a_partition_that_does_not_exist_cannot_be_read(self, under_test, metadata_partition):
+        with pytest.raises(MetadataPartitionOutOfRangeError):
+            list(under_test.log.read(metadata_partition, 0, 0))
+
+    def test_start_is_inclusive_and_end_exclusive(self, under_test):
+        under_test.log.publish([(0, bytes([n])) for n in range(10)])
+
+        rows = under_test.rows(0, 3, 7)
+
+        assert [row["offset"] for row in rows] == [3, 4, 5, 6]
+        assert [row["value"] for row in rows] == [b"\x03", b"\x04", b"\x05", b"\x06"]
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 0), (2, 2), (2, 1), (5, 3)])
+    def test_an_empty_range_has_no_batches(self, under_test, start, end):
+        under_test.log.publish([(0, b"x")] * 3)
+
+        assert list(under_test.log.read(0, start, end)) == []
+
+    def test_an_end_above_the_high_watermark_is_an_error(self, under_test):
+        under_test.log.publish([(0, b"x")] * 3)
+
+        with pytest.raises(ValueError, match=r"4.*3"):
+            list(under_test.log.read(0, 0, 4))
+
+    def test_a_read_ends_where_it_was_told_although_the_log_goes_on(self, under_test):
+        under_test.log.publish([(0, b"a")])
+        reading = under_test.log.read(0, 0, 1)
+        under_test.log.publish([(0, b"b")])
+
+        assert [row["value"] for batch in reading for row in batch.to_pylist()] == [b"a"]
+
+    def test_offsets_below_the_beginning_are_skipped(self, under_test):
+        under_test.log.publish([(1, bytes([n])) for n in range(6)])
+
+        under_test.truncate(1, 4)
+
+        assert under_test.log.beginning_offsets()[1] == 4
+        assert under_test.log.high_water_marks()[1] == 6
+        assert [row["offset"] for row in under_test.rows(1, 0)] == [4, 5]
+        assert under_test.rows(1, 0, 4) == []
+        assert under_test.log.publish([(1, b"next")]) == [Acked(6)]
+
+    def test_what_foreign_writers_write_is_read_as_it_is(self, under_test):
+        under_test.append(0, b"value", b"key")
+        under_test.append(0, None, b"key")
+        under_test.append(0, None, None)
+        under_test.append(0, b"", None)
+
+        rows = under_test.rows(0)
+
+        assert [(row["key"], row["value"]) for row in rows] == [
+            (b"key", b"value"),
+            (b"key", None),
+            (None, None),
+            (None, b""),
+        ]
+
+    def test_what_this_package_writes_has_no_key_and_a_timestamp(self, under_test):
+        under_test.log.publish([(0, b"a"), (0, b"b")])
+
+        rows = under_test.rows(0)
+
+        assert [row["key"] for row in rows] == [None, None]
+        assert all(isinstance(row["timestamp_ms"], int) and row["timestamp_ms"] > 1_600_000_000_000 for row in rows)
+
+    def test_the_batches_have_one_schema(self, under_test):
+        under_test.append(0, None, None)
+        under_test.log.publish([(0, b"a")])
+
+        batches = list(under_test.log.read(0, 0, 2))
+
+        assert {batch.schema.to_string() for batch in batches} == {
+            pa.schema(
+                [
+                    pa.field("offset", pa.int64(), nullable=False),
+                    pa.field("timestamp_ms", pa.int64(), nullable=False),
+                    ("key", pa.binary()),
+                    ("value", pa.binary()),
+                ]
+            ).to_string()
+        }
+
+    def test_two_reads_do_not_disturb_each_other(self, under_test):
+        under_test.log.publish([(0, b"a"), (1, b"b")])
+
+        first, second = under_test.log.read(0, 0, 1), under_test.log.read(1, 0, 1)
+
+        assert next(first).column("value").to_pylist() == [b"a"]
+        assert next(second).column("value").to_pylist() == [b"b"]
+        assert list(first) == list(second) == []
+
+    def test_a_read_that_is_dropped_midway_leaves_the_log_usable(self, under_test):
+        under_test.log.publish([(0, b"a")] * 20_000)
+
+        reading = under_test.log.read(0, 0, 20_000)
+        assert next(reading).num_rows > 0
+        reading.close()
+
+        assert len(under_test.values(0)) == 20_000
+
+    def test_a_large_batch_is_acked_whole_and_read_back_in_order(self, under_test):
+        records = [(n % PARTITIONS, n.to_bytes(120, "big")) for n in range(LARGE_BATCH)]
+
+        outcomes = under_test.log.publish(records)
+
+        assert outcomes == [Acked(n // PARTITIONS) for n in range(LARGE_BATCH)]
+        for partition in range(PARTITIONS):
+            assert under_test.values(partition) == [value for p, value in records if p == partition]

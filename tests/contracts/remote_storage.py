@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The contract of ``RemoteStorageManager``: derive a test class from ``RemoteStorageContract`` and give it a ``storage`` fixture.
+
+Derive from ``RemoteStorageFaultContract`` too where the store can be made to fail.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.errors import (
+    RemoteObjectNotFoundError,
+    StorageRootError,
+    StorageUnavailableError,
+    UnsafeObjectKeyError,
+)
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
+
+LAYOUT = LocalTieredStorageLayout()
+TOPIC_ID = UUID("6e5a9d51-37f0-4d9c-8f4b-1d2f3a4b5c6d")
+OTHER_TOPIC_ID = UUID("7f5a9d51-37f0-4d9c-8f4b-1d2f3a4b5c6d")
+ILLEGAL_TOPIC_NAMES = ["../evil", "..", ".", "", "a/b", "a\\b", "straße", "a b", "a\n", "x" * 250, "%2e%2e", "a\x00"]
+
+
+class StorageUnderTest(Protocol):
+    """An empty storage root and the ways around its manager."""
+
+    manager: RemoteStorageManager
+
+    def put(self, key: str, data: bytes) -> None:
+        """Place an object behind the manager's back."""
+
+    def keys(self) -> set[str]:
+        """All keys, read behind the manager's back."""
+
+
+class RemovableRoot(StorageUnderTest, Protocol):
+    def remove_root(self) -> None:
+        """Take the whole root away."""
+
+
+class FaultyStorage(RemovableRoot, Protocol):
+    def refuse_delete(self, *keys: str) -> None:
+        """Let the deletion of these objects fail."""
+
+    def fail_listing(self, number: int) -> None:
+        """Let the n-th listing from now on fail, counted from 1."""
+
+    def unmount_during_delete(self) -> None:
+        """Take the root away after the next delete call."""
+
+
+def segment(
+    number: int = 1, *, topic: str = "orders", topic_id: UUID = TOPIC_ID, partition: int = 0, start: int | None = None
+) -> RemoteLogSegmentMetadata:
+    """Return a segment; the number makes its id and, unless given, its start offset."""
+    first = number * 100 if start is None else start
+    return RemoteLogSegmentMetadata(
+        remote_log_segment_id=RemoteLogSegmentId(TopicIdPartition(topic_id, topic, partition), UUID(int=number)),
+        start_offset=first,
+        end_offset=first + 99,
+        max_timestamp_ms=1,
+        broker_id=1,
+        event_timestamp_ms=1,
+        segment_size_in_bytes=10,
+        custom_metadata=None,
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        segment_leader_epochs=((0, first),),
+    )
+
+
+def place(storage: StorageUnderTest, *segments: RemoteLogSegmentMetadata) -> set[str]:
+    """Put the five files of each segment, of 10 bytes each."""
+    keys = {key for s in segments for key in LAYOUT.segment_keys(s).required}
+    for key in keys:
+        storage.put(key, b"0123456789")
+    return keys
+
+
+def outcomes(storage: StorageUnderTest, *segments: RemoteLogSegmentMetadata) -> list[DeleteOutcome]:
+    return [s.outcome for s in storage.manager.delete_log_segments(segments).segments]
+
+
+class RemoteStorageContract:
+    """Run by every implementation."""
+
+    def test_deleted_segment_is_gone_with_its_size(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        deletion = storage.manager.delete_log_segment_data(segment(1))
+        assert deletion.outcome is DeleteOutcome.GONE
+        assert (deletion.objects_deleted, deletion.bytes_deleted, dict(deletion.reasons)) == (5, 50, {})
+        assert deletion.remote_log_segment_id == segment(1).remote_log_segment_id
+        assert storage.keys() == set()
+
+    def test_deleting_twice_proves_nothing_the_second_time(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
+        again = storage.manager.delete_log_segment_data(segment(1))
+        assert again.outcome is DeleteOutcome.NEVER_SEEN
+        assert (again.objects_deleted, again.bytes_deleted) == (0, 0)
+        assert again.reasons
+
+    def test_segment_that_never_existed_costs_one_listing_and_no_delete(self, storage: StorageUnderTest) -> None:
+        report = storage.manager.delete_log_segments([segment(1), segment(2)])
+        assert [s.outcome for s in report.segments] == [DeleteOutcome.NEVER_SEEN] * 2
+        assert report.calls == 1
+
+    def test_nothing_asked_nothing_done(self, storage: StorageUnderTest) -> None:
+        report = storage.manager.delete_log_segments([])
+        assert (report.segments, report.calls) == ((), 0)
+
+    def test_part_of_a_segment_is_enough_to_be_seen(self, storage: StorageUnderTest) -> None:
+        storage.put(LAYOUT.object_key(segment(1), IndexType.OFFSET), b"abc")
+        deletion = storage.manager.delete_log_segment_data(segment(1))
+        assert (deletion.outcome, deletion.objects_deleted, deletion.bytes_deleted) == (DeleteOutcome.GONE, 1, 3)
+
+    def test_transaction_index_is_optional_and_deleted(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        storage.put(LAYOUT.object_key(segment(1), IndexType.TRANSACTION), b"t")
+        deletion = storage.manager.delete_log_segment_data(segment(1))
+        assert (deletion.outcome, deletion.objects_deleted, deletion.bytes_deleted) == (DeleteOutcome.GONE, 6, 51)
+        assert storage.keys() == set()
+
+    @pytest.mark.parametrize("suffix", [".indexes", ".log.deleted", ".LOG", ".d/file"])
+    def test_unknown_suffix_is_kept_and_said(self, storage: StorageUnderTest, suffix: str) -> None:
+        place(storage, segment(1))
+        unknown = LAYOUT.segment_stem(segment(1)) + suffix
+        storage.put(unknown, b"?")
+        deletion = storage.manager.delete_log_segment_data(segment(1))
+        assert deletion.outcome is DeleteOutcome.PRESENT
+        assert deletion.objects_deleted == 5
+        assert set(deletion.reasons) == {unknown}
+        assert storage.keys() == {unknown}
+
+    def test_only_an_unknown_suffix_is_present_and_kept(self, storage: StorageUnderTest) -> None:
+        unknown = LAYOUT.segment_stem(segment(1)) + ".tmp"
+        storage.put(unknown, b"?")
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.PRESENT]
+        assert storage.keys() == {unknown}
+
+    def test_neighbours_are_untouched(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        neighbours = place(
+            storage,
+            segment(2),
+            segment(3, start=100),
+            segment(1, start=99),
+            segment(1, start=101),
+            segment(1, topic_id=OTHER_TOPIC_ID),
+            segment(1, partition=10),
+            segment(1, topic="orders-0"),
+            segment(1, topic="orders.0"),
+        )
+        for key in ("readme.txt", f"{LAYOUT.prefix}stray.log", f"{LAYOUT.segment_stem(segment(1))}x.log"):
+            storage.put(key, b"?")
+            neighbours.add(key)
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
+        assert storage.keys() == neighbours
+
+    def test_same_id_at_another_offset_is_not_the_segment(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1, start=500))
+        assert outcomes(storage, segment(1, start=400)) == [DeleteOutcome.NEVER_SEEN]
+        assert storage.keys() == keys
+
+    def test_outcomes_come_in_the_order_asked(self, storage: StorageUnderTest) -> None:
+        a, b, c = segment(5), segment(1, partition=1), segment(3)
+        missing = segment(4)
+        place(storage, a, b, c)
+        report = storage.manager.delete_log_segments([a, missing, b, c])
+        ids = [s.remote_log_segment_id for s in report.segments]
+        assert ids == [s.remote_log_segment_id for s in (a, missing, b, c)]
+        gone, never = DeleteOutcome.GONE, DeleteOutcome.NEVER_SEEN
+        assert [s.outcome for s in report.segments] == [gone, never, gone, gone]
+        assert report.calls == 5  # two partitions listed twice, one delete
+        assert storage.keys() == set()
+
+    def test_many_segments_at_once(self, storage: StorageUnderTest) -> None:
+        segments = [segment(n) for n in range(450)]
+        kept = place(storage, segment(1_000))
+        place(storage, *segments)
+        assert outcomes(storage, *segments) == [DeleteOutcome.GONE] * 450
+        assert storage.keys() == kept
+
+    def test_segment_named_twice_is_refused(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1))
+        with pytest.raises(ValueError, match="twice"):
+            storage.manager.delete_log_segments([segment(1), segment(1)])
+        assert storage.keys() == keys
+
+    @pytest.mark.parametrize("topic", ILLEGAL_TOPIC_NAMES)
+    def test_illegal_topic_name_is_refused_before_anything_is_touched(
+        self, storage: StorageUnderTest, topic: str
+    ) -> None:
+        keys = place(storage, segment(1))
+        bad = segment(2, topic=topic)
+        with pytest.raises(UnsafeObjectKeyError, match="topic name"):
+            storage.manager.delete_log_segments([segment(1), bad])
+        with pytest.raises(UnsafeObjectKeyError):
+            storage.manager.list_log_segments(bad.remote_log_segment_id.topic_id_partition)
+        with pytest.raises(UnsafeObjectKeyError):
+            storage.manager.fetch_index(bad, IndexType.OFFSET)
+        assert storage.keys() == keys
+
+    def test_custom_metadata_leads_nowhere_in_this_layout(self, storage: StorageUnderTest) -> None:
+        other = place(storage, segment(2))
+        misleading = replace(segment(1), custom_metadata=next(iter(other)).encode())
+        assert outcomes(storage, misleading) == [DeleteOutcome.NEVER_SEEN]
+        assert storage.keys() == other
+
+    def test_copied_segment_is_listed_read_and_deleted(self, storage: StorageUnderTest, tmp_path: Path) -> None:
+        data = local_files(tmp_path)
+        assert storage.manager.copy_log_segment_data(segment(1), data) is None
+        assert storage.keys() == set(LAYOUT.segment_keys(segment(1)).required)
+        assert storage.manager.fetch_log_segment(segment(1), 0) == b"0123456789"
+        for index_type, content in (
+            (IndexType.OFFSET, b""),
+            (IndexType.TIMESTAMP, b"time"),
+            (IndexType.PRODUCER_SNAPSHOT, b"snapshot"),
+            (IndexType.LEADER_EPOCH, b"0\n1\n0 0\n"),
+        ):
+            assert storage.manager.fetch_index(segment(1), index_type) == content
+        with pytest.raises(RemoteObjectNotFoundError, match="txnindex"):
+            storage.manager.fetch_index(segment(1), IndexType.TRANSACTION)
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
+
+    def test_copying_again_overwrites(self, storage: StorageUnderTest, tmp_path: Path) -> None:
+        data = local_files(tmp_path)
+        storage.manager.copy_log_segment_data(segment(1), data)
+        data.log_segment.write_bytes(b"new")
+        transactions = tmp_path / "txn"
+        transactions.write_bytes(b"txn")
+        storage.manager.copy_log_segment_data(segment(1), replace(data, transaction_index=transactions))
+        assert storage.manager.fetch_log_segment(segment(1), 0) == b"new"
+        assert storage.manager.fetch_index(segment(1), IndexType.TRANSACTION) == b"txn"
+
+    def test_missing_local_file_copies_nothing(self, storage: StorageUnderTest, tmp_path: Path) -> None:
+        data = replace(local_files(tmp_path), log_segment=tmp_path / "missing.log")
+        with pytest.raises(FileNotFoundError, match=r"missing\.log"):
+            storage.manager.copy_log_segment_data(segment(1), data)
+        assert storage.keys() == set()
+
+    @pytest.mark.parametrize(
+        ("start", "end", "expected"),
+        [
+            (0, None, b"0123456789"),
+            (0, 0, b"0"),
+            (3, 5, b"345"),
+            (3, None, b"3456789"),
+            (9, 9, b"9"),
+            (5, 1_000, b"56789"),
+            (10, None, b""),
+            (10, 12, b""),
+            (11, 20, b""),
+        ],
+    )
+    def test_range_ends_inclusively(
+        self, storage: StorageUnderTest, start: int, end: int | None, expected: bytes
+    ) -> None:
+        place(storage, segment(1))
+        assert storage.manager.fetch_log_segment(segment(1), start, end) == expected
+
+    @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (0, -1)])
+    def test_reversed_range_is_refused(self, storage: StorageUnderTest, start: int, end: int | None) -> None:
+        place(storage, segment(1))
+        with pytest.raises(ValueError, match="range"):
+            storage.manager.fetch_log_segment(segment(1), start, end)
+
+    def test_missing_objects_are_named(self, storage: StorageUnderTest) -> None:
+        with pytest.raises(RemoteObjectNotFoundError, match=kafka_uuid_str(UUID(int=1))):
+            storage.manager.fetch_log_segment(segment(1), 5)
+        with pytest.raises(RemoteObjectNotFoundError, match=kafka_uuid_str(UUID(int=1))):
+            storage.manager.fetch_index(segment(1), IndexType.LEADER_EPOCH)
+
+    def test_segments_are_listed_with_all_their_objects(self, storage: StorageUnderTest) -> None:
+        first, second = place(storage, segment(1)), place(storage, segment(2))
+        unknown = LAYOUT.segment_stem(segment(2)) + ".unknown"
+        storage.put(unknown, b"?")
+        place(storage, segment(3, topic_id=OTHER_TOPIC_ID), segment(4, partition=1))
+        storage.put(LAYOUT.partition_prefix(segment(1).remote_log_segment_id.topic_id_partition) + "stray", b"?")
+        listed = storage.manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition)
+        assert {id_: [o.key for o in objects] for id_, objects in listed.items()} == {
+            UUID(int=1): sorted(first),
+            UUID(int=2): sorted(second | {unknown}),
+        }
+        assert {o.size for o in listed[UUID(int=1)]} == {10}
+
+    def test_absent_partition_lists_as_empty(self, storage: StorageUnderTest) -> None:
+        assert storage.manager.list_log_segments(TopicIdPartition(TOPIC_ID, "none", 7)) == {}
+
+    def test_every_object_but_the_stamp_is_listed(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1)) | {"stray", "kafka-tiered-storage/other/thing"}
+        storage.put("stray", b"1")
+        storage.put("kafka-tiered-storage/other/thing", b"22")
+        storage.manager.stamp_root("cluster-a")
+        listed = storage.manager.list_objects()
+        assert [o.key for o in listed] == sorted(keys)
+        assert sum(o.size for o in listed) == 53
+
+    def test_empty_root_is_not_verified(self, storage: StorageUnderTest) -> None:
+        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
+        assert (check.verified, STAMP_KEY in check.reason) == (False, True)
+
+    def test_root_with_an_object_of_a_known_topic_id_is_verified(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1, topic_id=OTHER_TOPIC_ID), segment(1))
+        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
+        assert check.verified
+        assert kafka_uuid_str(TOPIC_ID) in check.reason
+
+    def test_root_of_other_topics_and_strays_is_not_verified(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1, topic_id=OTHER_TOPIC_ID))
+        topic_id = kafka_uuid_str(TOPIC_ID)
+        storage.put(f"elsewhere/orders-0-{topic_id}/{'0' * 20}-{topic_id}.log", b"")
+        storage.put(f"kafka-tiered-storage/orders-0-{topic_id}/stray.log", b"")
+        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
+        assert not storage.manager.check_root(frozenset(), "cluster-a").verified
+
+    def test_stamp_verifies_its_cluster_only(self, storage: StorageUnderTest) -> None:
+        storage.manager.stamp_root("cluster-a")
+        storage.manager.stamp_root("cluster-a")
+        assert storage.keys() == {STAMP_KEY}
+        assert storage.manager.check_root(frozenset(), "cluster-a").verified
+        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-b")
+        assert not check.verified
+        assert "cluster-a" in check.reason
+        with pytest.raises(StorageRootError, match="cluster-a"):
+            storage.manager.stamp_root("cluster-b")
+        assert storage.manager.check_root(frozenset(), "cluster-a").verified
+
+    def test_stamp_of_another_cluster_outweighs_known_objects(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        storage.manager.stamp_root("cluster-a")
+        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-b").verified
+
+    @pytest.mark.parametrize(
+        "stamp",
+        [
+            b"",
+            b"\xff",
+            b"[]",
+            b"{}",
+            json.dumps({"cluster_id": "cluster-a"}).encode(),
+            json.dumps({"cluster_id": "cluster-a", "layout": "another"}).encode(),
+        ],
+    )
+    def test_stamp_that_is_not_ours_is_neither_believed_nor_replaced(
+        self, storage: StorageUnderTest, stamp: bytes
+    ) -> None:
+        storage.put(STAMP_KEY, stamp)
+        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
+        with pytest.raises(StorageRootError, match=STAMP_KEY):
+            storage.manager.stamp_root("cluster-a")
+        assert not storage.manager.check_root(frozenset(), "cluster-a").verified
+
+
+class RemoteStorageFaultContract:
+    """Run by implementations whose store can be made to fail."""
+
+    def test_missing_root_is_an_error_everywhere(self, storage: RemovableRoot, tmp_path: Path) -> None:
+        data = local_files(tmp_path)
+        storage.remove_root()
+        manager = storage.manager
+        for call in (
+            lambda: manager.delete_log_segments([segment(1)]),
+            lambda: manager.list_objects(),
+            lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
+            lambda: manager.check_root(frozenset({TOPIC_ID}), "cluster-a"),
+            lambda: manager.stamp_root("cluster-a"),
+            lambda: manager.fetch_log_segment(segment(1), 0),
+            lambda: manager.fetch_index(segment(1), IndexType.OFFSET),
+            lambda: manager.copy_log_segment_data(segment(1), data),
+        ):
+            with pytest.raises(StorageRootError):
+                call()
+        assert storage.keys() == set()
+
+    def test_refused_object_stays_and_the_others_go(self, storage: FaultyStorage) -> None:
+        place(storage, segment(1), segment(2), segment(3))
+        refused = LAYOUT.object_key(segment(2), IndexType.TIMESTAMP)
+        storage.refuse_delete(refused)
+        report = storage.manager.delete_log_segments([segment(1), segment(2), segment(3)])
+        gone, present = DeleteOutcome.GONE, DeleteOutcome.PRESENT
+        assert [s.outcome for s in report.segments] == [gone, present, gone]
+        second = report.segments[1]
+        assert (second.objects_deleted, second.bytes_deleted, set(second.reasons)) == (4, 40, {refused})
+        assert "refused by the test" in second.reasons[refused]
+        assert storage.keys() == {refused}
+
+    def test_all_refused(self, storage: FaultyStorage) -> None:
+        keys = place(storage, segment(1), segment(2))
+        storage.refuse_delete(*keys)
+        report = storage.manager.delete_log_segments([segment(1), segment(2)])
+        assert [s.outcome for s in report.segments] == [DeleteOutcome.PRESENT] * 2
+        assert {key for s in report.segments for key in s.reasons} == keys
+        assert {s.objects_deleted for s in report.segments} == {0}
+        assert storage.keys() == keys
+
+    def test_failing_listing_before_touches_nothing(self, storage: FaultyStorage) -> None:
+        keys = place(storage, segment(1), segment(2, partition=1))
+        storage.fail_listing(2)
+        with pytest.raises(StorageUnavailableError, match="listing failed in the test"):
+            storage.manager.delete_log_segments([segment(1), segment(2, partition=1)])
+        assert storage.keys() == keys
+
+    @pytest.mark.parametrize("number", [3, 4])
+    def test_failing_listing_after_leaves_all_unknown(self, storage: FaultyStorage, number: int) -> None:
+        batch = [segment(1), segment(2, partition=1), segment(3)]
+        place(storage, *batch[:2])
+        storage.fail_listing(number)
+        report = storage.manager.delete_log_segments(batch)
+        assert [s.outcome for s in report.segments] == [DeleteOutcome.UNKNOWN] * 3
+        for deletion in report.segments:
+            assert (deletion.objects_deleted, deletion.bytes_deleted) == (0, 0)
+            assert all("listing failed in the test" in reason for reason in deletion.reasons.values())
+        assert set(report.segments[0].reasons) == set(LAYOUT.segment_keys(segment(1)).required)
+        assert report.segments[2].reasons
+
+    def test_root_that_vanishes_during_the_deletion_proves_nothing(self, storage: FaultyStorage) -> None:
+        place(storage, segment(1))
+        storage.unmount_during_delete()
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.UNKNOWN]
+
+
+def local_files(folder: Path) -> LogSegmentData:
+    """Write the local files of a segment; the offset index is empty, as that of a short segment is."""
+    contents = {"log": b"0123456789", "index": b"", "time": b"time", "snapshot": b"snapshot"}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return LogSegmentData(
+        log_segment=folder / "log",
+        offset_index=folder / "index",
+        time_index=folder / "time",
+        producer_snapshot_index=folder / "snapshot",
+        leader_epoch_index=b"0\n1\n0 0\n",
+    )

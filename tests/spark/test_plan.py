@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's DataFrame functions against the evaluation in plain Python, row by row."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Count, PlanSummary, Reason
+from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.plan import PLAN_DATA, PLAN_SUMMARY, PlanHeader, plan_rows, write_plan
+from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
+from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
+from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, order_of, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = 1_800_000_000_000
+MIN_AGE = 100_000
+PARTITIONS = 5
+NAMES = [name for name, _ in PLAN_COLUMNS]
+LIMITS = EvaluationLimits(NOW, MIN_AGE, allow_low_min_age=True)
+RECORDS = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "binary", "value": "binary"})
+
+FOREVER = TopicState(UUID(int=1), "forever", -1, -1, {0: 0, 1: 0, 2: 0})
+TIMED = TopicState(UUID(int=2), "timed", 4_000, -1, {0: 0, 1: 0})
+SIZED = TopicState(UUID(int=3), "sized", -1, 5_000, {0: 0, 1: 0, 2: 0})
+TRIMMED = TopicState(UUID(int=4), "trimmed", -1, -1, {0: 120, 1: 200})
+TIGHT = TopicState(UUID(int=5), "tight", 45_000, 3_000, {0: 30, 1: 0, 2: 0})
+CLUSTER = ClusterState("cluster", NOW - 600, (FOREVER, TIMED, SIZED, TRIMMED, TIGHT))
+DEAD = [(UUID(int=90).bytes, "dead"), (UUID(int=91).bytes, "timed")]
+HEADER = PlanHeader("p-1", CLUSTER.cluster_id, NOW, NOW + 1, {0: 7})
+
+
+def frame_of(spark: SparkSession, records: list[Record], folder: Path) -> DataFrame:
+    """Return the records as a Parquet data set of three files, in an order of its own, standing for the topic."""
+    shuffled = random.Random(0).sample(records, len(records))
+    for number in range(3):
+        write_records([(p, o, None, v) for p, o, v in shuffled[number::3]], folder / "records" / f"{number}.parquet")
+    return spark.read.parquet(str(folder / "records"))
+
+
+def write_records(rows: list[tuple[int, int, bytes | None, bytes | None]], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = [field.name for field in RECORDS]
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS)]
+    pq.write_table(pa.table(columns, names=names), path)
+
+
+def written_rows(output: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ds.dataset(output / PLAN_DATA, format="parquet").to_table().to_pylist()
+    return sorted(rows, key=order_of)
+
+
+def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> PlanSummary:
+    resolved = resolve(decode_metadata(records, PARTITIONS)).persist()
+    try:
+        return write_plan(plan_rows(segment_states(resolved), cluster, LIMITS), resolved, str(output), HEADER)
+    finally:
+        resolved.unpersist()
+
+
+@pytest.fixture(scope="module")
+def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Topic, PlanSummary, Path]:
+    folder = tmp_path_factory.mktemp("random")
+    live = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
+    topic = random_topic(20405, live + DEAD, NOW, MIN_AGE, segments=3_000, num_partitions=PARTITIONS)
+    summary = make_plan(frame_of(spark, topic.records, folder), folder / "plan")
+    return topic, summary, folder / "plan"
+
+
+def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    topic, _, output = random_history
+    expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
+    assert {row["reason"] for row in expected} == {reason.value for reason in Reason}
+    assert written_rows(output) == [{name: row[name] for name in NAMES} for row in expected]
+
+
+def test_summary_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    topic, summary, output = random_history
+    history = replay(topic.records, PARTITIONS)
+    expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
+    assert PlanSummary.from_json((output / PLAN_SUMMARY).read_text()) == summary
+    assert summary.known == count(list(history.segments.values()))
+    assert summary.quarantined == history.quarantined
+    assert summary.unresolved == len(history.unresolved) > 0
+    for name, counts in (("reason", summary.by_reason), ("metadata_partition", summary.by_metadata_partition)):
+        keys = Counter(row[name] for row in expected)
+        assert counts == {key: count([row for row in expected if row[name] == key]) for key in keys}
+    assert (summary.plan_id, summary.cluster_id, summary.read_until) == ("p-1", "cluster", {0: 7})
+
+
+def count(rows: list[dict[str, Any]]) -> Count:
+    return Count(len(rows), sum(row["segment_size_in_bytes"] for row in rows))
+
+
+def test_plan_has_the_columns_of_the_contract_and_no_nulls(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    table = ds.dataset(random_history[2] / PLAN_DATA, format="parquet").to_table()
+    assert [(f.name, str(f.type)) for f in table.schema] == list(PLAN_COLUMNS)
+    assert {name: table[name].null_count for name in NAMES} == dict.fromkeys(NAMES, 0)
+
+
+def test_each_metadata_partition_lies_in_one_file(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    places = Counter()
+    for fragment in ds.dataset(random_history[2] / PLAN_DATA, format="parquet").get_fragments():
+        places.update(set(fragment.to_table(columns=["metadata_partition"])["metadata_partition"].to_pylist()))
+    assert set(places.values()) == {1}
+
+
+# One segment each, told by its number; where no state is given, the history must leave none.
+HISTORIES: list[tuple[list[int], int | None]] = [
+    ([COPYING], COPYING),
+    ([COPYING, COPYING], COPYING),
+    ([COPYING, COPIED], COPIED),
+    ([COPYING, DELETING], DELETING),
+    ([COPYING, COPIED, COPYING], COPIED),
+    ([COPYING, DELETED], COPYING),
+    ([COPYING, COPIED, DELETED], COPIED),
+    ([COPYING, COPIED, DELETING, COPIED], DELETING),
+    ([COPYING, COPIED, DELETING, COPYING], DELETING),
+    ([COPYING, COPIED, DELETING, DELETED], None),
+    ([COPYING, DELETING, DELETED, DELETED, COPIED], None),
+    ([COPYING, DELETING, DELETED, COPYING], COPYING),
+    ([COPYING, DELETING, DELETED, COPYING, COPIED], COPIED),
+    ([COPIED, COPYING], COPYING),
+    ([DELETED, DELETING, COPYING, DELETING, DELETED], None),
+]
+UNRESOLVED = [[COPIED], [COPIED, DELETING], [DELETED, DELETING]]
+SETTLED = [[DELETED], [COPIED, DELETING, DELETED]]
+
+
+def segment(number: int, topic: TopicState = FOREVER, **fields: Any) -> Segment:
+    return Segment(topic.topic_id.bytes, topic.name, 0, number.to_bytes(16, "big"), **fields)
+
+
+def test_states_follow_kafkas_state_machine(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    cases = [(number, steps) for number, (steps, _) in enumerate(HISTORIES)]
+    cases += [(100 + number, steps) for number, steps in enumerate(UNRESOLVED)]
+    cases += [(200 + number, steps) for number, steps in enumerate(SETTLED)]
+    for number, steps in cases:
+        s = segment(number)
+        topic.put_home(s, *(s.update(i, step) if step else s.add(i) for i, step in enumerate(steps)))
+    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)).collect()
+    states = {int.from_bytes(r["segment_id"], "big"): r["state"] for r in resolved if r["kind"] == "segment"}
+    assert states == {number: state for number, (_, state) in enumerate(HISTORIES) if state is not None}
+    unresolved = {int.from_bytes(r["segment_id"], "big") for r in resolved if r["kind"] == "unresolved"}
+    assert unresolved == {100 + number for number in range(len(UNRESOLVED))}
+
+
+def test_adding_again_replaces_the_segment(spark: SparkSession, tmp_path: Path) -> None:
+    first, again = segment(1, size=10, end_offset=5), segment(1, size=77, end_offset=8)
+    topic = Topic(PARTITIONS)
+    topic.put_home(first, first.add(1), again.add(2), again.update(3, COPIED))
+    (row,) = segment_states(resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))).collect()
+    assert (row["segment_size_in_bytes"], row["end_offset"], row["event_timestamp_ms"]) == (77, 8, 3)
+
+
+def test_records_that_cannot_be_applied_are_counted_where_they_lie(spark: SparkSession, tmp_path: Path) -> None:
+    s = segment(1)
+    home = s.metadata_partition(PARTITIONS)
+    topic = Topic(PARTITIONS)
+    topic.put_home(s, s.add(1))
+    unfit = [s.add(2, state=COPIED), s.update(3, COPYING), b"\1\3\0" + bytes(80), *UNUSABLE]
+    for value in unfit:
+        topic.put(home, value)
+    topic.put((home + 1) % PARTITIONS, s.update(4, COPIED))
+    topic.put_home(s, s.partition_delete(5, 0))
+    write_records([(home, 99, b"key", s.update(6, COPIED))], tmp_path / "records" / "keyed.parquet")
+    rows = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)).collect()
+    counts = {r["metadata_partition"]: r["events"] for r in rows if r["kind"] == "quarantined"}
+    assert counts == {home: len(unfit) + 1, (home + 1) % PARTITIONS: 1}
+    assert [r["state"] for r in rows if r["kind"] == "segment"] == [COPYING]
+
+
+def test_orphans_beside_quarantined_records_are_planned(spark: SparkSession, tmp_path: Path) -> None:
+    s = Segment(*DEAD[0], 0, bytes(16))
+    topic = Topic(PARTITIONS)
+    topic.put_home(s, s.add(1), b"garbage")
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    assert summary.by_reason == {"ORPHANED": Count(1, 100)}
+    assert summary.quarantined == {s.metadata_partition(PARTITIONS): 1}
+
+
+def test_an_empty_topic_gives_an_empty_plan_that_replaces_an_older_one(spark: SparkSession, tmp_path: Path) -> None:
+    s = Segment(*DEAD[0], 0, bytes(16))
+    topic = Topic(PARTITIONS)
+    topic.put_home(s, s.add(1))
+    assert make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan").planned == Count(1, 100)
+    summary = make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
+    assert (summary.planned, summary.known, summary.quarantined, summary.unresolved) == (
+        Count(0, 0),
+        Count(0, 0),
+        {},
+        0,
+    )
+    table = ds.dataset(tmp_path / "plan" / PLAN_DATA, format="parquet").to_table()
+    assert (table.num_rows, [f.name for f in table.schema]) == (0, NAMES)
+    assert json.loads((tmp_path / "plan" / PLAN_SUMMARY).read_text())["known"] == {"bytes": 0, "segments": 0}
+
+
+def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> None:
+    """A summary that stays from an earlier run would vouch for data that it does not describe."""
+    from pyspark.sql import functions as sf
+
+    make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
+    assert (tmp_path / "plan" / PLAN_SUMMARY).exists()
+    s = Segment(*DEAD[0], 0, bytes(16))
+    topic = Topic(PARTITIONS)
+    topic.put_home(s, s.add(1))
+    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))
+    plan = plan_rows(segment_states(resolved), CLUSTER, LIMITS)
+    broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
+    with pytest.raises(Exception, match="the disk is full"):
+        write_plan(broken, resolved, str(tmp_path / "plan"), HEADER)
+    assert not (tmp_path / "plan" / PLAN_SUMMARY).exists()
+
+
+def test_a_partition_larger_than_a_batch_is_walked_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows reach Python in batches; the walk of one partition must not begin anew with each of them."""
+    topic = Topic(PARTITIONS)
+    for number in range(50):
+        s = segment(number, SIZED, start_offset=number * 10, end_offset=number * 10 + 9, size=1_000)
+        topic.put_home(s, s.add(NOW), s.update(NOW, COPIED))
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "7")
+    try:
+        summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    finally:
+        spark.conf.set(name, before)
+    assert summary.by_reason == {"RETENTION_BYTES": Count(45, 45_000)}
+    assert [row["start_offset"] for row in written_rows(tmp_path / "plan")] == [n * 10 for n in range(45)]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from dev.airflow import LocalAirflow
+
+pytestmark = pytest.mark.system
+
+
+def test_airflow_lists_the_provider(local_airflow: LocalAirflow) -> None:
+    listed = json.loads(local_airflow.cli("providers", "list", "--output", "json"))
+    assert [p["version"] for p in listed if p["package_name"] == "airflow-provider-rlmm"] == ["0.1.0"]
+
+
+def test_the_connection_form_shows_its_fields(local_airflow: LocalAirflow) -> None:
+    with local_airflow.client() as client:
+        hooks = client.get("/ui/connections/hook_meta").json()
+    (form,) = [hook for hook in hooks if hook["connection_type"] == "rlmm"]
+    assert form["hook_name"] == "Kafka Remote Log Metadata"
+    assert list(form["extra_fields"]) == [
+        "kafka_conn_id", "metadata_topic", "expected_cluster_id", "storage_uri", "storage_conn_id", "layout",
+        "allow_writes",
+    ]  # fmt: skip
+    assert form["extra_fields"]["allow_writes"]["value"] is False
+    assert form["standard_fields"]["login"]["hidden"] is True
+
+
+def test_testing_a_connection_says_what_is_wrong(local_airflow: LocalAirflow, work_dir: Path) -> None:
+    extra = {"kafka_conn_id": "kafka_down", "storage_uri": f"file://{work_dir}/missing"}
+    body = {"connection_id": "rlmm_down", "conn_type": "rlmm", "extra": json.dumps(extra)}
+    with local_airflow.client() as client:
+        answer = client.post("/api/v2/connections/test", json=body).json()
+    assert answer["status"] is False
+    assert "Writing is off." in answer["message"]
+    assert "kafka_down" in answer["message"]
+    assert f"{work_dir}/missing" in answer["message"]
+
+
+def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow, work_dir: Path) -> None:
+    summary = PlanSummary(
+        "plan-1", "cluster-1", 0, 1, {0: 10}, Count(7, 70), {"ORPHANED": Count(3, 30)}, {0: Count(3, 30)}, {}, 0
+    )
+    (work_dir / "plan-1").mkdir()
+    (work_dir / "plan-1" / "summary.json").write_text(summary.to_json())
+
+    run_id = local_airflow.trigger("linked_documents")
+    assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
+    path = f"/dags/linked_documents/dagRuns/{run_id}/taskInstances/work/links"
+    links = local_airflow.get(path, map_index=1)["extra_links"]
+    assert links == {
+        "Plan": f"{local_airflow.url}/rlmm/plans/plan-1",
+        "Report": f"{local_airflow.url}/rlmm/reports/report-1",
+    }
+
+    assert httpx.get(links["Plan"]).status_code == 401
+    assert httpx.get(links["Plan"], headers={"Authorization": "Bearer nonsense"}).status_code == 403
+    with local_airflow.client("viewer") as viewer:
+        page = viewer.get(links["Plan"])
+        assert (page.status_code, "cluster-1" in page.text) == (200, True)
+        assert viewer.get(links["Report"]).status_code == 404
+
+
+def test_a_run_tells_what_it_did(local_airflow: LocalAirflow) -> None:
+    run_id = local_airflow.trigger("linked_documents")
+    assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
+    states = {
+        (i["task_id"], i["map_index"]): i["state"] for i in local_airflow.task_instances("linked_documents", run_id)
+    }
+    assert states == {("work", 0): "success", ("work", 1): "success"}
+    assert local_airflow.xcom("linked_documents", run_id, "work", map_index=0) == {"linked": 2}
+    assert "Pushing xcom" in local_airflow.task_log("linked_documents", run_id, "work", map_index=0)

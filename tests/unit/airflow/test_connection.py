@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.connection import RlmmConnection
+
+
+def parse(extra: dict[str, Any] | str | None, conn_type: str = "rlmm") -> RlmmConnection:
+    text = json.dumps(extra) if isinstance(extra, dict) else extra
+    return RlmmConnection.from_connection(Connection(conn_id="rlmm_prod", conn_type=conn_type, extra=text))
+
+
+def test_an_empty_connection_has_the_documented_defaults() -> None:
+    expected = RlmmConnection(
+        conn_id="rlmm_prod",
+        kafka_conn_id="kafka_default",
+        storage_uri=None,
+        storage_conn_id=None,
+        layout="local-tiered-storage",
+        metadata_topic="__remote_log_metadata",
+        allow_writes=False,
+        expected_cluster_id=None,
+    )
+    assert parse(None) == expected
+    # What the form of Airflow's UI sends for blank fields.
+    assert parse({"storage_uri": "", "layout": None, "expected_cluster_id": "  ", "allow_writes": None}) == expected
+
+
+def test_every_field_is_read() -> None:
+    settings = parse(
+        {
+            "kafka_conn_id": "kafka_prod",
+            "storage_uri": "s3://bucket/prefix",
+            "storage_conn_id": "aws_prod",
+            "layout": "aiven",
+            "metadata_topic": "__rlm",
+            "allow_writes": True,
+            "expected_cluster_id": " abc ",
+        }
+    )
+    assert settings == RlmmConnection(
+        "rlmm_prod", "kafka_prod", "s3://bucket/prefix", "aws_prod", "aiven", "__rlm", True, "abc"
+    )
+
+
+@pytest.mark.parametrize(("given", "expected"), [(True, True), (False, False), ("true", True), ("False", False)])
+def test_booleans(given: Any, expected: bool) -> None:
+    assert parse({"allow_writes": given}).allow_writes is expected
+
+
+@pytest.mark.parametrize("given", [1, 0, "yes", "1", "on", [], {}])
+def test_what_only_looks_like_a_boolean_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'rlmm_prod': allow_writes must be true or false"):
+        parse({"allow_writes": given})
+
+
+def test_unknown_fields_are_named_beside_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"'rlmm_prod'.*\['allow_write'\].*known are.*'allow_writes'"):
+        parse({"allow_write": True})
+
+
+@pytest.mark.parametrize("extra", ["{", "[]", '"text"', "3"])
+def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: str) -> None:
+    with pytest.raises(ConfigurationError, match="'rlmm_prod': extra is not a JSON object"):
+        parse(extra)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"kafka_conn_id": 3}, "kafka_conn_id must be text, not int"),
+        ({"metadata_topic": "../x"}, "metadata_topic is no name that Kafka allows"),
+        ({"storage_uri": "/no/scheme"}, "storage_uri needs a scheme"),
+    ],
+)
+def test_bad_values_name_the_field(extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'rlmm_prod': {message}"):
+        parse(extra)
+
+
+@pytest.mark.parametrize("uri", ["s3://key:s3cr3t@bucket/x", "az://box/x?sig=s3cr3t", "file:///x#s3cr3t"])
+def test_a_secret_in_the_storage_uri_is_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="storage_conn_id") as caught:
+        parse({"storage_uri": uri})
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_another_type_of_connection_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'rlmm_prod' is of type 'kafka', not 'rlmm'"):
+        parse({}, conn_type="kafka")
+
+
+def test_storage_is_needed_only_where_it_is_used() -> None:
+    with pytest.raises(ConfigurationError, match="'rlmm_prod': storage_uri is missing"):
+        parse({}).required_storage_uri()
+    assert parse({"storage_uri": "file:///x"}).required_storage_uri() == "file:///x"

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogUnavailableError,
+    StorageRootError,
+)
+from airflow_provider_rlmm.hooks.connection import naming_connection
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
+from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def add(conn_id: str, conn_type: str, extra: dict[str, Any] | None = None, **fields: Any) -> None:
+        document = {"conn_type": conn_type, "extra": extra or {}, **fields}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(document))
+
+    return add
+
+
+def test_a_hook_opens_nothing_when_it_is_built() -> None:
+    # No such connection exists: asking for anything would fail.
+    assert RemoteLogMetadataHook("nowhere").rlmm_conn_id == "nowhere"
+    assert RemoteStorageHook().rlmm_conn_id == "rlmm_default"
+    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+        RemoteLogMetadataHook("nowhere").get_connection_settings()
+
+
+def test_airflow_finds_the_hook_by_the_type_of_the_connection(connect: Any) -> None:
+    assert RemoteLogMetadataHook.conn_name_attr == "rlmm_conn_id"
+    connect("rlmm_default", "rlmm", {"layout": "x"})
+    assert RemoteLogMetadataHook().get_connection_settings().layout == "x"
+
+
+def test_the_kafka_connections_properties_reach_the_client(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"kafka_conn_id": "kafka_prod"})
+    connect("kafka_prod", "kafka", {"bootstrap.servers": "b:9092", "sasl.password": SECRET})
+    config = RemoteLogMetadataHook().get_client_config()
+    assert config.properties == {"bootstrap.servers": "b:9092", "sasl.password": SECRET}
+    assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({}, "bootstrap.servers"),
+        ({"bootstrap.servers": "b:9092", "enable.auto.commit": True}, "enable.auto.commit must be"),
+        ({"bootstrap.servers": "b:9092", "oauth_cb": "some.module.callback"}, "oauth_cb.*callback_allowlist"),
+    ],
+)
+def test_a_useless_kafka_connection_is_named(connect: Any, extra: dict[str, Any], message: str) -> None:
+    connect("rlmm_default", "rlmm", {"kafka_conn_id": "kafka_prod"})
+    connect("kafka_prod", "kafka", extra)
+    with pytest.raises(ConfigurationError, match=f"^connection 'kafka_prod': .*{message}"):
+        RemoteLogMetadataHook().get_client_config()
+
+
+def test_spark_gets_the_same_connection_in_javas_words(connect: Any) -> None:
+    connect("rlmm_default", "rlmm")
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092", "security.protocol": "SSL", "group.id": "x"})
+    assert RemoteLogMetadataHook().bootstrap_servers() == "b:9092"
+    lines = RemoteLogMetadataHook().java_client_properties().splitlines()
+    assert sorted(lines) == ["bootstrap.servers=b:9092", "security.protocol=SSL"]
+
+
+def test_an_override_needs_an_expected_cluster(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect("rlmm_default", "rlmm")
+    hook = RemoteLogMetadataHook()
+    monkeypatch.setattr(hook, "get_cluster_topics", FakeTopics)
+    assert hook.check_cluster() == "cluster-1"
+    with pytest.raises(ConfigurationError, match="need expected_cluster_id"):
+        hook.check_cluster(frozenset({"short_min_age"}))
+
+
+def test_a_missing_kafka_connection_is_named_beside_the_one_that_names_it(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"kafka_conn_id": "nowhere"})
+    with pytest.raises(ConfigurationError, match="'rlmm_default': kafka_conn_id names 'nowhere', which does not exist"):
+        RemoteLogMetadataHook().get_client_config()
+
+
+def test_errors_of_the_cluster_name_the_connection_once() -> None:
+    cause = OSError("refused")
+    with (
+        pytest.raises(EventLogUnavailableError, match=r"^connection 'k': no answer$") as caught,
+        naming_connection("k"),
+        naming_connection("k"),
+    ):
+        raise EventLogUnavailableError("no answer") from cause
+    assert caught.value.__cause__ is cause
+
+
+# -- storage ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_storage_is_opened_from_the_connection(connect: Any, tmp_path: Path) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri()})
+    manager = RemoteStorageHook().get_storage_manager()
+    assert isinstance(manager, ObjectStoreRemoteStorageManager)
+    assert manager.list_objects() == []
+
+
+def test_a_root_that_does_not_exist_is_an_error_and_not_an_empty_storage(connect: Any, tmp_path: Path) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": (tmp_path / "missing").as_uri()})
+    with pytest.raises(StorageRootError, match="missing"):
+        RemoteStorageHook().get_storage_manager()
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_missing_storage_connection_is_named(connect: Any, tmp_path: Path) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "storage_conn_id": "nowhere"})
+    with pytest.raises(ConfigurationError, match="'rlmm_default': storage_conn_id names 'nowhere'"):
+        RemoteStorageHook().get_storage_manager()
+
+
+def test_an_unknown_layout_is_an_error(connect: Any, tmp_path: Path) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "layout": "flat"})
+    with pytest.raises(ConfigurationError, match=r"'flat'.*local-tiered-storage"):
+        RemoteStorageHook().get_storage_manager()
+
+
+def storage_connection(**fields: Any) -> Connection:
+    return Connection(conn_id="store", conn_type="generic", **fields)
+
+
+def test_login_password_and_extra_become_the_stores_options() -> None:
+    connection = storage_connection(
+        login="key", password=SECRET, extra=json.dumps({"aws_region": "eu-1", "allow_http": True, "timeout": 3})
+    )
+    assert store_options("s3://bucket/x", connection) == {
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": SECRET,
+        "aws_region": "eu-1",
+        "allow_http": "true",
+        "timeout": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("uri", "fields", "message"),
+    [
+        ("gs://bucket", {"login": SECRET, "password": SECRET}, "login and password mean nothing to a gs://"),
+        ("s3://bucket", {"extra": SECRET}, "extra is not a JSON object"),
+        ("s3://bucket", {"extra": json.dumps({"aws_region": [SECRET]})}, "aws_region in extra must be text"),
+    ],
+)
+def test_a_useless_storage_connection_is_named_without_its_secrets(
+    uri: str, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"'store': {message}") as caught:
+        store_options(uri, storage_connection(**fields))
+    assert SECRET not in str(caught.value)
+
+
+# -- the form's button "Test" -------------------------------------------------------------------------------------------
+
+
+class FakeTopics:
+    def __init__(self, *, forbidden: bool = False) -> None:
+        self._forbidden = forbidden
+
+    def cluster_id(self) -> str:
+        return "cluster-1"
+
+    def list_topics(self) -> dict[str, uuid.UUID]:
+        if self._forbidden:
+            raise EventLogAccessError("topic x may not be described")
+        return {"a": uuid.uuid4(), "b": uuid.uuid4()}
+
+    def describe_metadata_topic(self, topic: str) -> MetadataTopicDescription:
+        return MetadataTopicDescription(uuid.uuid4(), 5, 3, {}, frozenset({"READ", "DESCRIBE"}))
+
+
+@pytest.fixture
+def hook(connect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteLogMetadataHook:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "expected_cluster_id": "cluster-1"})
+    made = RemoteLogMetadataHook()
+    monkeypatch.setattr(made, "get_cluster_topics", FakeTopics)
+    return made
+
+
+def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
+    good, text = hook.test_connection()
+    assert good
+    for sentence in (
+        "Writing is off.",
+        "Cluster cluster-1 answers, as expected.",
+        "Topic __remote_log_metadata has 5 partitions, one may DESCRIBE, READ.",
+        "All 2 topics may be described.",
+        "can be listed, but nothing shows yet that it belongs to this cluster",
+    ):
+        assert sentence in text
+
+
+def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook) -> None:
+    RemoteStorageHook().get_storage_manager().stamp_root("cluster-1")
+    assert "belongs to this cluster" in hook.test_connection()[1]
+    assert "nothing shows" not in hook.test_connection()[1]
+
+
+def test_another_cluster_is_refused(hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "expected_cluster_id": "other"})
+    with pytest.raises(ClusterMismatchError, match="'cluster-1', expected 'other'"):
+        hook.check_cluster()
+    good, text = hook.test_connection()
+    assert not good
+    assert "Connected to cluster 'cluster-1', expected 'other'" in text
+    assert "partitions" not in text
+
+
+def test_missing_permissions_are_a_finding(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "get_cluster_topics", lambda: FakeTopics(forbidden=True))
+    good, text = hook.test_connection()
+    assert not good
+    assert "Connection 'kafka_default': topic x may not be described." in text
+    assert "Topic __remote_log_metadata has 5 partitions" in text
+
+
+def test_writing_that_is_allowed_here_and_not_there_is_a_finding(
+    hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path
+) -> None:
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "allow_writes": True})
+    good, text = hook.test_connection()
+    assert not good
+    assert "WRITE is missing from the ACLs of Kafka connection 'kafka_default'" in text
+
+
+def test_it_never_raises_and_shows_no_text_of_others(
+    hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError(f"password={SECRET}")
+
+    monkeypatch.setattr(hook, "get_cluster_topics", fail)
+    good, text = hook.test_connection()
+    assert not good
+    assert "The cluster cannot be checked (RuntimeError)." in text
+    assert SECRET not in text
+
+
+def test_a_connection_that_cannot_be_read_is_the_only_finding(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"allow_writes": "maybe"})
+    assert RemoteLogMetadataHook().test_connection() == (
+        False,
+        "Connection 'rlmm_default': allow_writes must be true or false, nothing else.",
+    )

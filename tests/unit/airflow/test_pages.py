@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+
+from airflow_provider_rlmm.lifecycle.reports import (
+    MetadataPartitionReport,
+    PartitionOutcome,
+    UserPartitionReport,
+    cleanup_document,
+)
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.plugins import web
+from airflow_provider_rlmm.plugins.pages import human_bytes, human_duration, plan_page, report_page
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Refusal
+
+EVIL = '<script>alert("x")</script>'
+TOPIC_ID = kafka_uuid_str(UUID(int=7))
+
+
+def plan(plan_id: str = "plan-1") -> PlanSummary:
+    return PlanSummary(
+        plan_id=plan_id,
+        cluster_id="cluster-1",
+        created_at_ms=1_700_000_000_000,
+        expires_at_ms=1_700_086_400_000,
+        read_until={0: 1200, 3: 40},
+        known=Count(4321, 5 * 2**30),
+        by_reason={"ORPHANED": Count(300, 3 * 2**20)},
+        by_metadata_partition={3: Count(300, 3 * 2**20)},
+        quarantined={0: 2},
+        unresolved=5,
+        refusals=(Refusal(f"topic id {TOPIC_ID}", "still exists", "nothing to do"),),
+    )
+
+
+def report(topic: str = "orders") -> dict[str, Any]:
+    done = UserPartitionReport(topic, TOPIC_ID, 0, PartitionOutcome.FINISHED, 1300, 0, 6500, 3 * 2**20)
+    left = UserPartitionReport(
+        topic, TOPIC_ID, 1, PartitionOutcome.INCOMPLETE, 2, 1, 10, 100,
+        (Refusal("segment abc", "never seen in storage", "check the storage root"),),
+    )  # fmt: skip
+    partitions = [
+        MetadataPartitionReport(3, False, (done, left), (), {"DELETE_SEGMENT_STARTED": 1303}, (), 17, 90_500),
+        MetadataPartitionReport(
+            4, True, (), (Refusal("offset 12", "MALFORMED", "look at it"),), {}, ("MARKED orders-2",), None, 20
+        ),
+    ]
+    return cleanup_document(
+        report_id="report-1",
+        plan_id="plan-1",
+        cluster_id="cluster-1",
+        created_at_ms=1_700_000_000_000,
+        reports=[p.to_dict() for p in partitions],
+    )
+
+
+@pytest.fixture
+def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    documents = {
+        "plan-1/summary.json": plan().to_json(),
+        "report-1/report.json": json.dumps(report()),
+        "broken/summary.json": "{}",
+        "garbage/report.json": "{",
+    }
+    for name, text in documents.items():
+        path = tmp_path / "work" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    (tmp_path / "summary.json").write_text('{"secret": true}')
+    return tmp_path
+
+
+class Everything:
+    def is_authorized_view(self, **_: Any) -> bool:
+        return True
+
+
+class Nothing:
+    def is_authorized_view(self, **_: Any) -> bool:
+        return False
+
+
+@pytest.fixture
+def client(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    app = web.create_app()
+    app.dependency_overrides[get_user] = lambda: object()
+    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Everything)
+    with TestClient(app) as test_client:
+        yield test_client
+
+
+PATHS = ["/plans/plan-1", "/plans/plan-1/json", "/reports/report-1", "/reports/report-1/json"]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/plans/missing"])
+def test_nobody_sees_anything_without_a_login(work_dir: Path, path: str) -> None:
+    with TestClient(web.create_app()) as anonymous:
+        assert anonymous.get(path).status_code == 401
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_sees_anything_without_the_permission(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Nothing)
+    assert client.get(path).status_code == 403
+
+
+def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
+    app = web.create_app()
+    paths = [getattr(route, "path", "").format(name="plan-1") for route in app.routes]
+    assert sorted(paths) == sorted(["/plans/plan-1", "/plans/plan-1/json", "/reports/plan-1", "/reports/plan-1/json"])
+    with TestClient(app) as anonymous:
+        assert {anonymous.get(path).status_code for path in paths} == {401}
+
+
+def test_pages_and_their_json(client: TestClient) -> None:
+    page = client.get("/plans/plan-1")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert client.get("/plans/plan-1/json").json() == json.loads(plan().to_json())
+    assert "report-1" in client.get("/reports/report-1").text
+    assert client.get("/reports/report-1/json").json() == report()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "..%2f..%2fetc", ".hidden", "a%00b", "plan-1%2f..", "-x", "%C3%A9", "a" * 129]
+)
+@pytest.mark.parametrize("kind", ["plans", "reports"])
+def test_a_name_never_walks(client: TestClient, kind: str, name: str) -> None:
+    answer = client.get(f"/{kind}/{name}/json")
+    assert answer.status_code == 404
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/plans/nothing", 404, "has no summary.json"),
+        ("/plans/broken", 422, "does not have the expected form"),
+        ("/reports/garbage", 422, "is not JSON"),
+    ],
+)
+def test_documents_that_cannot_be_shown(client: TestClient, path: str, status: int, words: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, words in answer.text) == (status, True)
+
+
+def test_a_plan_in_words() -> None:
+    html = plan_page("plan-1", json.loads(plan().to_json()))
+    for words in (
+        "cluster-1",
+        "4,321",
+        "5.0 GiB",
+        "3.0 MiB",
+        "the topic no longer exists",
+        TOPIC_ID,
+        "2023-11-14 22:13:20 UTC",
+    ):
+        assert words in html
+
+
+def test_a_report_in_words() -> None:
+    html = report_page("report-1", report())
+    for words in (
+        "Metadata partition 3", "1,300", "1 min 30 s", "incomplete", "never seen in storage", "check the storage root",
+        "dry run", "MARKED orders-2", "1,303 × DELETE_SEGMENT_STARTED", 'href="../plans/plan-1"',
+    ):  # fmt: skip
+        assert words in html
+
+
+def test_what_comes_from_outside_is_escaped() -> None:
+    pages = [plan_page(EVIL, json.loads(plan(EVIL).to_json())), report_page(EVIL, report(topic=EVIL))]
+    for html in pages:
+        assert "&lt;script&gt;" in html
+        assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**40, "1.0 TiB"), (2**60, "1024.0 PiB")]
+)
+def test_bytes_for_people(value: int, text: str) -> None:
+    assert human_bytes(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0.0 s"), (59_900, "59.9 s"), (60_000, "1 min 0 s"), (7_260_000, "2 h 1 min")]
+)
+def test_durations_for_people(value: int, text: str) -> None:
+    assert human_duration(value) == text

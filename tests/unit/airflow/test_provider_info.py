@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.provider_info import get_provider_info
+
+
+def schema(name: str) -> dict[str, Any]:
+    text: dict[str, Any] = json.loads(files("airflow").joinpath(name).read_text())
+    return text
+
+
+def test_airflows_own_schema_accepts_it() -> None:
+    jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
+
+
+def test_airflows_stricter_schema_accepts_the_connection_type() -> None:
+    connection_types = schema("provider.yaml.schema.json")["properties"]["connection-types"]
+    jsonschema.validate(get_provider_info()["connection-types"], connection_types)
+
+
+def test_the_form_has_exactly_the_connections_fields_and_their_defaults() -> None:
+    form = get_provider_info()["connection-types"][0]["conn-fields"]
+    expected = {f.name: f.default for f in fields(RlmmConnection) if f.name != "conn_id"}
+    assert {name: field["schema"].get("default") for name, field in form.items()} == expected
+
+
+def classes() -> list[str]:
+    info = get_provider_info()
+    return [
+        info["connection-types"][0]["hook-class-name"],
+        *info["extra-links"],
+        *(plugin["plugin-class"] for plugin in info["plugins"]),
+    ]
+
+
+@pytest.mark.parametrize("path", classes())
+def test_every_class_that_it_names_exists(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert getattr(import_module(module), name).__name__ == name
+
+
+@pytest.mark.parametrize("kind", ["hooks", "operators"])
+def test_every_module_that_it_names_exists(kind: str) -> None:
+    for entry in get_provider_info()[kind]:
+        for module in entry["python-modules"]:
+            assert import_module(module).__name__ == module
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("airflow_provider_rlmm", ["airflow", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.provider_info", ["airflow", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.settings", ["airflow", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.hooks.metadata", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.hooks.storage", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.plugins.rlmm_plugin", ["fastapi", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+    ],
+)
+def test_importing_is_cheap(module: str, unwanted: list[str]) -> None:
+    # AirflowPlugin's own module may bring some of these: only what our module adds to it counts.
+    program = (
+        "import sys\n"
+        f"{'import airflow.plugins_manager' if 'plugin' in module.rpartition('.')[2] else ''}\n"
+        "before = set(sys.modules)\n"
+        f"import {module}\n"
+        f"print(sorted(({set(unwanted)!r} & set(sys.modules)) - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

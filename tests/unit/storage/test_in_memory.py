@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
+from tests.contracts.remote_storage import (
+    LAYOUT,
+    RemoteStorageContract,
+    RemoteStorageFaultContract,
+    outcomes,
+    place,
+    segment,
+)
+
+
+class InMemoryStorage:
+    def __init__(self) -> None:
+        self.memory = InMemoryRemoteStorageManager(LAYOUT, clock=lambda: 1_234)
+        self.manager: RemoteStorageManager = self.memory
+
+    def put(self, key: str, data: bytes) -> None:
+        self.memory.put_object(key, data)
+
+    def keys(self) -> set[str]:
+        return set(self.memory.keys)
+
+    def remove_root(self) -> None:
+        self.memory.root_exists = False
+
+    def refuse_delete(self, *keys: str) -> None:
+        self.memory.on_effect = raising_at("delete", StorageUnavailableError("refused by the test"), keys.__contains__)
+
+    def fail_listing(self, number: int) -> None:
+        counter = itertools.count(1)
+        error = StorageUnavailableError("listing failed in the test")
+        self.memory.on_effect = raising_at("list", error, lambda _: next(counter) == number)
+
+    def unmount_during_delete(self) -> None:
+        def unmount(effect: str, key: str) -> None:
+            if effect == "delete":
+                self.memory.root_exists = False
+
+        self.memory.after_effect = unmount
+
+
+class SimulatedCrashError(Exception):
+    pass
+
+
+def raising_at(effect: str, error: Exception, when: Callable[[str], bool]) -> Callable[[str, str], None]:
+    def hook(happening: str, key: str) -> None:
+        if happening == effect and when(key):
+            raise error
+
+    return hook
+
+
+@pytest.fixture
+def storage() -> InMemoryStorage:
+    return InMemoryStorage()
+
+
+class TestInMemoryContract(RemoteStorageContract, RemoteStorageFaultContract):
+    pass
+
+
+def test_hooks_see_every_effect_in_order(storage: InMemoryStorage) -> None:
+    place(storage, segment(1))
+    seen: list[str] = []
+    storage.memory.on_effect = lambda effect, key: seen.append(f"before {effect}")
+    storage.memory.after_effect = lambda effect, key: seen.append(f"after {effect}")
+    assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
+    listing = ["before list", "after list"]
+    assert seen == listing + ["before delete", "after delete"] * 5 + listing
+    seen.clear()
+    storage.manager.stamp_root("cluster-a")
+    assert seen == ["before get", "before put", "after put"]
+
+
+def test_lost_reply_of_a_delete_is_found_out_by_the_listing(storage: InMemoryStorage) -> None:
+    place(storage, segment(1))
+    storage.memory.after_effect = raising_at("delete", StorageUnavailableError("reply lost"), lambda _: True)
+    deletion = storage.manager.delete_log_segment_data(segment(1))
+    assert (deletion.outcome, dict(deletion.reasons)) == (DeleteOutcome.GONE, {})
+
+
+def test_crash_cuts_a_bulk_delete_in_half(storage: InMemoryStorage) -> None:
+    place(storage, segment(1), segment(2))
+    counter = itertools.count(1)
+    storage.memory.on_effect = raising_at("delete", SimulatedCrashError(), lambda _: next(counter) == 6)
+    with pytest.raises(SimulatedCrashError):
+        storage.manager.delete_log_segments([segment(1), segment(2)])
+    assert storage.keys() == set(LAYOUT.segment_keys(segment(2)).required)
+    storage.memory.on_effect = None
+    assert outcomes(storage, segment(1), segment(2)) == [DeleteOutcome.NEVER_SEEN, DeleteOutcome.GONE]
+
+
+def test_object_that_appears_during_the_deletion_is_kept(storage: InMemoryStorage) -> None:
+    late = segment(2)
+    place(storage, segment(1))
+    storage.memory.after_effect = lambda effect, key: place(storage, late) and None if effect == "delete" else None
+    report = storage.manager.delete_log_segments([segment(1), late])
+    assert [s.outcome for s in report.segments] == [DeleteOutcome.GONE, DeleteOutcome.PRESENT]
+    assert all("appeared" in reason for reason in report.segments[1].reasons.values())
+
+
+def test_times_come_from_the_clock_or_from_the_caller(storage: InMemoryStorage) -> None:
+    storage.memory.put_object("a", b"")
+    storage.memory.put_object("b", b"", 5)
+    assert [(o.key, o.last_modified_ms) for o in storage.manager.list_objects()] == [("a", 1_234), ("b", 5)]

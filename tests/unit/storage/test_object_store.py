@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.exceptions import GenericError
+from obstore.store import LocalStore, MemoryStore
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    RlmmError,
+    StorageAccessError,
+    StorageRootError,
+    StorageUnavailableError,
+)
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager, open_store
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
+from tests.contracts.remote_storage import (
+    LAYOUT,
+    RemoteStorageContract,
+    RemoteStorageFaultContract,
+    local_files,
+    outcomes,
+    place,
+    segment,
+)
+
+SECRET = "very-s3cret/value+"
+
+
+class FaultyLocalStore(LocalStore):
+    """A local folder whose calls can be made to fail as obstore's do: the first failure ends the call."""
+
+    refused: frozenset[str] = frozenset()
+    failing_listing = 0
+    listings = 0
+    deletes = 0
+    when_deleted: Callable[[], None] | None = None
+
+    def delete(self, paths: str | Sequence[str]) -> None:
+        self.deletes += 1
+        bad = next((i for i, path in enumerate(paths) if path in self.refused), None)
+        super().delete(paths if bad is None else paths[:bad])
+        if self.when_deleted is not None:
+            self.when_deleted()
+        if bad is not None:
+            raise GenericError(f"cannot delete {paths[bad]}: refused by the test")
+
+    def list(self, prefix: str | None = None, **options: Any) -> Any:
+        self.listings += 1
+        if self.listings == self.failing_listing:
+            raise GenericError("listing failed in the test")
+        return super().list(prefix, **options)
+
+
+class LocalFolder:
+    def __init__(self, root: Path) -> None:
+        root.mkdir()
+        self.root = root
+        self.store = FaultyLocalStore(root)
+        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, LAYOUT)
+
+    def put(self, key: str, data: bytes) -> None:
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def keys(self) -> set[str]:
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
+
+    def remove_root(self) -> None:
+        shutil.rmtree(self.root)
+
+    def refuse_delete(self, *keys: str) -> None:
+        self.store.refused = frozenset(keys)
+
+    def fail_listing(self, number: int) -> None:
+        self.store.failing_listing = self.store.listings + number
+
+    def unmount_during_delete(self) -> None:
+        # As an unmount does it: the folder is still there, but it is another one, and empty.
+        def swap() -> None:
+            self.root.rename(self.root.with_name("unmounted"))
+            self.root.mkdir()
+
+        self.store.when_deleted = swap
+
+
+class ObstoreMemory:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, LAYOUT)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.store.put(key, data)
+
+    def keys(self) -> set[str]:
+        return {meta["path"] for chunk in self.store.list() for meta in chunk}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> LocalFolder:
+    return LocalFolder(tmp_path / "root")
+
+
+class TestLocalFolderContract(RemoteStorageContract, RemoteStorageFaultContract):
+    @pytest.fixture
+    def storage(self, folder: LocalFolder) -> LocalFolder:
+        return folder
+
+
+class TestObstoreMemoryContract(RemoteStorageContract):
+    @pytest.fixture
+    def storage(self) -> ObstoreMemory:
+        return ObstoreMemory()
+
+
+def test_uri_and_store_reach_the_same_root(folder: LocalFolder) -> None:
+    keys = place(folder, segment(1))
+    manager = ObjectStoreRemoteStorageManager(folder.root.as_uri(), LAYOUT)
+    assert [o.key for o in manager.list_objects()] == sorted(keys)
+    assert {o.last_modified_ms // 1000 for o in manager.list_objects()} == {
+        int((folder.root / key).stat().st_mtime) for key in keys
+    }
+    assert repr(manager) == f"ObjectStoreRemoteStorageManager({folder.root.as_uri()!r}, 'local-tiered-storage')"
+
+
+def test_folder_with_awkward_characters(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path / "a b%20é#?")
+    place(folder, segment(1))
+    manager = ObjectStoreRemoteStorageManager(folder.root.as_uri(), LAYOUT)
+    assert manager.delete_log_segment_data(segment(1)).outcome is DeleteOutcome.GONE
+    assert folder.keys() == set()
+
+
+def test_partition_directories_remain(folder: LocalFolder) -> None:
+    place(folder, segment(1))
+    assert outcomes(folder, segment(1)) == [DeleteOutcome.GONE]
+    directory = folder.root / LAYOUT.partition_prefix(segment(1).remote_log_segment_id.topic_id_partition)
+    assert os.listdir(directory) == []
+
+
+def test_missing_root_is_an_error_and_is_not_created(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(StorageRootError, match="does not exist"):
+        open_store(missing.as_uri())
+    assert not missing.exists()
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(StorageRootError, match="no folder"):
+        open_store(file.as_uri())
+
+
+def test_object_deleted_by_somebody_else_does_not_stop_the_others(folder: LocalFolder) -> None:
+    segments = [segment(n) for n in range(40)]
+    keys = sorted(place(folder, *segments))
+    raced = keys[::7]
+
+    real_list = folder.store.list
+
+    def list_then_lose(prefix: str | None = None, **options: Any) -> Any:
+        chunks = list(real_list(prefix, **options))
+        for key in raced:
+            (folder.root / key).unlink(missing_ok=True)
+        return chunks
+
+    folder.store.list = list_then_lose
+    assert outcomes(folder, *segments) == [DeleteOutcome.GONE] * 40
+    assert folder.keys() == set()
+
+
+def test_one_stubborn_object_among_many_is_isolated(folder: LocalFolder) -> None:
+    segments = [segment(n) for n in range(300)]
+    place(folder, *segments)
+    refused = LAYOUT.object_key(segment(123), None)
+    folder.refuse_delete(refused)
+    report = folder.manager.delete_log_segments(segments)
+    assert [s.outcome for s in report.segments].count(DeleteOutcome.PRESENT) == 1
+    assert folder.keys() == {refused}
+    assert report.calls == 2 + folder.store.deletes
+    assert folder.store.deletes < 40
+
+
+def test_delete_calls_on_a_folder_that_refuses_everything_are_bounded(folder: LocalFolder) -> None:
+    segments = [segment(n) for n in range(300)]
+    keys = place(folder, *segments)
+    folder.refuse_delete(*keys)
+    report = folder.manager.delete_log_segments(segments)
+    assert {s.outcome for s in report.segments} == {DeleteOutcome.PRESENT}
+    assert {reason for s in report.segments for reason in s.reasons.values()} != set()
+    assert folder.store.deletes <= 250
+    assert folder.keys() == keys
+
+
+def test_large_files_are_copied_whole(folder: LocalFolder, tmp_path: Path) -> None:
+    large = tmp_path / "large.log"
+    large.write_bytes(os.urandom(1 << 20) * 12)
+    folder.manager.copy_log_segment_data(segment(1), replace(local_files(tmp_path), log_segment=large))
+    assert folder.manager.fetch_log_segment(segment(1), 0) == large.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("/just/a/path", "file:///folder"),
+        ("file://folder/below", "file:///folder"),
+        ("file:///a#b", "file:///folder"),
+        ("ftp://host/x", "ftp"),
+        ("nonsense", "scheme"),
+        ("http://[bad", "parsed"),
+    ],
+)
+def test_unusable_uris_are_named(uri: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        open_store(uri)
+
+
+@pytest.mark.parametrize(
+    "uri", [f"s3://user:{SECRET}@bucket", f"https://{SECRET.replace('/', '')}@host/x", f"s3://bucket?key={SECRET}"]
+)
+def test_credentials_in_the_uri_are_refused_without_being_repeated(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="storage options") as caught:
+        open_store(uri)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_local_storage_takes_no_options(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="aws_secret_access_key") as caught:
+        open_store(tmp_path.as_uri(), {"aws_secret_access_key": SECRET})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "says"),
+    [
+        ("s3://b", {"bogus": SECRET}, "bogus"),
+        ("s3://b", {"aws_s3_express": SECRET}, "boolean"),
+        ("s3://b", {"timeout": SECRET}, ""),
+        ("az://b", {"azure_storage_account_name": "account", "azure_storage_account_key": SECRET}, "Key"),
+        ("gs://b", {"google_service_account_key": '{"private_key": "' + SECRET + '"}'}, "service account"),
+    ],
+)
+def test_bad_options_are_named_without_their_values(uri: str, options: Mapping[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        open_store(uri, options)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Answers every request of an S3 client with one status, and gives away the secret in its body."""
+
+    status = 200
+    requests = 0
+
+    def _answer(self) -> None:
+        type(self).requests += 1
+        body = f"<Error><Code>Some</Code><Message>{SECRET}</Message></Error>".encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = _answer  # noqa: N815 - the base class looks for these names
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        pass
+
+
+@pytest.fixture
+def s3() -> Iterator[tuple[type[_Answer], ObjectStoreRemoteStorageManager]]:
+    handler = type("Handler", (_Answer,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        options = {
+            "aws_endpoint": f"http://127.0.0.1:{server.server_port}",
+            "aws_region": "eu-north-1",
+            "aws_access_key_id": "some-key-id",
+            "aws_secret_access_key": SECRET,
+            "allow_http": "true",
+        }
+        yield handler, ObjectStoreRemoteStorageManager("s3://bucket/prefix", LAYOUT, options=options)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "requests"),
+    [
+        (404, StorageRootError, 1),
+        (403, StorageAccessError, 1),
+        (401, StorageAccessError, 1),
+        (503, StorageUnavailableError, 4),
+        (429, StorageUnavailableError, 4),
+    ],
+)
+def test_answers_of_a_store_are_told_apart_and_retries_are_bounded(
+    s3: tuple[type[_Answer], ObjectStoreRemoteStorageManager],
+    status: int,
+    error: type[RlmmError],
+    requests: int,
+) -> None:
+    handler, manager = s3
+    handler.status = status
+    with pytest.raises(error) as caught:
+        manager.list_objects()
+    assert type(caught.value) is error
+    assert str(status) in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(manager)
+    assert handler.requests == requests
+    with pytest.raises(error):
+        manager.stamp_root("cluster-a")
+    with pytest.raises(error):
+        manager.delete_log_segments([segment(1)])
+
+
+def test_store_that_is_down_is_unavailable_not_missing(
+    s3: tuple[type[_Answer], ObjectStoreRemoteStorageManager],
+) -> None:
+    handler, manager = s3
+    handler.status = 500
+    with pytest.raises(StorageUnavailableError) as caught:
+        manager.fetch_index(segment(1), IndexType.OFFSET)
+    assert caught.value.retriable
