@@ -20,9 +20,12 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dev import ensure_jars, java_executable
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 METADATA_TOPIC = "__remote_log_metadata"
 FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -129,14 +132,14 @@ class LocalKafka:
             raise BrokerError(f"the broker in {self.data_dir} does not run")
         return self._process.pid
 
-    def client_config(self, **settings: str | int | bool) -> dict[str, str | int | bool]:
+    def client_config(self, **settings: str | int | float | bool) -> dict[str, str | int | float | bool]:
         """
         Configuration of a librdkafka client of this broker.
 
         :param settings: further ones, underscores in the place of dots.
         """
         # librdkafka reports every lost connection on stderr, and a killed broker loses them all.
-        quiet: dict[str, str | int | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
+        quiet: dict[str, str | int | float | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
         return quiet | {key.replace("_", "."): value for key, value in settings.items()}
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -159,8 +162,8 @@ class LocalKafka:
         """
         Format the data folder if that has not been done, start the broker and return when it serves.
 
-        It serves when its log says so, it answers a metadata request with its own cluster id, and every partition of
-        ``__remote_log_metadata`` has a leader (unless tiered storage is switched off in the properties).
+        It serves when its log says so, it answers a metadata request with its own cluster id, and it serves every
+        partition of ``__remote_log_metadata`` (unless tiered storage is switched off in the properties).
 
         :param timeout: seconds.
         :raises BrokerError: if it runs already, ends, or is too late; with the tail of its log, and no process left.
@@ -335,32 +338,49 @@ class LocalKafka:
 
         await_condition(started, "the broker's log says that it started", deadline - time.monotonic())
 
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
+        from confluent_kafka import Consumer, KafkaException
 
-        admin = AdminClient(self.client_config())
         tiered = self._properties.get("remote.log.storage.system.enable", "true") == "true"
 
         def serves() -> bool:
             if not self.alive:
                 raise BrokerError(f"the broker ended while it started; {self._log_tail()}")
             try:
-                metadata = admin.list_topics(timeout=1.0)
+                metadata = client.list_topics(timeout=1.0)
             except KafkaException:
                 return False
             if metadata.cluster_id != self.cluster_id:
                 raise BrokerError(f"{self.bootstrap_servers} is served by another cluster, {metadata.cluster_id}")
-            topic = metadata.topics.get(METADATA_TOPIC)
-            led = topic is not None and all(partition.leader >= 0 for partition in topic.partitions.values())
-            return bool(metadata.brokers) and (led or not tiered)
+            return not tiered or partitions_served(client, METADATA_TOPIC) > 0
 
-        await_condition(serves, f"the broker answers and leads {METADATA_TOPIC}", deadline - time.monotonic())
+        with Consumer(self.client_config(group_id="unused")) as client:
+            await_condition(serves, f"the broker answers and serves {METADATA_TOPIC}", deadline - time.monotonic())
 
     def _log_tail(self, lines: int = 30) -> str:
         if not self.log_path.exists():
             return "it wrote no log"
         tail = self.log_path.read_text(errors="replace").splitlines()[-lines:]
         return "\n".join([f"the last lines of {self.log_path}:", *tail])
+
+
+def partitions_served(client: Consumer, topic: str) -> int:
+    """
+    How many partitions of a topic answer; metadata name a leader some time before that leader is ready to.
+
+    :param client: any consumer of the broker, subscribed or not.
+    :param topic: looked up in the full list, as asking for it by name could create it.
+    :return: 0 if the topic does not exist, and also while one of its partitions does not answer yet.
+    """
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        metadata = client.list_topics(timeout=5.0).topics.get(topic)
+        partitions = [] if metadata is None else [TopicPartition(topic, p) for p in metadata.partitions]
+        for partition in partitions:
+            client.get_watermark_offsets(partition, timeout=5.0)
+    except KafkaException:
+        return 0
+    return len(partitions)
 
 
 def _class_path() -> str:

@@ -12,16 +12,16 @@ import base64
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
+from dev.broker import METADATA_TOPIC, LocalKafka, await_condition, partitions_served
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 SEGMENT_BYTES = 16384
 RECORDS_PER_SEGMENT = 4
@@ -69,17 +69,20 @@ def create_tiered_topic(kafka: LocalKafka, name: str, partitions: int, **config:
     :param kafka: running broker.
     :param name: topic.
     :param partitions: number of partitions.
-    :param config: topic configuration, with Kafka's names (``**{"retention.ms": "60000"}``), over :data:`TIERED_TOPIC_CONFIG`.
+    :param config: topic configuration, with Kafka's names (``**{"retention.ms": "60000"}``); wins over
+        :data:`TIERED_TOPIC_CONFIG`.
     :return: the topic id.
     :raises confluent_kafka.KafkaException: if the broker refuses.
     """
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient(kafka.client_config())
     topic = NewTopic(name, partitions, 1, config=TIERED_TOPIC_CONFIG | config)
     admin.create_topics([topic])[name].result(30)
-    # The controller has answered; the broker learns of the topic and elects itself a moment later.
-    await_condition(lambda: _has_leaders(admin, name, partitions), f"topic {name} has leaders", 30)
+    # The controller has answered; the broker learns of the topic and becomes its leader a moment later.
+    with _consumer(kafka) as consumer:
+        await_condition(lambda: partitions_served(consumer, name) == partitions, f"topic {name} is served", 30)
     return topic_ids(kafka)[name]
 
 
@@ -132,32 +135,30 @@ def produce_until_remote(
     segments_per_partition: int,
     *,
     segment_bytes: int = SEGMENT_BYTES,
-    timeout: float = 60.0,
+    timeout: float = 120.0,
 ) -> dict[int, int]:
     """
     Produce until every partition has so many segments in remote storage, each in state COPY_SEGMENT_FINISHED.
 
-    The number of records is computed, so a fresh topic gets exactly that many; segments that are remote already count.
+    Segments that are remote already count; a fresh topic gets exactly that many. It returns when every record is in remote
+    storage: the broker has nothing left to copy, so listings and metadata hold still.
 
     :param kafka: running broker.
-    :param topic: tiered topic.
+    :param topic: tiered topic with a short ``local.retention.ms``: that is what closes the last segment.
     :param segments_per_partition: at least so many per partition.
     :param segment_bytes: the topic's ``internal.segment.bytes``.
-    :param timeout: seconds.
+    :param timeout: seconds, for sending and for copying each.
     :return: partition → number of remote segments.
     :raises TieringError: if the records are not accepted or not copied in time.
     """
     topic_id = topic_ids(kafka)[topic]
     partitions = _partitions(kafka, topic)
-    with _MetadataTail(kafka) as tail:
+    with MetadataTail(kafka) as tail:
         tail.catch_up()
         missing = {p: segments_per_partition - len(tail.finished(topic_id, p)) for p in partitions}
-        # One record more closes the last one of the segments: the active segment is not copied.
-        records = {p: n * RECORDS_PER_SEGMENT + 1 for p, n in missing.items() if n > 0}
+        records = {p: n * RECORDS_PER_SEGMENT for p, n in missing.items() if n > 0}
         _produce(kafka, topic, records, segment_bytes, timeout)
-        _await_segments(
-            tail, topic, topic_id, partitions, lambda _, segments: len(segments) >= segments_per_partition, timeout
-        )
+        _await_all_remote(kafka, tail, topic, topic_id, timeout)
         return {p: len(tail.finished(topic_id, p)) for p in partitions}
 
 
@@ -204,7 +205,7 @@ def consume_from_beginning(kafka: LocalKafka, topic: str, timeout: float = 60.0)
     :raises TieringError: if the local segments stay, a record is missing, or the broker does not serve it.
     """
     partitions = _partitions(kafka, topic)
-    with _consumer(kafka, **{"auto.offset.reset": "error", "check.crcs": True}) as consumer:
+    with _consumer(kafka, auto_offset_reset="error", check_crcs=True) as consumer:
         bounds = {p: _watermarks(consumer, topic, p) for p in partitions}
         local = {p: _await_local_start(kafka, topic, p, bounds[p][0], timeout) for p in partitions}
         offsets: dict[int, list[int]] = {p: [] for p in partitions}
@@ -223,24 +224,206 @@ def tiering_alive(
     kafka: LocalKafka, topic: str, *, segment_bytes: int = SEGMENT_BYTES, timeout: float = 60.0
 ) -> dict[int, PartitionRead]:
     """
-    Show that tiering still works for a topic: new segments are copied, and old ones are served from remote storage.
+    Show that tiering still works for a topic: fresh records are copied, and old ones are served from remote storage.
+
+    Like :func:`produce_until_remote` it returns when the broker has nothing left to copy.
 
     :param kafka: running broker.
-    :param topic: live tiered topic without transactions.
+    :param topic: live tiered topic without transactions, with a short ``local.retention.ms``.
     :param segment_bytes: the topic's ``internal.segment.bytes``.
     :param timeout: seconds, for each of the steps.
     :return: partition → what was read from its log start offset to its end.
-    :raises TieringError: if a partition copies no segment produced after the call, or cannot be read from the beginning.
+    :raises TieringError: if a partition does not copy the records produced by this call, or cannot be read in full.
     """
     topic_id = topic_ids(kafka)[topic]
-    partitions = _partitions(kafka, topic)
-    with _MetadataTail(kafka) as tail:
-        tail.catch_up()
-        before = {p: frozenset(tail.finished(topic_id, p)) for p in partitions}
-        _produce(kafka, topic, dict.fromkeys(partitions, 2 * RECORDS_PER_SEGMENT + 1), segment_bytes, timeout)
-        # Two, because the first one may hold nothing but records that were there before the call.
-        _await_segments(tail, topic, topic_id, partitions, lambda p, segments: len(segments - before[p]) >= 2, timeout)
+    _produce(kafka, topic, dict.fromkeys(_partitions(kafka, topic), RECORDS_PER_SEGMENT), segment_bytes, timeout)
+    with MetadataTail(kafka) as tail:
+        _await_all_remote(kafka, tail, topic, topic_id, timeout)
     return consume_from_beginning(kafka, topic, timeout)
 
 
-# -- topics and records ------------------------------------------------------------------------------------------------
+class MetadataTail:
+    """
+    Follows ``__remote_log_metadata`` and knows which remote segments are in state COPY_SEGMENT_FINISHED.
+
+    It decodes as much of a value as that takes, and passes over what it does not understand.
+
+    :param kafka: running broker.
+    """
+
+    def __init__(self, kafka: LocalKafka) -> None:
+        self._consumer = _consumer(kafka)
+        self._partitions = range(kafka.metadata_partitions)
+        self._next: dict[int, int] = {}
+        self._ends: dict[uuid.UUID, int] = {}
+        self._finished: dict[tuple[uuid.UUID, int], set[uuid.UUID]] = {}
+
+    def __enter__(self) -> MetadataTail:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def catch_up(self, timeout: float = 60.0) -> None:
+        """
+        Read up to the high watermarks of this moment.
+
+        :param timeout: seconds.
+        :raises TieringError: if the broker does not serve the records in time.
+        """
+        marks = {p: _watermarks(self._consumer, METADATA_TOPIC, p) for p in self._partitions}
+        bounds = {p: (self._next.get(p, low), high) for p, (low, high) in marks.items()}
+        _read(self._consumer, METADATA_TOPIC, bounds, lambda message: self._apply(message.value() or b""), timeout)
+        self._next = {p: high for p, (_, high) in bounds.items()}
+
+    def finished(self, topic_id: uuid.UUID, partition: int) -> dict[uuid.UUID, int]:
+        """
+        Segments in state COPY_SEGMENT_FINISHED as of the last :meth:`catch_up`.
+
+        :param topic_id: topic.
+        :param partition: user partition.
+        :return: segment id → end offset, inclusive (-1 if the topic no longer holds the segment's first event).
+        """
+        return {segment: self._ends.get(segment, -1) for segment in self._finished.get((topic_id, partition), ())}
+
+    def _apply(self, value: bytes) -> None:
+        if value[:3] not in (b"\x01\x00\x00", b"\x01\x01\x00"):
+            return
+        # Both kinds begin with the segment's identity: name, topic id, partition, no tags, segment id, no tags.
+        name_length, at = _uvarint(value, 3)
+        at += name_length - 1
+        topic_id, partition = uuid.UUID(bytes=value[at : at + 16]), int.from_bytes(value[at + 16 : at + 20], "big")
+        segment = uuid.UUID(bytes=value[at + 21 : at + 37])
+        at += 38
+        if value[1] == 0:  # start offset, end offset
+            self._ends[segment] = int.from_bytes(value[at + 8 : at + 16], "big")
+            return
+        # Broker id and time stamp, then the custom metadata, then the state.
+        custom_length, at = _uvarint(value, at + 12)
+        segments = self._finished.setdefault((topic_id, partition), set())
+        if value[at + max(custom_length - 1, 0)] == COPY_SEGMENT_FINISHED:
+            segments.add(segment)
+        else:
+            segments.discard(segment)
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint and the position behind it."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def _await_all_remote(kafka: LocalKafka, tail: MetadataTail, topic: str, topic_id: uuid.UUID, timeout: float) -> None:
+    """Wait until the last segment of each partition is finished; a partition's segments are copied one after the other."""
+    with _consumer(kafka) as consumer:
+        ends = {p: _watermarks(consumer, topic, p)[1] for p in _partitions(kafka, topic)}
+
+    def done() -> bool:
+        tail.catch_up()
+        return all(max(tail.finished(topic_id, p).values(), default=-1) + 1 == end for p, end in ends.items())
+
+    try:
+        await_condition(done, "segments are copied", timeout, interval=0.1)
+    except TimeoutError as error:
+        remote = {p: max(tail.finished(topic_id, p).values(), default=-1) + 1 for p in ends}
+        raise TieringError(
+            f"topic {topic}: not all in remote storage within {timeout:.0f} s: partitions end at {ends}, their remote "
+            f"parts at {remote}; see RemoteLogManager and ConsumerTask in {kafka.log_path}"
+        ) from error
+
+
+def _partitions(kafka: LocalKafka, topic: str) -> list[int]:
+    from confluent_kafka.admin import AdminClient
+
+    return sorted(AdminClient(kafka.client_config()).list_topics(timeout=30).topics[topic].partitions)
+
+
+def _produce(kafka: LocalKafka, topic: str, records: Mapping[int, int], segment_bytes: int, timeout: float) -> None:
+    """Write so many records to each partition, :data:`RECORDS_PER_SEGMENT` of which fill a segment."""
+    from confluent_kafka import Producer
+
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(f"{topic}-{message.partition()}: {error}")
+
+    # One record per batch: a segment is closed when the next batch does not fit, and batches differ in size otherwise.
+    producer = Producer(kafka.client_config(enable_idempotence=True, linger_ms=0, batch_num_messages=1))
+    value = b"x" * (segment_bytes // RECORDS_PER_SEGMENT - RECORD_OVERHEAD_BYTES)
+    for partition, count in records.items():
+        for number in range(count):
+            while True:
+                try:
+                    producer.produce(topic, value, str(number), partition, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    unsent = producer.flush(timeout)
+    if unsent or failures:
+        raise TieringError(f"topic {topic}: {unsent} records not sent, {len(failures)} refused: {failures[:3]}")
+
+
+def _consumer(kafka: LocalKafka, **settings: str | int | float | bool) -> Consumer:
+    from confluent_kafka import Consumer
+
+    # It is assigned its partitions, so the group never comes into being; librdkafka wants the name all the same.
+    return Consumer(kafka.client_config(group_id="unused", enable_auto_commit=False, **settings))
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    from confluent_kafka import TopicPartition
+
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+    return low, high
+
+
+def _read(
+    consumer: Consumer,
+    topic: str,
+    bounds: Mapping[int, tuple[int, int]],
+    take: Callable[[Message], None],
+    timeout: float,
+) -> None:
+    """Hand over the records between first offset and end (exclusive) of each partition."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    waiting = {p: end for p, (first, end) in bounds.items() if first < end}
+    consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in waiting])
+    deadline = time.monotonic() + timeout
+    while waiting:
+        if time.monotonic() > deadline:
+            raise TieringError(f"topic {topic}: not served within {timeout:.0f} s, up to offsets {waiting}")
+        for message in consumer.consume(1000, timeout=0.1):
+            error = message.error()
+            if error is not None:
+                raise TieringError(f"{topic}-{message.partition()}: {error}") from KafkaException(error)
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if offset < bounds[partition][1]:
+                take(message)
+            if offset + 1 >= bounds[partition][1]:
+                waiting.pop(partition, None)
+    consumer.unassign()
+
+
+def _await_local_start(kafka: LocalKafka, topic: str, partition: int, log_start: int, timeout: float) -> int:
+    """First offset in the broker's own log folder, once that is above the log start offset."""
+    folder = kafka.log_dir / f"{topic}-{partition}"
+
+    def local_start() -> int | None:
+        # Removed segments are renamed to .deleted first.
+        first = min((int(path.stem) for path in folder.glob("*.log")), default=0)
+        return first if first > log_start else None
+
+    try:
+        return await_condition(local_start, "local segments are gone", timeout)
+    except TimeoutError as error:
+        raise TieringError(
+            f"{topic}-{partition}: the segment at offset {log_start} is still on the broker's own disk after {timeout:.0f} s"
+        ) from error

@@ -95,7 +95,9 @@ class RemoteLogCleaner:
         partitions: list[UserPartitionReport] = []
         committed = None
         if work and not refusals:
-            context = self._context(replay, effects, ids.all, cluster_id)
+            context = self._context(
+                replay, effects, ids.all | frozenset(self._topics.list_topics().values()), cluster_id
+            )
             for history in work:
                 key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
                 cleaner = UserPartitionCleaner(history, context, planned.get(key, frozenset()))

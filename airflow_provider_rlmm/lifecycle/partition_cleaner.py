@@ -125,7 +125,10 @@ class UserPartitionCleaner:
         if refusal is not None:
             logger.warning("%s refused: %s", self._tip, refusal.why)
             return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), refusal)
-        finished = self._start() and self._delete_segments() and self._finish()
+        # Before the first event: a wrong storage root must leave no trace.
+        self._listed = self._context.storage.list_log_segments(self._tip)
+        eligible = self._eligible()
+        finished = self._start() and self._delete_segments(eligible) and self._finish()
         outcome = PartitionOutcome.FINISHED if finished else PartitionOutcome.INCOMPLETE
         p = self._progress
         logger.info(
@@ -173,10 +176,8 @@ class UserPartitionCleaner:
             return True
         return self._partition_event(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
 
-    def _delete_segments(self) -> bool:
+    def _delete_segments(self, eligible: Sequence[RemoteLogSegmentMetadata]) -> bool:
         """Delete all that may be deleted; tell whether the work went to its end undisturbed."""
-        self._listed = self._context.storage.list_log_segments(self._tip)
-        eligible = self._eligible()
         for batch in _batches(eligible, self._context.limits.batch_segments):
             if not self._undisturbed():
                 return False
@@ -216,7 +217,8 @@ class UserPartitionCleaner:
                 self._progress.leave(segment_id, MISSING, MISSING_ADVICE)
             else:
                 self._progress.leave(segment_id, f"it has no object, and {self._context.root.reason}", MISSING_ADVICE)
-        if self._context.missing > self._context.limits.max_missing_segments:
+        tolerated = self._context.limits.max_missing_segments if self._context.root.verified else 0
+        if self._context.missing > tolerated:
             raise StorageRootError(
                 f"{self._context.missing} segments, {self._tip} among them, have no object in storage though their "
                 f"copy was finished ({self._context.root.reason}): nothing more is deleted. {MISSING_ADVICE}"

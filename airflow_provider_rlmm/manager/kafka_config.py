@@ -22,6 +22,9 @@ _CONSUMER_FIXED: dict[str, Any] = {
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
 }
+# Reads are short and bounded. The broker holds a fetch at the end of a partition for its whole wait, and a client's next
+# fetch queues behind it; a full queue makes the client sleep.
+_CONSUMER_DEFAULTS: dict[str, Any] = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10}
 _FIXED = {**_PRODUCER_FIXED, **_CONSUMER_FIXED}
 _ALIASES = {
     "request.required.acks": "acks",
@@ -146,7 +149,8 @@ class KafkaClientConfig:
 
         :param group_id: librdkafka insists on one; it is never joined and nothing is committed under it.
         """
-        return self._client("consumer", _PRODUCER_ONLY) | _CONSUMER_FIXED | {"group.id": group_id}
+        given = self._client("consumer", _PRODUCER_ONLY)
+        return {**_CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED, "group.id": group_id}
 
     def admin(self) -> dict[str, Any]:
         """Return the properties of the admin client."""

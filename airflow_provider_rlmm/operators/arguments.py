@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+MAX_NAME = 128
 _INTEGERS = ("min_absence_ms", "batch_segments", "max_missing_segments")
 _NAMES = ("allowed_quarantine", "overrides")
 
@@ -73,4 +75,8 @@ def artifact_name(context: Context) -> str:
     :param context: of the running task.
     """
     run = context["dag_run"]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run.dag_id}.{run.run_id}")[:128]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run.dag_id}.{run.run_id}").lstrip("._-")
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: MAX_NAME - 17]}-{digest}"

@@ -1,73 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators around the Spark job ``segment_retention.py``: what it needs to know of the cluster, and what it found."""
+"""The Spark job ``segment_retention.py`` as an Airflow operator, and the report of what it planned."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.plan_files import file_system, read_summary, write_document
+from airflow_provider_rlmm.lifecycle.plan_files import read_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import artifact_name
+from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class PrepareRetentionPlanOperator(BaseOperator):
+class SegmentRetentionOperator(SparkSubmitOperator):  # type: ignore[misc]  # the provider's class is untyped
     """
-    Observe the cluster completely, and lay out what the Spark job reads: cluster state, client properties, Python code.
+    Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
-    The client properties may hold secrets: their file is readable by its owner only and lies on the machine that submits
-    the job.
+    The cluster is observed completely first, by this task and not by the job. What the job needs besides (the listing, the
+    client properties, which may hold secrets, and the Python code) lies in a folder that only the task's user can read and
+    that is gone when the job has ended: the driver must run where the task does (client mode).
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :return: the job's arguments by name, all of them paths, URIs or addresses.
+    :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
+    :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
+    :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources.
     :raises EventLogAccessError: if a topic may not be described: the listing would not be complete.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms")
+    operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
 
-    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
+        jars: str = "",
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("name", "rlmm-segment-retention")
+        super().__init__(application=spark_job_path("segment_retention.py"), jars=jars, **kwargs)
         self.rlmm_conn_id = rlmm_conn_id
+        self.min_age_ms = min_age_ms
 
-    def execute(self, context: Context) -> dict[str, str]:
-        """Prepare."""
+    def execute(self, context: Context) -> None:
+        """Observe the cluster, then run the job."""
+        name = artifact_name(context)
+        PlanLink.persist(context, name)
+        if not self.jars:
+            self.jars, self.packages = None, kafka_connector_coordinates()
+        with tempfile.TemporaryDirectory(prefix="rlmm-retention-") as folder:
+            self.py_files = str(build_py_files(Path(folder)))
+            self.application_args = self._prepare(Path(folder), name)
+            super().execute(context)
+
+    def _prepare(self, folder: Path, name: str) -> list[str]:
+        """Write what the job reads, and return its command line."""
         from airflow_provider_rlmm.lifecycle.observing import observe_cluster
-        from airflow_provider_rlmm.manager.java_client import java_client_properties
-        from airflow_provider_rlmm.spark.package import build_py_files
 
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster()
-        config = hook.get_client_config()
         state = observe_cluster(hook.get_cluster_topics(), system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
-        name = artifact_name(context)
-        uri = artifact_uri(name)
-        # Spark runs spark-submit on this machine: what it only reads here need not be on shared storage.
-        local = Path(file_system(uri)[1])
-        write_document(str(local), "cluster_state.json", state.to_json())
-        properties = local / "client.properties"
-        properties.touch(mode=0o600)
-        properties.write_text(java_client_properties(config.properties))
-        properties.chmod(0o600)
-        return {
-            "bootstrap_servers": config.bootstrap_servers,
-            "topic": hook.get_connection_settings().metadata_topic,
-            "cluster_state": str(local / "cluster_state.json"),
-            "kafka_properties": str(properties),
-            "py_files": str(build_py_files(local)),
-            "output": uri,
-            "plan_id": name,
+        (folder / "cluster_state.json").write_text(state.to_json())
+        (folder / "client.properties").write_text(hook.java_client_properties())
+        arguments = {
+            "--bootstrap-servers": hook.bootstrap_servers(),
+            "--topic": hook.get_connection_settings().metadata_topic,
+            "--kafka-properties": str(folder / "client.properties"),
+            "--cluster-state": str(folder / "cluster_state.json"),
+            "--output": artifact_uri(name),
+            "--plan-id": name,
+            "--min-age-ms": str(self.min_age_ms),
         }
+        return [part for pair in arguments.items() for part in pair]
 
 
 class PublishRetentionPlanOperator(BaseOperator):

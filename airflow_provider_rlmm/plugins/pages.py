@@ -90,7 +90,7 @@ def _environment() -> Environment:
 
     environment = Environment(
         loader=PackageLoader("airflow_provider_rlmm.plugins"),
-        autoescape=False,
+        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -228,7 +228,7 @@ def _summarise(plan: DataFrame, resolved: DataFrame, header: PlanHeader) -> Plan
 
     def counts(frame: DataFrame, key: str) -> list[Any]:
         size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
-        return frame.groupBy(key).agg(sf.count(sf.lit(1)).alias("segments"), size).orderBy(key).collect()
+        return list(frame.groupBy(key).agg(sf.count(sf.lit(1)).alias("segments"), size).orderBy(key).collect())
 
     known = {row["kind"]: Count(row["segments"], row["bytes"]) for row in counts(resolved, "kind")}
     bad = resolved.where(sf.col("kind") == QUARANTINED).select("metadata_partition", "events").collect()

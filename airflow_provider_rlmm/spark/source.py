@@ -85,7 +85,7 @@ def find_range(spark: SparkSession, properties: Mapping[str, str], topic: str) -
     :raises EventLogAccessError: if authentication fails or an ACL forbids it.
     :raises ConfigurationError: if the connector is not on the classpath or a client property is not valid.
     """
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
 
     jvm = _jvm(spark)
     settings = jvm.java.util.HashMap()

@@ -77,7 +77,7 @@ class _MemoryCalls:
             raise StorageRootError("the storage root in memory was taken away")
         return None
 
-    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         self._before("list", prefix)
         listed = [
             StoredObject(key, len(data), time_ms)
@@ -88,7 +88,7 @@ class _MemoryCalls:
         return iter(listed)
 
     def directories(self, prefix: str) -> Sequence[str]:
-        below = (stored.key[len(prefix) :] for stored in self.list(prefix))
+        below = (stored.key[len(prefix) :] for stored in self.objects(prefix))
         return sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:

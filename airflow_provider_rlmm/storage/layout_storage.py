@@ -69,7 +69,7 @@ class ObjectCalls(Protocol):
         """
         ...
 
-    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """
         List the objects below a prefix, however deep, in any order.
 
@@ -205,7 +205,7 @@ class LayoutRemoteStorageManager:
         root = self._calls.root_identity()
         listings = batch.listings
         for prefix, after in listings.items():
-            batch.see_before(self._calls.list(prefix, after))
+            batch.see_before(self._calls.objects(prefix, after))
         keys = batch.keys_to_delete()
         if not keys:
             return DeletionReport(batch.outcomes_untouched(), len(listings))
@@ -215,7 +215,7 @@ class LayoutRemoteStorageManager:
         try:
             for prefix, after in listings.items():
                 calls += 1
-                left.extend(self._calls.list(prefix, after))
+                left.extend(self._calls.objects(prefix, after))
             self._require_same_root(root)
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
@@ -231,7 +231,7 @@ class LayoutRemoteStorageManager:
         prefix = self._layout.partition_prefix(topic_id_partition)
         self._calls.root_identity()
         found: dict[UUID, list[StoredObject]] = {}
-        for stored in self._calls.list(prefix):
+        for stored in self._calls.objects(prefix):
             parsed = self._layout.parse(stored.key)
             if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
                 found.setdefault(parsed.segment_id, []).append(stored)
@@ -240,7 +240,7 @@ class LayoutRemoteStorageManager:
     def list_objects(self) -> Sequence[StoredObject]:
         """List every object below the root except this package's own stamp, by key."""
         self._calls.root_identity()
-        return sorted((stored for stored in self._calls.list("") if stored.key != STAMP_KEY), key=_key)
+        return sorted((stored for stored in self._calls.objects("") if stored.key != STAMP_KEY), key=_key)
 
     def check_root(self, topic_ids: frozenset[UUID], cluster_id: str) -> RootCheck:
         """
@@ -259,7 +259,7 @@ class LayoutRemoteStorageManager:
         for directory in self._calls.directories(self._layout.prefix):
             if self._layout.topic_id_of_directory(directory) not in topic_ids:
                 continue
-            for stored in self._calls.list(f"{directory}/"):
+            for stored in self._calls.objects(f"{directory}/"):
                 parsed = self._layout.parse(stored.key)
                 if parsed is not None and parsed.topic_id in topic_ids:
                     return RootCheck(True, f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}")

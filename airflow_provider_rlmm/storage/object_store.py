@@ -4,16 +4,16 @@ Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
 What obstore 0.12 does: a bulk delete stops at the first object that fails, after the ten or so that are in flight; on
 local storage and on Google Cloud Storage a missing object is such a failure, on S3 it is a success. The listing of a
-local root that has vanished is empty, and writing to it creates it again. So a failed call is split and tried again,
-only listings are believed, and the root is looked at around them.
+local root that has vanished is empty, and writing to it creates it again. So what is left of a failed call is tried
+again in smaller ones, only listings are believed, and the root is looked at around them.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 _LIST_CHUNK: Final = 1_000
-_DELETE_CHUNK: Final = 1_000
-"""Objects per delete call: what one DeleteObjects request of S3 takes."""
+_DELETE_CHUNKS: Final = (1_000, 100, 10, 1)
+"""Objects per delete call, first what one DeleteObjects request of S3 takes, then less where a call was cut short."""
 
-_MAX_FAILED_DELETE_CALLS: Final = 100
-"""Delete calls that may fail on their way to the objects that make them fail; the rest stays for the next run."""
+_MAX_REFUSED_DELETE_CALLS: Final = 100
+"""Delete calls that may fail for another reason than a missing object; what is left then is for the next run."""
 
 _MAX_REASON_LENGTH: Final = 500
 
@@ -133,6 +133,12 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         return f"{type(self).__name__}({self._name!r}, {self._layout.name!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class _ChunkAnswer:
+    refused: str | None
+    cut_short: bool
+
+
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
@@ -154,7 +160,7 @@ class _ObstoreCalls:
             raise StorageRootError(f"the storage root {self._local_roots[0]} does not exist; it is never created here")
         return [(s.st_dev, s.st_ino) for s in (path.stat() for path in self._local_roots if path.exists())]
 
-    def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         with self._translated(f"list {prefix or 'the storage root'}", StorageRootError):
             for chunk in self._store.list(prefix or None, offset=after, chunk_size=_LIST_CHUNK):
                 for meta in chunk:
@@ -165,29 +171,48 @@ class _ObstoreCalls:
             return self._store.list_with_delimiter(prefix)["common_prefixes"]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
+        failures: dict[str, str] = {}
+        calls = refusals = 0
+        left = list(keys)
+        for size in _DELETE_CHUNKS:
+            cut_short: list[str] = []
+            for chunk in (left[i : i + size] for i in range(0, len(left), size)):
+                if refusals >= _MAX_REFUSED_DELETE_CALLS:
+                    break
+                calls += 1
+                answer = self._delete_chunk(chunk)
+                if answer.refused is not None:
+                    refusals += 1
+                    failures.update(dict.fromkeys(chunk, answer.refused))
+                if answer.cut_short:
+                    cut_short += chunk
+            if not cut_short or size == 1:
+                break
+            calls += len(_parents(cut_short))
+            left = self._still_listed(cut_short)
+        return DeleteCalls(failures, calls)
+
+    def _delete_chunk(self, chunk: Sequence[str]) -> _ChunkAnswer:
         from obstore.exceptions import BaseError, PermissionDeniedError
 
-        failures: dict[str, str] = {}
-        calls = failed_calls = 0
-        pending = deque(keys[i : i + _DELETE_CHUNK] for i in range(0, len(keys), _DELETE_CHUNK))
-        while pending:
-            chunk = pending.popleft()
-            calls += 1
-            try:
-                self._store.delete(chunk)
-            except FileNotFoundError:
-                # Somebody else was faster. The call has stopped there, so the others are still to be deleted.
-                if len(chunk) > 1:
-                    pending.extend(_halves(chunk))
-            except (BaseError, OSError, ValueError) as e:
-                failed_calls += 1
-                # A throttling or unreachable store is not asked again for every half of the same chunk.
-                one_object = self._local_roots or isinstance(e, PermissionDeniedError)
-                if len(chunk) > 1 and one_object and failed_calls < _MAX_FAILED_DELETE_CALLS:
-                    pending.extend(_halves(chunk))
-                else:
-                    failures.update(dict.fromkeys(chunk, _safe_text(e, self._secrets)))
-        return DeleteCalls(failures, calls)
+        try:
+            self._store.delete(chunk)
+        except FileNotFoundError:
+            # Somebody else was faster with one of them.
+            return _ChunkAnswer(None, cut_short=True)
+        except (BaseError, OSError, ValueError) as e:
+            # A store that throttles or does not answer is not asked for every object of the chunk again.
+            cut_short = bool(self._local_roots) or isinstance(e, PermissionDeniedError)
+            return _ChunkAnswer(_safe_text(e, self._secrets), cut_short)
+        return _ChunkAnswer(None, cut_short=False)
+
+    def _still_listed(self, keys: Sequence[str]) -> list[str]:
+        try:
+            listed = {stored.key for parent in _parents(keys) for stored in self.objects(parent)}
+        except StorageError:
+            # Part of the deletion has been done: whether the store answers is for the caller's own listing to tell.
+            return []
+        return [key for key in keys if key in listed]
 
     def put(self, key: str, data: bytes | Path) -> None:
         with self._translated(f"write {key}", StorageRootError):
@@ -231,9 +256,8 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     return StorageUnavailableError
 
 
-def _halves(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    middle = len(keys) // 2
-    return keys[:middle], keys[middle:]
+def _parents(keys: Sequence[str]) -> set[str]:
+    return {key[: key.rindex("/") + 1] for key in keys}
 
 
 def _checked_scheme(uri: str) -> str:
@@ -241,7 +265,10 @@ def _checked_scheme(uri: str) -> str:
         parts = urlsplit(uri)
     except ValueError:
         raise ConfigurationError("the storage URI cannot be parsed") from None
-    if parts.password is not None or parts.query or (parts.username and parts.scheme in {"http", "https"}):
+    # Only Azure's container@account is no credential. Where a secret holds a "/", the parts do not show it.
+    before_at = uri.rpartition("@")[0].partition("://")[2]
+    harmless = parts.scheme == "file" or (parts.scheme in {"abfs", "abfss"} and ":" not in before_at)
+    if parts.query or (before_at and not harmless):
         raise ConfigurationError("the storage URI holds credentials or a query: they belong into the storage options")
     if not parts.scheme:
         raise ConfigurationError(f"the storage URI {uri!r} names no scheme; for a local folder write file:///folder")

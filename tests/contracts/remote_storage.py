@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The contract of ``RemoteStorageManager``: derive a test class from ``RemoteStorageContract`` and give it a ``storage`` fixture.
+The contract of ``RemoteStorageManager``.
 
-Derive from ``RemoteStorageFaultContract`` too where the store can be made to fail.
+Derive a test class from ``RemoteStorageContract`` and give it a ``storage`` fixture, an empty ``StorageUnderTest``.
+Derive it from ``RemoteStorageFaultContract`` too where the store can be made to fail.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ ALLOWED |= {(DELETING, DELETING), (DELETING, DELETED)}
 Record = tuple[int, int, bytes | None]
 
 
-class Unusable(Exception):
+class UnusableError(Exception):
     """The bytes are no record that could change a segment."""
 
 
@@ -32,7 +32,7 @@ class Cursor:
 
     def take(self, n: int) -> bytes:
         if n < 0 or self.at + n > len(self.data):
-            raise Unusable(f"{n} bytes wanted at {self.at} of {len(self.data)}")
+            raise UnusableError(f"{n} bytes wanted at {self.at} of {len(self.data)}")
         self.at += n
         return self.data[self.at - n : self.at]
 
@@ -68,13 +68,13 @@ class Event:
 def parse(value: bytes | None) -> Event:
     """Return the event in ``value``; one about a whole partition has no segment id."""
     if not value:
-        raise Unusable("no value")
+        raise UnusableError("no value")
     cursor = Cursor(value)
     if cursor.number("B") != 1:
-        raise Unusable("frame version")
+        raise UnusableError("frame version")
     api_key, version = cursor.uvarint(), cursor.uvarint()
     if api_key not in (0, 1, 2) or version != 0:
-        raise Unusable(f"apiKey {api_key}, version {version}")
+        raise UnusableError(f"apiKey {api_key}, version {version}")
     topic = cursor.take(cursor.uvarint() - 1).decode()
     topic_id = cursor.take(16)
     partition = cursor.number("i")
@@ -90,7 +90,7 @@ def parse(value: bytes | None) -> Event:
         cursor.take(max(0, cursor.uvarint() - 1))
         state = cursor.number("b")
         if state not in (COPIED, DELETING, DELETED):
-            raise Unusable(f"update to state {state}")
+            raise UnusableError(f"update to state {state}")
         return Event(topic_id, topic, partition, segment_id, timestamp, state)
     start, end = cursor.number("q"), cursor.number("q")
     cursor.number("i")
@@ -102,7 +102,7 @@ def parse(value: bytes | None) -> Event:
     cursor.take(max(0, cursor.uvarint() - 1))
     state = cursor.number("b")
     if state != COPYING:
-        raise Unusable(f"segment record in state {state}")
+        raise UnusableError(f"segment record in state {state}")
     added = {
         "start_offset": start,
         "end_offset": end,
@@ -139,36 +139,37 @@ class History:
 
 def replay(records: Iterable[Record], num_partitions: int | None = None) -> History:
     history = History()
-    ever_added = set()
+    ever_added: set[tuple[Any, ...]] = set()
     for metadata_partition, _offset, value in sorted(records, key=lambda r: (r[0], r[1])):
         try:
             event = parse(value)
             if num_partitions and home_of(event, num_partitions) != metadata_partition:
-                raise Unusable("misrouted")
-        except Unusable:
+                raise UnusableError("misrouted")
+        except UnusableError:
             history.quarantined[metadata_partition] = history.quarantined.get(metadata_partition, 0) + 1
             continue
-        if not event.segment_id:
-            continue
-        key = (metadata_partition, event.topic_id, event.topic, event.partition, event.segment_id)
-        known = history.segments.get(key)
-        if event.added is not None:
-            ever_added.add(key)
-            history.unresolved.discard(key)
-            if known is None or known["state"] == COPYING:
-                names = ("metadata_partition", "topic_id", "topic", "partition", "segment_id")
-                row = dict(zip(names, key, strict=True))
-                history.segments[key] = (
-                    row | event.added | {"state": COPYING, "event_timestamp_ms": event.event_timestamp_ms}
-                )
-        elif known is None:
-            if key not in ever_added:
-                (history.unresolved.discard if event.state == DELETED else history.unresolved.add)(key)
-        elif (known["state"], event.state) in ALLOWED:
-            known["state"], known["event_timestamp_ms"] = event.state, event.event_timestamp_ms
-            if event.state == DELETED:
-                del history.segments[key]
+        if event.segment_id:
+            apply(history, ever_added, metadata_partition, event)
     return history
+
+
+def apply(history: History, ever_added: set[tuple[Any, ...]], metadata_partition: int, event: Event) -> None:
+    key = (metadata_partition, event.topic_id, event.topic, event.partition, event.segment_id)
+    known = history.segments.get(key)
+    if event.added is not None:
+        ever_added.add(key)
+        history.unresolved.discard(key)
+        if known is None or known["state"] == COPYING:
+            names = ("metadata_partition", "topic_id", "topic", "partition", "segment_id")
+            last_event = {"state": COPYING, "event_timestamp_ms": event.event_timestamp_ms}
+            history.segments[key] = dict(zip(names, key, strict=True)) | event.added | last_event
+    elif known is None:
+        if key not in ever_added:
+            (history.unresolved.discard if event.state == DELETED else history.unresolved.add)(key)
+    elif (known["state"], event.state) in ALLOWED:
+        known["state"], known["event_timestamp_ms"] = event.state, event.event_timestamp_ms
+        if event.state == DELETED:
+            del history.segments[key]
 
 
 def evaluate_plan(

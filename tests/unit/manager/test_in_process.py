@@ -12,6 +12,8 @@ from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
 from tests.contracts.offset_store import OffsetStoreContract
 
+BATCH = [(0, b"a"), (0, b"b"), (0, b"c")]
+
 
 class CrashError(Exception):
     """A crash of the test's own."""
@@ -77,14 +79,12 @@ class TestLog:
 
 
 class TestFaultsOfTheLog:
-    BATCH = [(0, b"a"), (0, b"b"), (0, b"c")]
-
     @pytest.mark.parametrize("outcome", [Failed("no"), Unknown("lost on the way there")])
     def test_a_record_that_is_not_written(self, outcome):
         log = InProcessMetadataEventLog(1)
         log.on_effect = only("publish", lambda effect: outcome if effect.index == 1 else None)
 
-        assert log.publish(self.BATCH) == [Acked(0), outcome, Acked(1)]
+        assert log.publish(BATCH) == [Acked(0), outcome, Acked(1)]
         assert values(log, 0) == [b"a", b"c"]
 
     def test_a_record_that_is_written_without_anyone_knowing(self):
@@ -92,7 +92,7 @@ class TestFaultsOfTheLog:
         doubt = Unknown("lost on the way back")
         log.after_effect = only("publish", lambda effect: doubt if effect.value == b"b" else None)
 
-        assert log.publish(self.BATCH) == [Acked(0), doubt, Acked(2)]
+        assert log.publish(BATCH) == [Acked(0), doubt, Acked(2)]
         assert values(log, 0) == [b"a", b"b", b"c"]
 
     @pytest.mark.parametrize(("hook", "written"), [("on_effect", [b"a"]), ("after_effect", [b"a", b"b"])])
@@ -101,14 +101,14 @@ class TestFaultsOfTheLog:
         setattr(log, hook, only("publish", lambda effect: crash("publish", effect) if effect.index == 1 else None))
 
         with pytest.raises(CrashError):
-            log.publish(self.BATCH)
+            log.publish(BATCH)
 
         log.on_effect = log.after_effect = lambda name, detail: None
         assert values(log, 0) == written
 
     def test_a_read_that_is_cut_short_gives_what_it_had(self):
         log = InProcessMetadataEventLog(1)
-        log.publish(self.BATCH)
+        log.publish(BATCH)
         log.on_effect = only("read", lambda effect: effect.start + 2)
         reading = log.read(0, 0, 3)
 
@@ -118,7 +118,7 @@ class TestFaultsOfTheLog:
 
     def test_a_cut_beyond_the_range_does_nothing(self):
         log = InProcessMetadataEventLog(1)
-        log.publish(self.BATCH)
+        log.publish(BATCH)
         log.on_effect = only("read", lambda effect: 99)
 
         assert values(log, 0) == [b"a", b"b", b"c"]

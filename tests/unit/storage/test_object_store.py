@@ -127,9 +127,9 @@ def test_uri_and_store_reach_the_same_root(folder: LocalFolder) -> None:
     keys = place(folder, segment(1))
     manager = ObjectStoreRemoteStorageManager(folder.root.as_uri(), LAYOUT)
     assert [o.key for o in manager.list_objects()] == sorted(keys)
-    assert {o.last_modified_ms // 1000 for o in manager.list_objects()} == {
-        int((folder.root / key).stat().st_mtime) for key in keys
-    }
+    for key in keys:
+        os.utime(folder.root / key, ns=(0, 1_700_000_000_123_000_000))
+    assert {o.last_modified_ms for o in manager.list_objects()} == {1_700_000_000_123}
     assert repr(manager) == f"ObjectStoreRemoteStorageManager({folder.root.as_uri()!r}, 'local-tiered-storage')"
 
 
@@ -145,7 +145,7 @@ def test_partition_directories_remain(folder: LocalFolder) -> None:
     place(folder, segment(1))
     assert outcomes(folder, segment(1)) == [DeleteOutcome.GONE]
     directory = folder.root / LAYOUT.partition_prefix(segment(1).remote_log_segment_id.topic_id_partition)
-    assert os.listdir(directory) == []
+    assert list(directory.iterdir()) == []
 
 
 def test_missing_root_is_an_error_and_is_not_created(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_one_stubborn_object_among_many_is_isolated(folder: LocalFolder) -> None
     report = folder.manager.delete_log_segments(segments)
     assert [s.outcome for s in report.segments].count(DeleteOutcome.PRESENT) == 1
     assert folder.keys() == {refused}
-    assert report.calls == 2 + folder.store.deletes
+    assert report.calls == folder.store.listings + folder.store.deletes
     assert folder.store.deletes < 40
 
 
@@ -243,7 +243,7 @@ def test_local_storage_takes_no_options(tmp_path: Path) -> None:
     [
         ("s3://b", {"bogus": SECRET}, "bogus"),
         ("s3://b", {"aws_s3_express": SECRET}, "boolean"),
-        ("s3://b", {"timeout": SECRET}, ""),
+        ("s3://b", {"timeout": SECRET}, "s3://b"),
         ("az://b", {"azure_storage_account_name": "account", "azure_storage_account_key": SECRET}, "Key"),
         ("gs://b", {"google_service_account_key": '{"private_key": "' + SECRET + '"}'}, "service account"),
     ],
@@ -318,8 +318,18 @@ def test_answers_of_a_store_are_told_apart_and_retries_are_bounded(
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(manager)
     assert handler.requests == requests
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, StorageRootError), (403, StorageAccessError)])
+def test_writing_and_deleting_where_nothing_is_allowed(
+    s3: tuple[type[_Answer], ObjectStoreRemoteStorageManager], status: int, error: type[RlmmError]
+) -> None:
+    handler, manager = s3
+    handler.status = status
     with pytest.raises(error):
         manager.stamp_root("cluster-a")
+    with pytest.raises(error):
+        manager.check_root(frozenset(), "cluster-a")
     with pytest.raises(error):
         manager.delete_log_segments([segment(1)])
 

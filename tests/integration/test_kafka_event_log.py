@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+from dev.broker import LocalKafka, await_condition
+from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
+from tests.contracts.offset_store import OffsetStoreContract
+from tests.integration.kafka_topics import (
+    TIMEOUT_S,
+    config_of,
+    create_topic,
+    delete_records,
+    delete_topic,
+    existing_topics,
+)
+
+pytestmark = pytest.mark.integration
+
+
+def log_of(kafka: LocalKafka, topic: str, **timeouts: float) -> KafkaMetadataEventLog:
+    return KafkaMetadataEventLog(config_of(kafka), topic, **timeouts)
+
+
+def values(log: KafkaMetadataEventLog, partition: int, end: int | None = None) -> dict[int, bytes]:
+    stop = log.high_water_marks()[partition] if end is None else end
+    return {row["offset"]: row["value"] for batch in log.read(partition, 0, stop) for row in batch.to_pylist()}
+
+
+class TestContract(MetadataEventLogContract):
+    @pytest.fixture
+    def under_test(self, kafka):
+        topic = create_topic(kafka, PARTITIONS)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+        def append(partition, value, key):
+            producer.produce(topic, value=value, key=key, partition=partition)
+            assert producer.flush(TIMEOUT_S) == 0
+
+        with log_of(kafka, topic) as log:
+            yield EventLogUnderTest(
+                log, append, lambda partition, before: delete_records(kafka, topic, partition, before)
+            )
+        delete_topic(kafka, topic)
+
+
+class TestOffsetStoreContract(OffsetStoreContract):
+    @pytest.fixture
+    def store(self, kafka):
+        return KafkaOffsetStore(config_of(kafka), f"cleaner-{uuid4().hex}", "any-topic")
+
+    def test_groups_and_topics_do_not_mix(self, kafka):
+        group = f"cleaner-{uuid4().hex}"
+        KafkaOffsetStore(config_of(kafka), group, "one").commit({0: 1})
+
+        assert KafkaOffsetStore(config_of(kafka), group, "two").committed() == {}
+        assert KafkaOffsetStore(config_of(kafka), f"{group}-other", "one").committed() == {}
+        assert KafkaOffsetStore(config_of(kafka), group, "one").committed() == {0: 1}
+
+
+class TestTransactionsOfForeignWriters:
+    @pytest.fixture
+    def log(self, kafka):
+        with log_of(kafka, create_topic(kafka, 1), request_timeout_s=3) as log:
+            yield log
+
+    @pytest.fixture
+    def transactions(self, kafka):
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid4().hex})
+        producer.init_transactions(TIMEOUT_S)
+        return producer
+
+    def write(self, producer, topic, *values):
+        for value in values:
+            producer.produce(topic, value=value, partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+
+    def test_a_range_that_ends_in_a_marker_is_read_whole(self, log, transactions):
+        transactions.begin_transaction()
+        self.write(transactions, log._topic, b"a", b"b")
+        transactions.commit_transaction(TIMEOUT_S)
+        started = time.monotonic()
+
+        assert log.high_water_marks() == {0: 3}
+        assert values(log, 0) == {0: b"a", 1: b"b"}
+        assert values(log, 0, end=2) == {0: b"a", 1: b"b"}
+        assert time.monotonic() - started < 2
+        assert log.publish([(0, b"c")]) == [Acked(3)]
+        assert values(log, 0, end=3) == {0: b"a", 1: b"b"}
+        assert values(log, 0) == {0: b"a", 1: b"b", 3: b"c"}
+
+    def test_an_aborted_transaction_leaves_only_gaps(self, log, transactions):
+        log.publish([(0, b"a")])
+        transactions.begin_transaction()
+        self.write(transactions, log._topic, b"x", b"y")
+        transactions.abort_transaction(TIMEOUT_S)
+
+        assert log.high_water_marks() == {0: 4}
+        assert values(log, 0) == {0: b"a"}
+
+    def test_an_open_transaction_is_never_read_past(self, log, transactions):
+        log.publish([(0, b"a")])
+        transactions.begin_transaction()
+        self.write(transactions, log._topic, b"open")
+        log.publish([(0, b"behind")])
+        batches = []
+
+        with pytest.raises(EventLogUnavailableError, match="no progress for 3 s at offset 1, before 3"):
+            batches.extend(log.read(0, 0, 3))
+
+        assert [batch.column("value").to_pylist() for batch in batches] == [[b"a"]]
+        transactions.abort_transaction(TIMEOUT_S)
+        assert values(log, 0) == {0: b"a", 2: b"behind"}
+
+
+class TestTopic:
+    def test_a_missing_topic_is_named_and_never_created(self, kafka):
+        topic = f"missing-{uuid4().hex}"
+        log = log_of(kafka, topic)
+
+        for call in (
+            lambda: log.partition_count,
+            log.beginning_offsets,
+            log.high_water_marks,
+            lambda: log.publish([(0, b"x")]),
+            lambda: log.read(0, 0, 1),
+        ):
+            with pytest.raises(MetadataTopicNotFoundError, match=f"{topic}.*{kafka.bootstrap_servers}"):
+                call()
+
+        assert topic not in existing_topics(kafka)
+
+    def test_nothing_is_written_to_a_topic_that_took_the_place_of_ours(self, kafka):
+        topic = create_topic(kafka, 2)
+        log = log_of(kafka, topic)
+        assert log.publish([(0, b"a")]) == [Acked(0)]
+        delete_topic(kafka, topic)
+
+        with pytest.raises(MetadataTopicNotFoundError):
+            log.publish([(0, b"b")])
+        assert topic not in existing_topics(kafka)
+
+        create_topic(kafka, 2, name=topic)
+        with pytest.raises(MetadataTopicNotFoundError, match="was replaced"):
+            log.publish([(0, b"b")])
+        assert log_of(kafka, topic).high_water_marks() == {0: 0, 1: 0}
+
+    def test_a_record_that_the_broker_refuses_is_failed(self, kafka):
+        topic = create_topic(kafka, 1, settings={"max.message.bytes": "1000"})
+        log = log_of(kafka, topic)
+
+        (outcome,) = log.publish([(0, bytes(5_000))])
+
+        assert isinstance(outcome, Failed)
+        assert "MSG_SIZE_TOO_LARGE" in outcome.reason
+        assert log.high_water_marks() == {0: 0}
+        assert log.publish([(0, b"small")]) == [Acked(0)]
+
+    def test_records_deleted_while_they_are_read_end_the_read(self, kafka):
+        topic = create_topic(kafka, 1)
+        # A small queue: most of the range is still on the broker when the first batch is out.
+        config = config_of(kafka, **{"queued.min.messages": 1, "fetch.message.max.bytes": 1000})
+        log = KafkaMetadataEventLog(config, topic, request_timeout_s=3)
+        log.publish([(0, bytes(10_000))] * 2_000)
+        reading = log.read(0, 0, 2_000)
+        next(reading)
+
+        delete_records(kafka, topic, 0, 1_999)
+
+        with pytest.raises(EventLogUnavailableError, match="deleted while they were read"):
+            list(reading)
+
+    def test_the_log_can_be_used_after_it_was_closed(self, kafka):
+        log = log_of(kafka, create_topic(kafka, 1))
+        with log:
+            log.publish([(0, b"a")])
+
+        assert values(log, 0) == {0: b"a"}
+        assert log.publish([(0, b"b")]) == [Acked(1)]
+        log.close()
+
+
+class TestBrokerDies:
+    """On a broker of their own."""
+
+    @pytest.fixture(scope="class")
+    def mortal(self) -> Iterator[LocalKafka]:
+        with LocalKafka() as broker:
+            yield broker
+
+    @pytest.fixture(autouse=True)
+    def alive_again(self, mortal):
+        yield
+        if not mortal.alive:
+            mortal.start()
+
+    def test_nothing_that_was_not_written_is_acked(self, mortal, monkeypatch):
+        topic = create_topic(mortal, 2)
+        # The records wait in the client until the broker is dead.
+        config = config_of(mortal, **{"linger.ms": 60_000})
+        log = KafkaMetadataEventLog(config, topic, delivery_timeout_s=2)
+        wait = log._producer._wait
+
+        def after_the_kill(producer):
+            mortal.kill()
+            wait(producer)
+
+        monkeypatch.setattr(log._producer, "_wait", after_the_kill)
+        started = time.monotonic()
+
+        outcomes = log.publish([(n % 2, b"%d" % n) for n in range(100)])
+
+        assert {type(outcome) for outcome in outcomes} == {Unknown}
+        assert time.monotonic() - started < 12
+        monkeypatch.undo()
+        mortal.start()
+        assert log.high_water_marks() == {0: 0, 1: 0}
+        assert log.publish([(0, b"again")]) == [Acked(0)]
+
+    def test_every_ack_of_a_broken_batch_is_true(self, mortal, monkeypatch):
+        topic = create_topic(mortal, 1)
+        log = log_of(mortal, topic, delivery_timeout_s=3)
+        records = [(0, n.to_bytes(200, "big")) for n in range(30_000)]
+        enqueue = log._producer._enqueue
+
+        def with_a_kill_in_the_middle(producer, partition, value, report, deadline):
+            if value == records[15_000][1]:
+                # Some acks are in, the rest is under way or queued.
+                await_condition(lambda: producer.poll(0) >= 0 and len(producer) < 15_000, "the first ack", TIMEOUT_S)
+                mortal.kill()
+            return enqueue(producer, partition, value, report, deadline)
+
+        monkeypatch.setattr(log._producer, "_enqueue", with_a_kill_in_the_middle)
+
+        outcomes = log.publish(records)
+
+        assert {type(outcome) for outcome in outcomes} == {Acked, Unknown}
+        mortal.start()
+        written = values(log, 0)
+        for outcome, (_, value) in zip(outcomes, records, strict=True):
+            if isinstance(outcome, Acked):
+                assert written[outcome.offset] == value
+
+    def test_a_broker_that_is_down_is_one_error_in_time(self, mortal):
+        topic = create_topic(mortal, 1)
+        log = log_of(mortal, topic, request_timeout_s=2)
+        log.publish([(0, b"a")])
+        mortal.kill()
+
+        for call in (
+            lambda: log_of(mortal, topic, request_timeout_s=2).partition_count,
+            lambda: log.publish([(0, b"b")]),
+            log.high_water_marks,
+            lambda: list(log.read(0, 0, 1)),
+        ):
+            started = time.monotonic()
+            with pytest.raises(EventLogUnavailableError, match=mortal.bootstrap_servers):
+                call()
+            assert time.monotonic() - started < 5
+
+    def test_a_read_is_cut_short_when_the_broker_dies(self, mortal):
+        topic = create_topic(mortal, 1)
+        config = config_of(mortal, **{"queued.min.messages": 1, "fetch.message.max.bytes": 1000})
+        log = KafkaMetadataEventLog(config, topic, request_timeout_s=2)
+        log.publish([(0, n.to_bytes(10_000, "big")) for n in range(2_000)])
+        reading = log.read(0, 0, 2_000)
+        rows = next(reading).to_pylist()
+        mortal.kill()
+
+        with pytest.raises(EventLogUnavailableError, match=f"{topic}-0.*{mortal.bootstrap_servers}.*no progress"):
+            rows.extend(row for batch in reading for row in batch.to_pylist())
+
+        assert 0 < len(rows) < 2_000
+        assert [row["offset"] for row in rows] == list(range(len(rows)))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenario B on a real broker, cleaned by the operators of the DAG, and what the broker makes of it afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    ConfigurationError,
+    StorageRootError,
+    WritesNotAllowedError,
+)
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+from dev import formatter, tiering
+from dev.broker import LocalKafka
+from tests.scrub import scrub, unfinished_segments
+
+pytestmark = pytest.mark.integration
+
+NOW = {"min_absence_ms": 0, "batch_segments": 7, "overrides": ["short_min_absence"]}
+
+
+class TaskInstance:
+    """Takes XComs as a running task instance does."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+class DagRun:
+    dag_id = "remote_log_cleaner"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+
+
+def context(run_id: str) -> Any:
+    return {"ti": TaskInstance(), "dag_run": DagRun(run_id)}
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, **extra: Any) -> None:
+    """Define the connections as an operator would."""
+    fields = {
+        "storage_uri": kafka.remote_dir.as_uri(),
+        "allow_writes": True,
+        "expected_cluster_id": kafka.cluster_id,
+        **extra,
+    }
+    for conn_id, conn_type, values in (
+        ("KAFKA_DEFAULT", "kafka", {"bootstrap.servers": kafka.bootstrap_servers}),
+        ("RLMM_DEFAULT", "rlmm", {k: v for k, v in fields.items() if v is not None}),
+    ):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id}", json.dumps({"conn_type": conn_type, "extra": values}))
+
+
+def run_cleaner(run_id: str, **clean: Any) -> dict[str, Any]:
+    """Run the DAG's operators one after the other."""
+    MarkDeletedPartitionsOperator(task_id="mark").execute(context(run_id))
+    plan = PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW, blast_radius={"max_share": 1.0})
+    for metadata_partition in plan.execute(context(run_id)):
+        CleanMetadataPartitionOperator(
+            task_id="clean", metadata_partition=metadata_partition, limits=NOW, **clean
+        ).execute(context(run_id))
+    return ReportRemoteLogCleanupOperator(task_id="report").execute(context(run_id))
+
+
+@pytest.fixture(scope="module")
+def orphaned(fresh_module_kafka: LocalKafka) -> tuple[LocalKafka, UUID, UUID]:
+    """A broker with a living topic and the orphans of a deleted one."""
+    kafka = fresh_module_kafka
+    alive = tiering.create_tiered_topic(kafka, "orders", 2)
+    gone = tiering.create_tiered_topic(kafka, "clickstream", 3)
+    tiering.produce_until_remote(kafka, "orders", 4)
+    tiering.produce_until_remote(kafka, "clickstream", 8)
+    tiering.provoke_scenario_b(kafka, "clickstream")
+    return kafka, alive, gone
+
+
+@pytest.fixture(autouse=True)
+def work_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "artifacts"))
+    return tmp_path / "artifacts"
+
+
+def objects_of(kafka: LocalKafka, topic_id: UUID) -> set[str]:
+    return {path for path in tiering.remote_listing(kafka) if kafka_uuid_str(topic_id) in path}
+
+
+def test_nothing_is_written_or_deleted_without_leave(
+    orphaned: tuple[LocalKafka, UUID, UUID], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kafka, _, gone = orphaned
+    objects = objects_of(kafka, gone)
+    events = formatter.formatter_lines(kafka)
+    assert objects
+    connect(monkeypatch, kafka, allow_writes=False)
+    with pytest.raises(WritesNotAllowedError, match="allow_writes is off"):
+        run_cleaner("no-leave")
+    connect(monkeypatch, kafka, expected_cluster_id="another-cluster")
+    with pytest.raises(ClusterMismatchError, match=kafka.cluster_id):
+        run_cleaner("wrong-cluster")
+    connect(monkeypatch, kafka, expected_cluster_id=None)
+    with pytest.raises(ConfigurationError, match="expected_cluster_id"):
+        PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW).execute(context("no-cluster"))
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context("dry"))
+    assert counts == {"marked": 3, "already_marked": 0, "refused": 0}
+    assert objects_of(kafka, gone) == objects
+    assert formatter.formatter_lines(kafka) == events
+
+
+def test_a_wrong_storage_root_finishes_nothing(
+    orphaned: tuple[LocalKafka, UUID, UUID], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kafka, _, gone = orphaned
+    (tmp_path / "empty").mkdir()
+    for root, error in ((tmp_path / "missing", "missing"), (tmp_path / "empty", "no object in storage")):
+        connect(monkeypatch, kafka, storage_uri=root.as_uri())
+        with pytest.raises(StorageRootError, match=error):
+            run_cleaner(f"wrong-root-{root.name}")
+    segments = [m for m in unfinished_segments(kafka) if m.remote_log_segment_id.topic_id_partition.topic_id == gone]
+    assert len(segments) >= 24
+    assert {m.state for m in segments} <= {
+        RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    }
+
+
+def test_scenario_b_is_cleaned_and_the_broker_lives(
+    orphaned: tuple[LocalKafka, UUID, UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, alive, gone = orphaned
+    connect(monkeypatch, kafka)
+    orphans, living = objects_of(kafka, gone), objects_of(kafka, alive)
+    totals = run_cleaner("first")
+    assert totals["partitions_finished"] == 3
+    assert totals["segments_deleted"] >= 24
+    assert totals["objects_deleted"] == len(orphans)
+    assert (totals["segments_left"], totals["refusals"]) == (0, 0)
+    assert objects_of(kafka, gone) == set()
+    assert living <= objects_of(kafka, alive)
+    assert run_cleaner("second")["segments_deleted"] == 0
+
+    kafka.restart()
+    tiering.tiering_alive(kafka, "orders")
+    ours = [line for line in formatter.formatter_lines(kafka) if "brokerId=-1" in line]
+    assert len(ours) == 3 * 3 + 2 * totals["segments_deleted"]
+    assert scrub(kafka) == []

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_rlmm.metadata._columnar_routing import metadata_partitions
+from airflow_provider_rlmm.metadata.columnar import decode, iter_events
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.serde import deserialize, serialize
+from tests.property import strategies
+
+
+@given(strategies.records)
+@settings(max_examples=500, deadline=None)
+def test_what_is_written_is_read_back(event):
+    value = serialize(event)
+    assert deserialize(value) == event
+    assert serialize(deserialize(value)) == value
+
+
+@given(st.lists(strategies.records, max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_columns_hold_what_was_written(events):
+    batch = decode([serialize(event) for event in events])
+    batch.validate(full=True)
+    assert list(iter_events(batch)) == events
+
+
+@given(st.lists(strategies.partitions, max_size=20), st.integers(1, 2**31 - 1))
+@settings(max_examples=200, deadline=None)
+def test_both_partitioners_agree(partitions, count):
+    topic_ids = np.frombuffer(b"".join(partition.topic_id.bytes for partition in partitions), dtype="V16")
+    numbers = np.array([partition.partition for partition in partitions], dtype=np.int32)
+    expected = [metadata_partition_for(partition, count) for partition in partitions]
+    assert metadata_partitions(topic_ids, numbers, count).tolist() == expected
+    assert all(0 <= found < count for found in expected)

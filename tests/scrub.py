@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scrub that ends every integration test that deletes: storage listing versus metadata, both ways."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from dev import tiering
+from dev.broker import LocalKafka
+
+
+def unfinished_segments(kafka: LocalKafka) -> list[RemoteLogSegmentMetadata]:
+    """Return every segment of the metadata topic that is not finished."""
+    found = []
+    with KafkaMetadataEventLog(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as log:
+        for metadata_partition in range(log.partition_count):
+            replay = MetadataPartitionReplay(log, metadata_partition)
+            replay.advance()
+            assert not replay.quarantined
+            for history in replay.histories.values():
+                found += history.unfinished()
+    return found
+
+
+def scrub(kafka: LocalKafka) -> list[str]:
+    """
+    Return what does not fit: objects that no unfinished segment explains, and copied segments without their objects.
+
+    The listing is taken before the metadata for the first question, and after it for the second: the order that cannot lie.
+    """
+    layout = LocalTieredStorageLayout()
+    prefix = layout.prefix
+    before = {prefix + key for key in tiering.remote_listing(kafka)}
+    segments = unfinished_segments(kafka)
+    after = {prefix + key for key in tiering.remote_listing(kafka)}
+    stems = {layout.segment_stem(m) for m in segments}
+    unexplained = [f"unreferenced object {key}" for key in sorted(before) if key.rpartition(".")[0] not in stems]
+    missing = [
+        f"missing object {key}"
+        for m in segments
+        if m.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        for key in layout.segment_keys(m).required
+        if key not in after
+    ]
+    return unexplained + missing

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job as it is really run: ``spark-submit`` with Kafka's connector on the metadata topic of a real broker."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow.dataset as ds
+import pyspark
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary
+from airflow_provider_rlmm.spark.package import build_py_files
+from dev import ensure_spark_jars, tiering
+from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.spark.plain_evaluation import Record, evaluate_plan, order_of, replay
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+
+JOB = Path(__file__).parents[2] / "spark_jobs" / "segment_retention.py"
+SECRET = "correct-horse-battery-staple"
+DEAD, TRIMMED, FULL, LIVE = "dead", "trimmed", "full", "live"
+SEGMENTS = 6
+
+
+@dataclass(frozen=True)
+class Cluster:
+    kafka: LocalKafka
+    state: ClusterState
+    dead_topic_id: UUID
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record of the metadata topic, read with another client than Spark's."""
+        settings = self.kafka.client_config(**{"group.id": "reader", "auto.offset.reset": "error"})
+        consumer = Consumer(settings)
+        found: list[Record] = []
+        try:
+            for partition in range(self.kafka.metadata_partitions):
+                low, high = consumer.get_watermark_offsets(TopicPartition(METADATA_TOPIC, partition), timeout=30)
+                consumer.assign([TopicPartition(METADATA_TOPIC, partition, low)])
+                while not found or found[-1][:2] != (partition, high - 1):
+                    if high == low:
+                        break
+                    for message in consumer.consume(1000, timeout=1.0):
+                        assert message.error() is None
+                        found.append((partition, message.offset(), message.value()))
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster with orphans (scenario B), segments below a log start offset, and too many bytes in one topic."""
+    with LocalKafka() as kafka:
+        for name in (DEAD, TRIMMED, FULL, LIVE):
+            tiering.create_tiered_topic(kafka, name, 2)
+            tiering.produce_until_remote(kafka, name, SEGMENTS)
+        dead = tiering.provoke_scenario_b(kafka, DEAD)
+        observed_at_ms = int(time.time() * 1000)
+        limits = {
+            TRIMMED: (-1, {0: 2 * tiering.RECORDS_PER_SEGMENT, 1: 0}),
+            FULL: (5 * tiering.SEGMENT_BYTES // 2, {0: 0}),
+        }
+        topics = tuple(
+            TopicState(topic_id, name, -1, *limits.get(name, (-1, {})))
+            for name, topic_id in tiering.topic_ids(kafka).items()
+        )
+        yield Cluster(kafka, ClusterState(kafka.cluster_id, observed_at_ms, topics), dead)
+
+
+def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) -> subprocess.CompletedProcess[str]:
+    jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        *("--master", "local[2]", "--py-files", str(build_py_files(folder / "py"))),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+        *(["--jars", jars] if connector else []),
+        *(str(script), *arguments),
+    ]
+    # Neither the working directory nor PYTHONPATH leads to the package: the zip is all that the job has.
+    settings = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ""}
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def job_arguments(cluster: Cluster, folder: Path, output: Path, **changes: str) -> list[str]:
+    listing = folder / "cluster_state.json"
+    listing.write_text(cluster.state.to_json())
+    properties = folder / "client.properties"
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+    properties.write_text(f"client.id=plan\\\n ner\nsasl.jaas.config={login}\n")
+    values = {
+        "bootstrap-servers": cluster.kafka.bootstrap_servers,
+        "kafka-properties": str(properties),
+        "cluster-state": str(listing),
+        "output": output.as_uri(),
+        "plan-id": "plan-1",
+    } | {name.replace("_", "-"): value for name, value in changes.items()}
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
+def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_path: Path) -> None:
+    output = tmp_path / "plan"
+    now_ms = cluster.state.observed_at_ms
+    done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, output, now_ms=str(now_ms)))
+    assert done.returncode == 0, done.stderr
+    print(done.stderr)
+
+    records = cluster.records
+    expected = evaluate_plan(records, json.loads(cluster.state.to_json()), now_ms, 259_200_000, 5)
+    table = ds.dataset(output / "plan.parquet", format="parquet").to_table()
+    names = [name for name, _ in PLAN_COLUMNS]
+    assert sorted(table.to_pylist(), key=order_of) == [{name: row[name] for name in names} for row in expected]
+
+    reasons = [(row["topic"], row["partition"], row["reason"]) for row in expected]
+    assert {r for r in reasons if r[0] == DEAD} == {(DEAD, 0, "ORPHANED"), (DEAD, 1, "ORPHANED")}
+    assert reasons.count((TRIMMED, 0, "LOG_START_OFFSET")) == 2
+    assert reasons.count((FULL, 0, "RETENTION_BYTES")) == SEGMENTS - 3
+    assert {row["topic_id"] for row in expected if row["topic"] == DEAD} == {cluster.dead_topic_id.bytes}
+    assert LIVE not in {row["topic"] for row in expected}
+
+    summary = PlanSummary.from_json((output / "summary.json").read_text())
+    assert summary.known.segments == len(replay(records).segments) == 4 * 2 * SEGMENTS
+    assert summary.by_reason["ORPHANED"].segments == 2 * SEGMENTS
+    ends = {p: 1 + max((o for q, o, _ in records if q == p), default=-1) for p in range(5)}
+    assert summary.read_until == ends
+    assert (summary.cluster_id, summary.plan_id) == (cluster.kafka.cluster_id, "plan-1")
+    assert (summary.quarantined, summary.unresolved) == ({}, 0)
+    assert SECRET not in done.stdout + done.stderr
+    assert f"ORPHANED: {2 * SEGMENTS} segments" in done.stderr
+
+
+RUN_SEVERAL = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("job", sys.argv[1])
+job = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(job)
+sys.exit("statuses " + json.dumps([job.main(argv) for argv in json.loads(sys.argv[2])]))
+"""
+
+
+def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "run_several.py"
+    script.write_text(RUN_SEVERAL)
+    slow = tmp_path / "slow.properties"
+    slow.write_text("default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n")
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(f"security.protocol={SECRET}\n")
+    incomplete = tmp_path / "incomplete.json"
+    without = tuple(t for t in cluster.state.topics if t.name != METADATA_TOPIC)
+    incomplete.write_text(ClusterState("c", 1, without).to_json())
+    cases = [
+        ({"topic": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
+        ({"bootstrap_servers": "127.0.0.1:9", "kafka_properties": str(slow)}, "no answer .* from 127.0.0.1:9"),
+        ({"kafka_properties": str(wrong)}, "Kafka's client refuses its properties"),
+        ({"kafka_properties": "missing.properties"}, "missing.properties does not exist"),
+        ({"cluster_state": "missing.json"}, "missing.json cannot be read"),
+        ({"cluster_state": str(incomplete)}, "not complete"),
+        ({"min_age_ms": "1"}, "below the floor"),
+    ]
+    argvs = [job_arguments(cluster, tmp_path, tmp_path / "plan", **changes) for changes, _ in cases]
+    done = submit(script, tmp_path, str(JOB), json.dumps(argvs))
+    assert f"statuses {[1] * len(cases)}" in done.stderr, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "segment_retention ERROR" in line]
+    for (_, message), line in zip(cases, lines, strict=True):
+        assert re.search(message, line)
+    assert SECRET not in done.stdout + done.stderr
+    assert "no-such-topic" not in tiering.topic_ids(cluster.kafka)
+    assert not (tmp_path / "plan").exists()
+
+
+def test_a_missing_connector_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, tmp_path / "plan"), connector=False)
+    assert done.returncode == 1
+    assert "pass the Kafka connector with --packages or --jars" in done.stderr

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Kafka adapters do without a broker; nothing listens on port 1."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogUnavailableError,
+)
+from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
+from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, KafkaAdmin, client_logger, open_client
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog, _Reader
+from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+from airflow_provider_rlmm.manager.kafka_producer import BatchProducer, outcome_of
+
+NOWHERE = "127.0.0.1:1"
+CONFIG = KafkaClientConfig({"bootstrap.servers": NOWHERE, "sasl.password": "hunter2"})
+QUICKLY_S = 0.5
+
+
+class TestNobodyAnswers:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda: KafkaMetadataEventLog(CONFIG, request_timeout_s=QUICKLY_S).partition_count,
+            lambda: KafkaMetadataEventLog(CONFIG, request_timeout_s=QUICKLY_S).publish([(0, b"x")]),
+            lambda: list(KafkaMetadataEventLog(CONFIG, request_timeout_s=QUICKLY_S).read(0, 0, 1)),
+            lambda: KafkaMetadataEventLog(CONFIG, request_timeout_s=QUICKLY_S).high_water_marks(),
+            lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).cluster_id(),
+            lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).list_topics(),
+            lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).describe_topic("orders"),
+            lambda: KafkaOffsetStore(CONFIG, "group", request_timeout_s=QUICKLY_S).committed(),
+            lambda: KafkaOffsetStore(CONFIG, "group", request_timeout_s=QUICKLY_S).commit({0: 1}),
+        ],
+    )
+    def test_one_clear_error_in_time(self, call):
+        started = time.monotonic()
+
+        with pytest.raises(EventLogUnavailableError, match=NOWHERE) as caught:
+            call()
+
+        assert time.monotonic() - started < QUICKLY_S + 3
+        assert "hunter2" not in str(caught.value)
+        assert "Connection refused" in str(caught.value)
+
+    def test_building_the_adapters_asks_nobody(self):
+        started = time.monotonic()
+
+        with KafkaMetadataEventLog(CONFIG):
+            KafkaClusterTopics(CONFIG).close()
+            KafkaOffsetStore(CONFIG, "group").close()
+
+        assert time.monotonic() - started < QUICKLY_S
+
+    def test_an_answer_that_never_comes_is_late(self, monkeypatch):
+        monkeypatch.setattr("airflow_provider_rlmm.manager.kafka_client._SLACK_S", 0.0)
+
+        with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
+            KafkaAdmin(CONFIG, 0.1).result("waiting for godot", lambda client: Future())
+
+
+class TestAccess:
+    @pytest.mark.parametrize(
+        "code", [KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED]
+    )
+    def test_wrong_credentials_end_a_call_at_once(self, code):
+        admin = KafkaAdmin(CONFIG, 60)
+
+        def start(client):
+            admin.watch.on_error(KafkaError(code, "refused"))
+            return Future()
+
+        with pytest.raises(EventLogAccessError, match=f"asking, brokers {NOWHERE}.*refused.*credentials"):
+            admin.result("asking", start)
+
+    def test_what_was_refused_before_the_call_is_not_about_it(self):
+        admin = KafkaAdmin(CONFIG, 60)
+        admin.watch.on_error(KafkaError(KafkaError._AUTHENTICATION, "refused"))
+        future: Future[str] = Future()
+        future.set_result("answer")
+
+        assert admin.result("asking", lambda client: future) == "answer"
+
+    @pytest.mark.parametrize(
+        ("code", "expected"),
+        [
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, EventLogAccessError),
+            (KafkaError.GROUP_AUTHORIZATION_FAILED, EventLogAccessError),
+            (KafkaError.CLUSTER_AUTHORIZATION_FAILED, EventLogAccessError),
+            (KafkaError.LEADER_NOT_AVAILABLE, EventLogUnavailableError),
+            (KafkaError._TIMED_OUT, EventLogUnavailableError),
+        ],
+    )
+    def test_errors_of_brokers_in_our_words(self, code, expected):
+        watch = ClientWatch(CONFIG)
+        watch.on_error(KafkaError(KafkaError._RESOLVE, "no such host"))
+
+        error = watch.error("asking", KafkaError(code, "because"))
+
+        assert type(error) is expected
+        assert "because" in str(error)
+        assert "no such host" in str(error)
+
+
+class TestLogging:
+    def test_a_line_per_failed_connect_is_dropped(self, caplog):
+        caplog.set_level(logging.INFO)
+
+        client_logger.error("FAIL [x]: refused")
+        client_logger.warning("CONFWARN [x]: careful")
+
+        assert [record.getMessage() for record in caplog.records] == ["CONFWARN [x]: careful"]
+
+    def test_the_same_error_is_said_once(self, caplog):
+        caplog.set_level(logging.INFO)
+        watch = ClientWatch(CONFIG)
+
+        for _ in range(3):
+            watch.on_error(KafkaError(KafkaError._TRANSPORT, "refused"))
+
+        assert len(caplog.records) == 1
+
+
+class TestConfiguration:
+    @pytest.mark.parametrize("factory", [Producer, AdminClient])
+    @pytest.mark.parametrize("properties", [{"no.such.property": "hunter2"}, {"socket.timeout.ms": object()}])
+    def test_what_librdkafka_refuses_is_a_configuration_error(self, factory, properties):
+        with pytest.raises(ConfigurationError, match="librdkafka refuses") as caught:
+            open_client(factory, {"bootstrap.servers": NOWHERE, **properties}, ClientWatch(CONFIG))
+
+        assert "hunter2" not in str(caught.value)
+
+
+class TestOutcomes:
+    def test_acked(self):
+        assert outcome_of(None, 7) == Acked(7)
+
+    @pytest.mark.parametrize("offset", [None, -1, -1001])
+    def test_a_duplicate_without_an_offset_is_not_acked(self, offset):
+        assert isinstance(outcome_of(None, offset), Unknown)
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            KafkaError.RECORD_LIST_TOO_LARGE,
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError.INVALID_RECORD,
+            KafkaError.POLICY_VIOLATION,
+        ],
+    )
+    def test_refused_before_anything_was_appended(self, code):
+        outcome = outcome_of(KafkaError(code, "no"), None)
+
+        assert isinstance(outcome, Failed)
+        assert "no" in outcome.reason
+        assert not outcome.retriable
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            KafkaError._MSG_TIMED_OUT,
+            KafkaError._TIMED_OUT,
+            KafkaError._TRANSPORT,
+            KafkaError._PURGE_QUEUE,
+            KafkaError._PURGE_INFLIGHT,
+            KafkaError._DESTROY,
+            KafkaError._FATAL,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError.NOT_ENOUGH_REPLICAS,
+            KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            KafkaError.UNKNOWN_PRODUCER_ID,
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError.UNKNOWN,
+        ],
+    )
+    def test_in_doubt_it_is_unknown(self, code):
+        assert isinstance(outcome_of(KafkaError(code, "?"), None), Unknown)
+
+    def test_a_fatal_refusal_says_nothing_about_earlier_attempts(self):
+        assert isinstance(outcome_of(KafkaError(KafkaError.INVALID_RECORD, "?", fatal=True), None), Unknown)
+
+
+class TestProducer:
+    def test_without_a_broker_every_outcome_is_unknown_and_the_producer_replaced(self):
+        producer = BatchProducer(CONFIG, "topic", 1.0)
+        started = time.monotonic()
+
+        outcomes = producer.publish([(0, b"a"), (1, b"b")])
+
+        assert [type(outcome) for outcome in outcomes] == [Unknown, Unknown]
+        assert time.monotonic() - started < 6
+        assert producer._producer is None
+
+    def test_a_record_that_never_fits_is_failed_alone(self):
+        producer = BatchProducer(CONFIG, "topic", 1.0)
+
+        outcomes = producer.publish([(0, b"a"), (0, bytes(2_000_000)), (0, b"c")])
+
+        assert [type(outcome) for outcome in outcomes] == [Unknown, Failed, Unknown]
+
+    def test_a_queue_that_stays_full_fails_what_did_not_get_in(self):
+        config = KafkaClientConfig({"bootstrap.servers": NOWHERE, "queue.buffering.max.messages": 2})
+
+        # The queue empties when its records time out, a second or more after our deadline has passed.
+        outcomes = BatchProducer(config, "topic", 0.2).publish([(0, b"a"), (0, b"b"), (0, b"c")])
+
+        assert [type(outcome) for outcome in outcomes[:2]] == [Unknown, Unknown]
+        assert outcomes[2] == Failed("the producer's queue stayed full", retriable=True)
+
+    def test_a_crash_leaves_nothing_queued(self, monkeypatch):
+        producer = BatchProducer(CONFIG, "topic", 60.0)
+        client = producer._open()
+
+        def interrupted(_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(producer, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.publish([(0, b"a")])
+
+        assert client.flush(1) == 0
+        assert producer._producer is None
+
+    def test_wrong_credentials_end_the_wait(self, monkeypatch):
+        producer = BatchProducer(CONFIG, "topic", 60.0)
+        enqueue = producer._enqueue
+
+        def refused(*arguments):
+            producer._watch.on_error(KafkaError(KafkaError._AUTHENTICATION, "refused"))
+            return enqueue(*arguments)
+
+        monkeypatch.setattr(producer, "_enqueue", refused)
+        started = time.monotonic()
+
+        assert [type(outcome) for outcome in producer.publish([(0, b"a")])] == [Unknown]
+        assert time.monotonic() - started < 5
+
+
+def message(offset, code=None):
+    error = None if code is None else KafkaError(code, "because")
+    return Message("topic", 0, offset, None, b"v", None, error, (1, 1000))
+
+
+class TestSorting:
+    """Messages of librdkafka that a broker of one node does not produce on demand."""
+
+    @pytest.fixture
+    def reader(self):
+        reader = _Reader(CONFIG, "topic")
+        yield reader
+        reader.close()
+
+    def test_the_end_of_the_partition_counts_the_offsets_without_records(self, reader):
+        records, reached = reader._sort([message(3), message(9, KafkaError._PARTITION_EOF)], "reading")
+
+        assert [record.offset() for record in records] == [3]
+        assert reached == 9
+
+    def test_nothing_is_known_without_messages(self, reader):
+        assert reader._sort([], "reading") == ([], -1)
+
+    def test_no_permission_for_the_unused_group_does_not_matter(self, reader):
+        records, reached = reader._sort(
+            [message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], "reading"
+        )
+
+        assert (len(records), reached) == (1, 1)
+
+    @pytest.mark.parametrize(
+        ("code", "expected"),
+        [
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, EventLogAccessError),
+            (KafkaError._AUTO_OFFSET_RESET, EventLogUnavailableError),
+            (KafkaError.UNKNOWN_TOPIC_OR_PART, EventLogUnavailableError),
+        ],
+    )
+    def test_other_errors_end_the_read(self, reader, code, expected):
+        with pytest.raises(expected, match="reading"):
+            reader._sort([message(0), message(OFFSET_INVALID, code)], "reading")
