@@ -29,7 +29,7 @@ Every error that this package raises.
     │   ├── TopicNotAbsentError             the topic id still exists, or may exist
     │   ├── ClusterMismatchError            connected to another cluster than the expected one
     │   ├── BlastRadiusError                the plan is larger than the limit
-    │   └── PlanError                       a plan is unreadable, expired, or of another cluster
+    │   └── PlanError                       a plan cannot be made, is unreadable, expired, or of another cluster
     └── StorageError
         ├── StorageRootError                the storage root is missing or was never seen with objects of this cluster
         ├── StorageAccessError          authentication failed or the store forbids the call
@@ -140,7 +140,7 @@ class BlastRadiusError(DeletionRefusedError):
 
 
 class PlanError(DeletionRefusedError):
-    """Raised when a plan cannot be read, has expired or was made for another cluster."""
+    """Raised when a plan cannot be made or read, has expired or was made for another cluster."""
 
 
 class StorageError(RlmmError):

@@ -9,7 +9,8 @@ Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), 
 3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
 4. **report** puts it all into one document and emits the asset `remote_log_cleanup` with the counts.
 
-Nothing is written unless the `rlmm` connection allows writes. Set `dry_run` to see what would be written.
+Nothing is written unless the `rlmm` connection allows writes. Set `dry_run` to see what would be written. A cleaning task
+tries again on errors that may pass; a refusal fails it at once, and the run with it, after the report.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
+from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
+from airflow_provider_rlmm.policy.guards import OVERRIDES
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",
     "batch_segments": "{{ params.batch_segments }}",
     "max_missing_segments": "{{ params.max_missing_segments }}",
+    "allowed_quarantine": "{{ params.allowed_quarantine }}",
     "overrides": "{{ params.overrides }}",
 }
 
@@ -53,10 +57,19 @@ with DAG(
         "max_missing_segments": Param(
             10, type="integer", minimum=0, description="Segments without any object that are tolerated"
         ),
+        "allowed_quarantine": Param(
+            [], type="array", items={"type": "string"}, description="Kinds of unusable records that stop nothing"
+        ),
         "overrides": Param(
-            [], type="array", items={"type": "string"}, description="Named overrides; they need expected_cluster_id"
+            [],
+            type="array",
+            items={"type": "string", "enum": sorted(OVERRIDES)},
+            examples=sorted(OVERRIDES),
+            values_display=OVERRIDES,
+            description="Named overrides; they need expected_cluster_id in the connection",
         ),
         "max_segments": Param(100_000, type="integer", minimum=0, description="The most one run may delete"),
+        "max_bytes": Param(10 * 2**40, type="integer", minimum=0, description="The most bytes one run may delete"),
         "max_share": Param(
             0.5, type="number", minimum=0, maximum=1, description="Of all known segments, the most one run may delete"
         ),
@@ -67,13 +80,18 @@ with DAG(
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         source_plan="{{ params.source_plan }}",
         dry_run_only="{{ params.dry_run }}",
+        pre_execute=refuse_unknown_params,
     )
     plan = PlanRemoteLogCleanupOperator(
         task_id="plan",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         source_plan="{{ params.source_plan }}",
         limits=LIMITS,
-        blast_radius={"max_segments": "{{ params.max_segments }}", "max_share": "{{ params.max_share }}"},
+        blast_radius={
+            "max_segments": "{{ params.max_segments }}",
+            "max_bytes": "{{ params.max_bytes }}",
+            "max_share": "{{ params.max_share }}",
+        },
     )
     clean = CleanMetadataPartitionOperator.partial(
         task_id="clean",
@@ -84,6 +102,7 @@ with DAG(
         max_active_tis_per_dagrun=4,
         retries=2,
         retry_delay=timedelta(seconds=30),
+        retry_policy=RETRY_WHAT_MAY_PASS,
     ).expand(metadata_partition=plan.output)
     report = ReportRemoteLogCleanupOperator(
         task_id="report",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 
 with DAG(
@@ -39,6 +40,7 @@ with DAG(
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         min_age_ms="{{ params.min_age_ms }}",
         jars="{{ var.value.get('rlmm_spark_jars', '') }}",
+        pre_execute=refuse_unknown_params,
     )
     publish = PublishRetentionPlanOperator(task_id="publish", outlets=[Asset("remote_log_plan")])
     evaluate >> publish

@@ -28,6 +28,8 @@ import psutil
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 FINISHED = frozenset({"success", "failed"})
+IN_BETWEEN = frozenset({"none", "scheduled", "queued"})
+"""States in which a task instance waits for its turn; they pass without a line of progress."""
 LOG_NOISE = frozenset(
     {"timestamp", "event", "level", "logger", "filename", "lineno"}
     | {"ti", "ti_id", "dag_id", "run_id", "task_id", "map_index", "try_number"}
@@ -248,7 +250,7 @@ class LocalAirflow:
 
     def wait(self, dag_id: str, run_id: str, timeout: float = 300.0) -> str:
         """
-        Wait until a run is over; every change of a task instance's state is one line of progress.
+        Wait until a run is over; every task instance that starts or ends is one line of progress.
 
         :param dag_id: the DAG.
         :param run_id: the run.
@@ -262,8 +264,8 @@ class LocalAirflow:
             state: str = self.get(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")["state"]
             for instance in self.task_instances(dag_id, run_id):
                 name, now = _instance_name(instance), instance["state"] or "none"
-                if seen.get(name) != now:
-                    seen[name] = now
+                known, seen[name] = seen.get(name), now
+                if now not in {known, *IN_BETWEEN}:
                     self._progress(f"{dag_id} {name}: {now}")
             if state in FINISHED:
                 return state

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,7 @@ FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1
 _LOG4J = """\
 appender.out.type=Console
 appender.out.name=out
+appender.out.target=SYSTEM_ERR
 appender.out.layout.type=PatternLayout
 appender.out.layout.pattern=[%d] %p %m (%c)%n
 rootLogger.level=INFO
@@ -44,6 +46,9 @@ logger.config.level=WARN
 logger.serverconfig.name=kafka.server.KafkaConfig
 logger.serverconfig.level=WARN
 """
+
+COMPLAINT = re.compile(r"\] (ERROR|FATAL) |^(Caused by: )?[\w.$]+(Exception|Error)\b")
+"""A line of the broker's log that says what went wrong."""
 
 T = TypeVar("T")
 
@@ -104,6 +109,7 @@ class LocalKafka:
         self.metadata_partitions = metadata_partitions
         self.cluster_id = self._stored_cluster_id() or _new_cluster_id()
         self._port, self._controller_port = _free_ports(2)
+        self._log_offset = 0
         self._properties = dict(properties or {})
         self._jvm_options = tuple(jvm_options)
         self._process: subprocess.Popen[bytes] | None = None
@@ -175,11 +181,11 @@ class LocalKafka:
         self._write_configuration()
         if self._stored_cluster_id() is None:
             self._format()
-        offset = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
         deadline = time.monotonic() + timeout
         try:
             self._launch()
-            self._await_ready(offset, deadline)
+            self._await_ready(deadline)
         except TimeoutError as error:
             self.kill()
             raise BrokerError(f"{error}; {self._log_tail()}") from error
@@ -243,10 +249,10 @@ class LocalKafka:
         :param main_class: fully qualified name.
         :param arguments: words of its command line.
         :param timeout: seconds.
-        :return: the finished process; its exit code is not checked.
+        :return: the finished process; its exit code is not checked. Its log is on standard error.
         :raises subprocess.TimeoutExpired: if it needs longer.
         """
-        command = [java_executable(), *FAST_START, "-cp", _class_path(), main_class, *arguments]
+        command = self._java(main_class, *arguments, options=FAST_START)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     # -- details ---------------------------------------------------------------------------------------------------
@@ -314,12 +320,15 @@ class LocalKafka:
         if done.returncode != 0:
             raise BrokerError(f"the data folder {self.data_dir} could not be formatted: {done.stdout}{done.stderr}")
 
-    def _launch(self) -> None:
+    def _java(self, main_class: str, *arguments: str, options: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        command = [java_executable(), *self._jvm_options, log4j, "-cp", _class_path(), "kafka.Kafka"]
+        return [java_executable(), *options, log4j, "-cp", f"{ensure_jars()}/*", main_class, *arguments]
+
+    def _launch(self) -> None:
+        command = self._java("kafka.Kafka", str(self.data_dir / "server.properties"), options=self._jvm_options)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self.data_dir / "server.properties")],
+                command,
                 cwd=self.data_dir, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self._children.append(self._process)
@@ -328,12 +337,12 @@ class LocalKafka:
         self._process = None
         self._children.clear()
 
-    def _await_ready(self, log_offset: int, deadline: float) -> None:
+    def _await_ready(self, deadline: float) -> None:
         def started() -> bool:
             if not self.alive:
                 raise BrokerError(f"the broker ended while it started; {self._log_tail()}")
             with self.log_path.open("rb") as log:
-                log.seek(log_offset)
+                log.seek(self._log_offset)
                 return b"Kafka Server started" in log.read()
 
         await_condition(started, "the broker's log says that it started", deadline - time.monotonic())
@@ -356,11 +365,15 @@ class LocalKafka:
         with Consumer(self.client_config(group_id="unused")) as client:
             await_condition(serves, f"the broker answers and serves {METADATA_TOPIC}", deadline - time.monotonic())
 
-    def _log_tail(self, lines: int = 30) -> str:
+    def _log_tail(self) -> str:
+        """What the log says of the last start: first its complaints, as what ends a broker is followed by a long shutdown."""
         if not self.log_path.exists():
             return "it wrote no log"
-        tail = self.log_path.read_text(errors="replace").splitlines()[-lines:]
-        return "\n".join([f"the last lines of {self.log_path}:", *tail])
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            lines = log.read().decode(errors="replace").splitlines()
+        complaints = [line for line in lines if COMPLAINT.search(line)][:10]
+        return "\n".join([f"from {self.log_path}:", *complaints, "its last lines:", *lines[-10:]])
 
 
 def partitions_served(client: Consumer, topic: str) -> int:
@@ -381,10 +394,6 @@ def partitions_served(client: Consumer, topic: str) -> int:
     except KafkaException:
         return 0
     return len(partitions)
-
-
-def _class_path() -> str:
-    return f"{ensure_jars()}/*"
 
 
 def _new_cluster_id() -> str:
@@ -414,7 +423,8 @@ def _free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = random.randrange(12_000, 32_000)
+        # A test's random seed must not hand two processes the same ports.
+        port = random.SystemRandom().randrange(12_000, 32_000)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

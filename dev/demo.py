@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -33,13 +34,15 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.resources import dags_folder
-from dev import ensure_spark_jars, tiering
+from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
+from dev.spark import local_spark_env
 
 DELETED, ALIVE = "clickstream", "orders"
 DELETED_PARTITIONS, DELETED_SEGMENTS = 4, 30
 ALIVE_PARTITIONS, ALIVE_SEGMENTS = 2, 10
+TRAIL_LINES = 12
 STARTED_AT = time.monotonic()
 
 
@@ -78,29 +81,53 @@ def take_inventory(kafka: LocalKafka, topic_id: UUID) -> Inventory:
 
 def print_table(rows: Mapping[str, tuple[Inventory, Inventory]]) -> None:
     """Print the inventories before and after."""
-    print(f"\n{'topic':34} {'':8} {'partitions':>10} {'segments':>9} {'objects':>8} {'bytes':>12}")
-    for topic, inventories in rows.items():
-        for when, i in zip(("before", "after"), inventories, strict=True):
-            print(f"{topic:34} {when:8} {i.partitions:>10} {i.segments:>9} {i.objects:>8} {i.bytes:>12,}")
+    columns = ("topic", "", "partitions", "segments", "objects", "bytes")
+    lines = [
+        (
+            topic if when == "before" else "",
+            when,
+            f"{i.partitions:,}",
+            f"{i.segments:,}",
+            f"{i.objects:,}",
+            f"{i.bytes:,}",
+        )
+        for topic, inventories in rows.items()
+        for when, i in zip(("before", "after"), inventories, strict=True)
+    ]
+    widths = [max(len(line[n]) for line in (columns, *lines)) for n in range(len(columns))]
+    print("\nWhat metadata topic and storage hold of each topic:\n")
+    for line in (columns, tuple("-" * w for w in widths), *lines):
+        print(
+            "  "
+            + "  ".join(
+                f"{c:<{w}}" if n < 2 else f"{c:>{w}}" for n, (c, w) in enumerate(zip(line, widths, strict=True))
+            )
+        )
 
 
 def print_trail(kafka: LocalKafka, topic_id: UUID, partition: int) -> None:
-    """Print every event about one user partition that this package wrote, as read back from the topic."""
-    print(f"\nTrail of {DELETED}-{partition}, read back from __remote_log_metadata:")
+    """Print the events about one user partition that this package wrote, as read back from the topic."""
     with open_log(kafka) as log:
         beginning, end = log.beginning_offsets(), log.high_water_marks()
-        lines = [
-            (offset, metadata_partition, text)
+        trail = [
+            f"  {metadata_partition}:{offset:<6} {datetime.fromtimestamp(at / 1000, UTC):%H:%M:%S.%f}"[:-3]
+            + f"  {text}"
             for metadata_partition in range(log.partition_count)
             for batch in log.read(metadata_partition, beginning[metadata_partition], end[metadata_partition])
-            for offset, value in zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+            for offset, at, value in zip(
+                *(batch[n].to_pylist() for n in ("offset", "timestamp_ms", "value")), strict=True
+            )
             if (text := _own_event(value, topic_id, partition))
         ]
-    shown = lines if len(lines) <= 12 else [*lines[:6], *lines[-5:]]
-    for offset, metadata_partition, text in shown:
-        print(f"  {metadata_partition}:{offset:<6} {text}")
-    if len(shown) < len(lines):
-        print(f"  ({len(lines)} events; those in the middle are not shown)")
+    print(
+        f"\nTrail of {DELETED}-{partition} in __remote_log_metadata (metadata partition:offset, time in UTC, event):\n"
+    )
+    head, tail = (6, 5) if len(trail) > TRAIL_LINES else (len(trail), 0)
+    print("\n".join(trail[:head]))
+    if tail:
+        print(f"  … {len(trail) - head - tail} more …")
+        print("\n".join(trail[-tail:]))
+    print(flush=True)
 
 
 def _own_event(value: bytes, topic_id: UUID, partition: int) -> str | None:
@@ -132,18 +159,13 @@ def connections(kafka: LocalKafka) -> dict[str, str]:
 
 def run_dags(kafka: LocalKafka, work: Path) -> None:
     """Run retention, then the cleaner on its plan, under a real scheduler."""
-    env = {
-        "AIRFLOW__RLMM__WORK_URI": str(work / "artifacts"),
-        "AIRFLOW_VAR_RLMM_SPARK_JARS": ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar"))),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    env = {"AIRFLOW__RLMM__WORK_URI": str(work / "artifacts"), **local_spark_env(work / "spark")}
     airflow_home, dags = work / "airflow", Path(dags_folder())
     with LocalAirflow(airflow_home, dags_folder=dags, connections=connections(kafka), env=env, progress=say) as airflow:
         run_id = airflow.trigger("remote_log_retention")
         _require_success(airflow, "remote_log_retention", run_id)
         found = airflow.xcom("remote_log_retention", run_id, "publish")
-        say(f"Spark's plan: {found}")
+        say(f"Spark's plan: {found['orphaned']} of {found['known']} known segments are orphaned")
         run_id = airflow.trigger(
             "remote_log_cleaner",
             {
@@ -155,7 +177,16 @@ def run_dags(kafka: LocalKafka, work: Path) -> None:
             },
         )
         _require_success(airflow, "remote_log_cleaner", run_id)
-        say(f"report: {airflow.xcom('remote_log_cleaner', run_id, 'report')}")
+        totals = airflow.xcom("remote_log_cleaner", run_id, "report")
+        done = (
+            "partitions_finished",
+            "segments_deleted",
+            "segments_left",
+            "objects_deleted",
+            "bytes_deleted",
+            "refusals",
+        )
+        say("report: " + ", ".join(f"{totals[name]:,} {name.replace('_', ' ')}" for name in done))
 
 
 def _require_success(airflow: LocalAirflow, dag_id: str, run_id: str) -> None:
@@ -183,7 +214,8 @@ def main() -> int:
         say(f"orphaned: {before[DELETED].segments} segments, {before[DELETED].objects} objects")
         run_dags(kafka, Path(folder))
         after = {DELETED: take_inventory(kafka, deleted_id), ALIVE: take_inventory(kafka, alive_id)}
-        print_table({f"{DELETED} (deleted)": (before[DELETED], after[DELETED]), ALIVE: (before[ALIVE], after[ALIVE])})
+        names = {DELETED: f"{DELETED} (deleted)", ALIVE: f"{ALIVE} (alive)"}
+        print_table({label: (before[name], after[name]) for name, label in names.items()})
         print_trail(kafka, deleted_id, 0)
         left = after[DELETED].segments + after[DELETED].objects
         lost = sorted(alive_objects - _objects_of(kafka, alive_id))

@@ -30,18 +30,18 @@ def formatter_lines(kafka: LocalKafka, timeout: float = 60.0) -> list[str]:
     wanted = _positions(kafka)
     if not wanted:
         return []
-    lines, complaints = {}, []
-    for line in _print_records(kafka, len(wanted), timeout).splitlines():
-        if (position := POSITION.match(line)) is not None:
-            lines[int(position[1]), int(position[2])] = line
-        else:
-            complaints.append(line)
+    output, log = _print_records(kafka, len(wanted), timeout)
+    lines = {
+        (int(position[1]), int(position[2])): line
+        for line in output.splitlines()
+        if (position := POSITION.match(line)) is not None
+    }
     missing = sorted(wanted - lines.keys())
     if missing:
         positions = ", ".join(f"partition {partition} offset {offset}" for partition, offset in missing[:5])
         raise FormatterError(
             f"Kafka's formatter did not print {len(missing)} of {len(wanted)} records of {METADATA_TOPIC}: {positions}\n"
-            + "\n".join(complaints[:5])
+            + "\n".join(log[log.find(" ERROR ") + 1 :].splitlines()[:5])
         )
     return [lines[position] for position in sorted(wanted)]
 
@@ -58,8 +58,8 @@ def _positions(kafka: LocalKafka) -> set[tuple[int, int]]:
         return positions
 
 
-def _print_records(kafka: LocalKafka, count: int, timeout: float) -> str:
-    """What the console consumer writes to standard output: records and, as it logs there, its complaints."""
+def _print_records(kafka: LocalKafka, count: int, timeout: float) -> tuple[str, str]:
+    """The console consumer's standard output, which holds the records, and its log."""
     try:
         done = kafka.run_tool(
             CONSOLE_CONSUMER,
@@ -71,4 +71,4 @@ def _print_records(kafka: LocalKafka, count: int, timeout: float) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise FormatterError(f"Kafka's console consumer did not end within {timeout:.0f} s") from error
-    return done.stdout
+    return done.stdout, done.stderr

@@ -178,12 +178,12 @@ def provoke_scenario_b(kafka: LocalKafka, topic: str, timeout: float = 60.0) -> 
 
     topic_id = topic_ids(kafka)[topic]
     admin = AdminClient(kafka.client_config())
-    before = remote_listing(kafka)
+    before = _remote_files(kafka, topic_id)
     admin.delete_topics([topic])[topic].result(30)
     kafka.kill()
     kafka.start(timeout)
     await_condition(lambda: topic not in topic_ids(kafka), f"topic {topic} is gone", timeout)
-    removed = before.keys() - remote_listing(kafka).keys()
+    removed = before - _remote_files(kafka, topic_id)
     if removed:
         raise TieringError(
             f"topic {topic}: the broker removed {len(removed)} of its {len(before)} remote files before it was killed"
@@ -336,6 +336,11 @@ def _await_all_remote(kafka: LocalKafka, tail: MetadataTail, topic: str, topic_i
             f"topic {topic}: not all in remote storage within {timeout:.0f} s: partitions end at {ends}, their remote "
             f"parts at {remote}; see RemoteLogManager and ConsumerTask in {kafka.log_path}"
         ) from error
+
+
+def _remote_files(kafka: LocalKafka, topic_id: uuid.UUID) -> set[str]:
+    kafka_id = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return {path for path in remote_listing(kafka) if path.split("/")[0].endswith(f"-{kafka_id}")}
 
 
 def _partitions(kafka: LocalKafka, topic: str) -> list[int]:

@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, HOUR_MS, EvaluationLimits
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.spark.plan import PlanHeader, plan_rows, write_plan
 from airflow_provider_rlmm.spark.source import BOOTSTRAP_SERVERS, find_range, load_properties, read_metadata, redact
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states

@@ -102,13 +102,13 @@ def naming_connection(conn_id: str) -> Iterator[None]:
     """
     Make errors about Kafka say which Airflow connection they are about; put it around calls that reach the cluster.
 
-    :param conn_id: id of the Kafka connection.
+    :param conn_id: id of the Kafka connection; an error that names a connection already stays as it is.
     """
     try:
         yield
     except (EventLogError, ConfigurationError) as e:
-        named = f"connection {conn_id!r}: "
-        raise (e if str(e).startswith(named) else type(e)(f"{named}{e}")) from e.__cause__
+        named = str(e).startswith("connection '")
+        raise (e if named else type(e)(f"connection {conn_id!r}: {e}")) from e.__cause__
 
 
 def _extra(connection: Connection) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -46,6 +47,10 @@ class RemoteLogMetadataHook(BaseHook):
         :raises ConfigurationError: naming the connection and the field.
         """
         return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
+
+    def naming_connection(self) -> AbstractContextManager[None]:
+        """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""
+        return naming_connection(self.get_connection_settings().kafka_conn_id)
 
     def get_client_config(self) -> KafkaClientConfig:
         """
@@ -112,7 +117,7 @@ class RemoteLogMetadataHook(BaseHook):
         """
         from airflow_provider_rlmm.manager.java_client import java_client_properties
 
-        with naming_connection(self.get_connection_settings().kafka_conn_id):
+        with self.naming_connection():
             return java_client_properties(self.get_client_config().properties)
 
     def check_cluster(self, overrides: frozenset[str] = frozenset()) -> str:

@@ -178,7 +178,8 @@ class UserPartitionCleaner:
 
     def _delete_segments(self, eligible: Sequence[RemoteLogSegmentMetadata]) -> bool:
         """Delete all that may be deleted; tell whether the work went to its end undisturbed."""
-        for batch in _batches(eligible, self._context.limits.batch_segments):
+        # From the end: a listing begins at the lowest key of its batch, so it never walks over what is still to come.
+        for batch in _batches(eligible[::-1], self._context.limits.batch_segments):
             if not self._undisturbed():
                 return False
             self._delete_batch(batch)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,7 @@ CHUNK = 500
 
 T = TypeVar("T")
 
+_RETRY_S = 0.1
 _NO_ID = UUID(int=0)
 _INT_SETTINGS = (
     "local.retention.bytes",
@@ -153,7 +155,7 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        partitions = [(topic, p) for topic, count in partition_counts.items() for p in range(count)]
+        partitions = [(topic, p) for topic, count in self._existing(partition_counts) for p in range(count)]
         offsets: dict[tuple[str, int], int] = {}
         for chunk in _chunks(partitions):
             for (topic, partition), outcome in list_offsets(
@@ -202,6 +204,18 @@ class KafkaClusterTopics:
     def _describe(self, names: Sequence[str]) -> dict[str, Any]:
         return _describe_topics(self._admin, names, operations=False)
 
+    def _existing(self, partition_counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """
+        Yield the topics that exist, with no more partitions than they have.
+
+        Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
+        """
+        for chunk in _chunks(partition_counts):
+            for name, outcome in self._describe(chunk).items():
+                if not is_unknown_topic(outcome):
+                    description = self._admin.checked(f"describing topic {name!r}", outcome)
+                    yield name, min(partition_counts[name], len(description.partitions))
+
     def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
         api = admin_api()
         resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
@@ -223,7 +237,7 @@ class KafkaClusterTopics:
 
 def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
     """
-    Ask for one offset per partition, of all partitions in one request.
+    Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
 
     :param admin: the client.
     :param partitions: (topic, partition) pairs.
@@ -233,11 +247,31 @@ def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec:
     from confluent_kafka import TopicPartition
 
     specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-    outcomes = admin.results(
-        f"asking for offsets of {len(partitions)} partitions",
-        lambda client: client.list_offsets(specs, request_timeout=admin.request_timeout_s),
-    )
-    return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+    deadline = time.monotonic() + admin.request_timeout_s
+    while True:
+        outcomes = admin.results(
+            f"asking for offsets of {len(partitions)} partitions",
+            lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
+        )
+        if time.monotonic() + _RETRY_S >= deadline or not any(map(_is_leaderless, outcomes.values())):
+            return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+        time.sleep(_RETRY_S)
+        # A client goes on asking the leader that it knows, with the epoch that it knows.
+        admin.close()
+
+
+def _is_leaderless(outcome: Any) -> bool:
+    """Say whether a partition was between two leaders: brokers restart, and a moment later there is one."""
+    from confluent_kafka import KafkaError
+
+    return isinstance(outcome, KafkaError) and outcome.code() in {
+        KafkaError._NOENT,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
 
 
 def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:

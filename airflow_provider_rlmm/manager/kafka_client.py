@@ -260,12 +260,10 @@ class KafkaAdmin:
 
 def is_unknown_topic(outcome: Any) -> bool:
     """
-    Say whether an outcome is the answer that there is no such topic or partition.
+    Say whether an outcome is the cluster's answer that there is no such topic or partition.
 
     :param outcome: one value of :meth:`KafkaAdmin.results`.
     """
     from confluent_kafka import KafkaError
 
-    # librdkafka gives its own code where it found that out from metadata that it had just asked for.
-    unknown = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-    return isinstance(outcome, KafkaError) and outcome.code() in unknown
+    return isinstance(outcome, KafkaError) and outcome.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin
+from airflow_provider_rlmm.errors import MetadataTopicNotFoundError
+from airflow_provider_rlmm.manager.kafka_client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    KafkaAdmin,
+    is_unknown_topic,
+)
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 
 
@@ -60,6 +66,7 @@ class KafkaOffsetStore:
         """
         See :class:`~airflow_provider_rlmm.manager.event_log.OffsetStore`.
 
+        :raises MetadataTopicNotFoundError: if a metadata partition does not exist; brokers check that.
         :raises EventLogAccessError: if the group may not be written.
         :raises EventLogUnavailableError: if the brokers do not answer, or the group has members.
         """
@@ -75,6 +82,10 @@ class KafkaOffsetStore:
             what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout)
         )[self._group_id]
         for partition in self._admin.checked(what, outcome).topic_partitions:
+            if is_unknown_topic(partition.error):
+                raise MetadataTopicNotFoundError(
+                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self._topic}-{partition.partition}"
+                )
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ _SCALARS = {
 }
 
 # Arrow's "binary view": a length, then the bytes themselves if they fit, else their beginning, a buffer and a position.
+_LENGTH_BYTES = 4
 _INLINE_BYTES = 12
 _VIEW = np.dtype(
     {"names": ["length", "inline", "buffer", "at"], "formats": ["<i4", "V12", "<i4", "<i4"], "offsets": [0, 4, 8, 12]}
@@ -209,17 +210,18 @@ class _Strings:
 
     def set(self, rows: Array, at: Array, length: Array) -> None:
         """Let strings within the values be those of some rows."""
-        views = np.empty(rows.size, dtype=_VIEW)
-        views["length"] = length
+        # The four bytes before the string make room for the length: at least that many precede it in every value.
         # At the very end of the data there are no 12 bytes to copy at once.
-        inline = window(self._data, "V12")
-        views["inline"] = inline[np.minimum(at, inline.size - 1)]
-        long = length > _INLINE_BYTES
+        whole = window(self._data, "V16")
+        first = at - _LENGTH_BYTES
+        views = whole[np.minimum(first, whole.size - 1)].view(_VIEW)
+        views["length"] = length
+        long = np.flatnonzero(length > _INLINE_BYTES)
         views["buffer"][long] = 0
         views["at"][long] = at[long]
         self._views[rows] = views.view("V16")
-        for late in np.flatnonzero(at >= inline.size).tolist():
-            if not long[late]:
+        for late in np.flatnonzero(first >= whole.size).tolist():
+            if length[late] <= _INLINE_BYTES:
                 start = int(at[late])
                 self.set_bytes(int(rows[late]), self._data[start : start + int(length[late])].tobytes())
         self._is_set, self._copied = True, None

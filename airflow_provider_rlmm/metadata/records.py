@@ -3,7 +3,7 @@
 The four kinds of records of ``__remote_log_metadata`` as immutable value objects (KIP-405).
 
 They hold what the wire holds, no more: whether Kafka's own constructors would refuse a value is
-:func:`airflow_provider_rlmm.metadata.serde.deserialize`'s to say, and whether we may write it the write guard's.
+:mod:`airflow_provider_rlmm.metadata.serde`'s to say, in both directions, and whether we may write it the write guard's.
 """
 
 from __future__ import annotations

@@ -31,13 +31,14 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
     if unknown := sorted(values.keys() - {*_INTEGERS, *_NAMES}):
         raise ConfigurationError(f"unknown limits {unknown}; known are {sorted((*_INTEGERS, *_NAMES))}")
     try:
-        integers = {k: int(values[k]) for k in _INTEGERS if k in values}
+        known: dict[str, Any] = {k: int(values[k]) for k in _INTEGERS if k in values}
     except (TypeError, ValueError) as e:
         raise ConfigurationError(f"limits {_INTEGERS} must be integers: {e}") from e
-    for name in _NAMES:
-        if isinstance(values.get(name), str):
+    for name in values.keys() & set(_NAMES):
+        if isinstance(values[name], str) or not all(isinstance(v, str) for v in values[name]):
             raise ConfigurationError(f"limit {name} must be a list of names, got {values[name]!r}")
-    return CleanerLimits(**integers, **{k: frozenset(values[k]) for k in _NAMES if k in values})
+        known[name] = frozenset(values[name])
+    return CleanerLimits(**known)
 
 
 def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:

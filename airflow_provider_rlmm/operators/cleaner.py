@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
@@ -66,17 +67,14 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
+        dry_run, work = flag("dry_run_only", self.dry_run_only), _work_of(self.source_plan)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster()
-        with hook.get_event_log() as log:
+        with hook.naming_connection(), hook.get_event_log() as log:
             marker = DeletedPartitionMarker(
-                log,
-                hook.get_publisher(log),
-                hook.get_cluster_topics(),
-                clock=system_clock,
-                dry_run=flag("dry_run_only", self.dry_run_only),
+                log, hook.get_publisher(log), hook.get_cluster_topics(), clock=system_clock, dry_run=dry_run
             )
-            report = marker.mark(_work_of(self.source_plan))
+            report = marker.mark(work)
         _log_refusals(self.log, report.refusals)
         return {
             "marked": len(report.marked),
@@ -126,10 +124,10 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster(limits.overrides)
-        name = artifact_name(context)
-        with hook.get_event_log() as log:
+        name, work = artifact_name(context), _work_of(self.source_plan)
+        with hook.naming_connection(), hook.get_event_log() as log:
             planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
-            plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=_work_of(self.source_plan))
+            plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=work)
         write_plan(artifact_uri(name), plan.rows, plan.summary)
         PlanLink.persist(context, name)
         _log_refusals(self.log, plan.summary.refusals)
@@ -202,35 +200,35 @@ class CleanMetadataPartitionOperator(BaseOperator):
     def _clean(self, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 
-        limits = cleaner_limits(self.limits)
+        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        topics = hook.get_cluster_topics()
-        summary = read_summary(uri)
-        summary.check_valid(topics.cluster_id(), system_clock())
-        with hook.get_event_log() as log:
+        read_summary(uri).check_valid(hook.check_cluster(limits.overrides), system_clock())
+        planned = planned_segments(uri, self.metadata_partition)
+        with hook.naming_connection(), hook.get_event_log() as log:
             cleaner = RemoteLogCleaner(
                 log,
                 hook.get_publisher(log),
                 hook.get_offset_store(),
-                topics,
+                hook.get_cluster_topics(),
                 RemoteStorageHook(self.rlmm_conn_id).get_storage_manager(),
                 limits=limits,
                 expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
-                dry_run=flag("dry_run_only", self.dry_run_only),
+                dry_run=dry_run,
             )
-            return cleaner.clean(self.metadata_partition, planned_segments(uri, self.metadata_partition))
+            return cleaner.clean(self.metadata_partition, planned)
 
 
 class ReportRemoteLogCleanupOperator(BaseOperator):
     """
     Put the run's reports into one document, and emit the counts with the task's outlet assets.
 
-    It is to run whatever became of the cleaning tasks (``trigger_rule="all_done"``), and fails where one of them left no
-    report, so that the run does not look green.
+    It is to run whatever became of the cleaning tasks (``trigger_rule="all_done"``). It fails after it has written the
+    report where one of them failed or left none, so that the run does not look green.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: the totals, and the path of the report.
-    :raises PlanError: if a planned metadata partition has no report.
+    :raises AirflowFailException: if the run made no plan, a planned metadata partition has no report, or a task before
+        this one failed.
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id",)
@@ -245,13 +243,20 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         """Report."""
         name = artifact_name(context)
         uri = artifact_uri(name)
-        summary = read_summary(uri)
+        failed = self._failed_before(context)
+        try:
+            summary = read_summary(uri)
+        except PlanError as e:
+            raise AirflowFailException(
+                f"nothing to report, the run made no plan: see the tasks before this one ({e})"
+            ) from e
         reports, missing = [], []
         for metadata_partition in sorted(summary.by_metadata_partition):
             try:
                 reports.append(json.loads(read_document(uri, _part_name(metadata_partition))))
             except PlanError:
                 missing.append(metadata_partition)
+                reports.append(_no_report(metadata_partition).to_dict())
         document = cleanup_document(
             report_id=name,
             plan_id=summary.plan_id,
@@ -266,13 +271,42 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         self.log.info("report %s: %s", path, totals)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {**totals, "report": path}
-        if missing:
-            raise PlanError(f"metadata partitions {missing} left no report: look at their tasks' logs, then run again")
+        if missing or failed:
+            raise AirflowFailException(
+                f"{failed} tasks before this one failed, metadata partitions {missing} left no report: look at the logs "
+                "of those tasks, then run again"
+            )
         return {**totals, "report": path}
+
+    def _failed_before(self, context: Context) -> int:
+        """Count the failed instances of the tasks that this one waits for."""
+        if not self.upstream_task_ids:
+            return 0
+        run = context["dag_run"]
+        count: int = context["ti"].get_ti_count(
+            dag_id=run.dag_id,
+            run_ids=[run.run_id],
+            task_ids=sorted(self.upstream_task_ids),
+            states=["failed", "upstream_failed"],
+        )
+        return count
 
 
 def _part_name(metadata_partition: int) -> str:
     return f"clean-{metadata_partition}.json"
+
+
+def _no_report(metadata_partition: int) -> MetadataPartitionReport:
+    """Stand in for the report of a task that left none, so that the run's report shows it."""
+    refusal = Refusal(
+        f"metadata partition {metadata_partition}",
+        "its cleaning task left no report",
+        "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there",
+    )
+    return MetadataPartitionReport(
+        metadata_partition, False, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
+        duration_ms=0,
+    )  # fmt: skip
 
 
 def _work_of(source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:

@@ -50,7 +50,8 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         """Read."""
         from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 
-        with RemoteLogMetadataHook(self.rlmm_conn_id).get_event_log() as log:
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        with hook.naming_connection(), hook.get_event_log() as log:
             report = read_to_parquet(
                 log,
                 self.output_uri,
@@ -95,7 +96,7 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster()
         events = [parse_event(raw, system_clock()) for raw in self.events]
-        with hook.get_event_log() as log:
+        with hook.naming_connection(), hook.get_event_log() as log:
             offsets = publish_events(
                 events, log=log, publisher=hook.get_publisher(log), topics=hook.get_cluster_topics()
             )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
@@ -24,8 +27,10 @@ from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
-class SegmentRetentionOperator(SparkSubmitOperator):  # type: ignore[misc]  # the provider's class is untyped
+
+class SegmentRetentionOperator(SparkSubmitOperator):
     """
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
@@ -36,8 +41,10 @@ class SegmentRetentionOperator(SparkSubmitOperator):  # type: ignore[misc]  # th
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
     :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
-    :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources.
+    :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``.
+    :raises ConfigurationError: if the Spark connection asks for cluster mode.
     :raises EventLogAccessError: if a topic may not be described: the listing would not be complete.
+    :raises PlanError: with the job's own words, if it made no plan.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms")
@@ -60,13 +67,32 @@ class SegmentRetentionOperator(SparkSubmitOperator):  # type: ignore[misc]  # th
     def execute(self, context: Context) -> None:
         """Observe the cluster, then run the job."""
         name = artifact_name(context)
-        PlanLink.persist(context, name)
+        self._require_client_mode()
         if not self.jars:
-            self.jars, self.packages = None, kafka_connector_coordinates()
+            connector = kafka_connector_coordinates()
+            self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
         with tempfile.TemporaryDirectory(prefix="rlmm-retention-") as folder:
             self.py_files = str(build_py_files(Path(folder)))
             self.application_args = self._prepare(Path(folder), name)
+            self._submit(context)
+        PlanLink.persist(context, name)
+
+    def _submit(self, context: Context) -> None:
+        try:
             super().execute(context)
+        except AirflowException as e:
+            # That one repeats the command line and the end of Spark's log, in which the reason is one line of many.
+            if found := _JOBS_LAST_WORD.search(str(e)):
+                raise PlanError(f"{found[1]} (the Spark job's log is above)") from None
+            raise
+
+    def _require_client_mode(self) -> None:
+        # The hook merges the operator's deploy mode with the connection's; it has no public way to ask for the result.
+        if self._get_hook()._connection.get("deploy_mode") == "cluster":
+            raise ConfigurationError(
+                f"connection {self._conn_id!r}: deploy-mode is cluster, and the driver would not find the files that this "
+                "task wrote for it; set it to client"
+            )
 
     def _prepare(self, folder: Path, name: str) -> list[str]:
         """Write what the job reads, and return its command line."""
@@ -74,7 +100,8 @@ class SegmentRetentionOperator(SparkSubmitOperator):  # type: ignore[misc]  # th
 
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster()
-        state = observe_cluster(hook.get_cluster_topics(), system_clock)
+        with hook.naming_connection():
+            state = observe_cluster(hook.get_cluster_topics(), system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
         (folder / "cluster_state.json").write_text(state.to_json())
         (folder / "client.properties").write_text(hook.java_client_properties())

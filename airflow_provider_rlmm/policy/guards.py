@@ -10,12 +10,9 @@ from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError,
 from airflow_provider_rlmm.policy.plan import PlanSummary
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
-DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
-MIN_AGE_FLOOR_MS = 24 * HOUR_MS
 
 OVERRIDES = {
     "short_min_absence": "min_absence below 24 h",
-    "short_min_age": "min_age below 24 h",
     "settle_missing": "finish segments whose objects were never seen",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""

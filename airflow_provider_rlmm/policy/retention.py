@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.plan import Reason
 
-HOUR_MS = 3_600_000
 DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
 MIN_AGE_FLOOR_MS = 24 * HOUR_MS
 

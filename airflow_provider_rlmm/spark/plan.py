@@ -18,7 +18,7 @@ from airflow_provider_rlmm.policy.retention import (
     SegmentFacts,
     evaluate,
 )
-from airflow_provider_rlmm.spark.states import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.spark.states import QUARANTINED, SEGMENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -224,30 +224,52 @@ def _evaluate_partition(
 
 
 def _summarise(plan: DataFrame, resolved: DataFrame, header: PlanHeader) -> PlanSummary:
-    from pyspark.sql import functions as sf
-
-    def counts(frame: DataFrame, key: str) -> list[Any]:
-        size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
-        return list(frame.groupBy(key).agg(sf.count(sf.lit(1)).alias("segments"), size).orderBy(key).collect())
-
-    known = {row["kind"]: Count(row["segments"], row["bytes"]) for row in counts(resolved, "kind")}
-    bad = resolved.where(sf.col("kind") == QUARANTINED).select("metadata_partition", "events").collect()
-    nothing = Count(0, 0)
+    known, bad, unresolved = Count(0, 0), {}, 0
+    for row in _counts(resolved, "kind"):
+        if row["kind"] == SEGMENT:
+            known = _plus(known, row)
+        elif row["kind"] == QUARANTINED:
+            bad[row["metadata_partition"]] = row["events"]
+        else:
+            unresolved += row["segments"]
+    by_reason: dict[str, Count] = {}
+    by_metadata_partition: dict[int, Count] = {}
+    for row in _counts(plan, "reason"):
+        by_reason[row["reason"]] = _plus(by_reason.get(row["reason"]), row)
+        partition = row["metadata_partition"]
+        by_metadata_partition[partition] = _plus(by_metadata_partition.get(partition), row)
     return PlanSummary(
         plan_id=header.plan_id,
         cluster_id=header.cluster_id,
         created_at_ms=header.created_at_ms,
         expires_at_ms=header.expires_at_ms,
         read_until=dict(header.read_until),
-        known=known.get(SEGMENT, nothing),
-        by_reason={row["reason"]: Count(row["segments"], row["bytes"]) for row in counts(plan, "reason")},
-        by_metadata_partition={
-            row["metadata_partition"]: Count(row["segments"], row["bytes"])
-            for row in counts(plan, "metadata_partition")
-        },
-        quarantined={row["metadata_partition"]: row["events"] for row in bad},
-        unresolved=known.get(UNRESOLVED, nothing).segments,
+        known=known,
+        by_reason=by_reason,
+        by_metadata_partition=by_metadata_partition,
+        quarantined=bad,
+        unresolved=unresolved,
     )
+
+
+def _counts(frame: DataFrame, key: str) -> list[Any]:
+    """
+    Count a DataFrame per ``key`` and metadata partition: few rows, whatever its size.
+
+    :param frame: with ``metadata_partition`` and ``segment_size_in_bytes``; its ``events`` are summed if it has them.
+    :param key: a column with few values.
+    """
+    from pyspark.sql import functions as sf
+
+    sums = [sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")]
+    sums += [sf.sum("events").alias("events")] if "events" in frame.columns else []
+    counted = frame.groupBy(key, "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), *sums)
+    return list(counted.collect())
+
+
+def _plus(count: Count | None, row: Any) -> Count:
+    count = count or Count(0, 0)
+    return Count(count.segments + row["segments"], count.bytes + row["bytes"])
 
 
 def _delete_file(spark: SparkSession, uri: str) -> None:

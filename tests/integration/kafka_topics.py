@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import uuid4
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
@@ -24,6 +24,7 @@ def config_of(kafka: LocalKafka, **properties: object) -> KafkaClientConfig:
 
 
 def admin_of(kafka: LocalKafka) -> AdminClient:
+    """Return a plain admin client; keep it referenced while its futures run."""
     return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
 
 
@@ -36,32 +37,26 @@ def create_topic(
     admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result(TIMEOUT_S)
     topics = KafkaClusterTopics(config_of(kafka))
 
-    def led() -> bool:
-        try:
-            return len(topics.log_start_offsets({topic: partitions})) == partitions
-        except Exception:
-            # Partitions without a leader yet.
-            return False
-
-    await_condition(led, f"{topic} is led", TIMEOUT_S)
+    await_condition(
+        lambda: len(topics.log_start_offsets({topic: partitions})) == partitions, f"{topic} is led", TIMEOUT_S
+    )
     return topic
 
 
 def delete_topic(kafka: LocalKafka, topic: str) -> None:
     """Delete a topic and return once the broker does not know it any more."""
-    admin_of(kafka).delete_topics([topic])[topic].result(TIMEOUT_S)
+    admin = admin_of(kafka)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     topics = KafkaClusterTopics(config_of(kafka))
     await_condition(lambda: topics.describe_topic(topic) is None, f"{topic} is gone", TIMEOUT_S)
 
 
 def delete_records(kafka: LocalKafka, topic: str, partition: int, before_offset: int) -> None:
-    (future,) = admin_of(kafka).delete_records([TopicPartition(topic, partition, before_offset)]).values()
+    admin = admin_of(kafka)
+    (future,) = admin.delete_records([TopicPartition(topic, partition, before_offset)]).values()
     future.result(TIMEOUT_S)
 
 
 def existing_topics(kafka: LocalKafka) -> set[str]:
     """Names by the plain metadata request, which this package's own listing is checked against."""
-    try:
-        return set(admin_of(kafka).list_topics(timeout=TIMEOUT_S).topics)
-    except KafkaException as error:
-        raise AssertionError(str(error)) from error
+    return set(admin_of(kafka).list_topics(timeout=TIMEOUT_S).topics)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -81,15 +82,15 @@ def run_cleaner(run_id: str, **clean: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def orphaned(fresh_module_kafka: LocalKafka) -> tuple[LocalKafka, UUID, UUID]:
+def orphaned() -> Iterator[tuple[LocalKafka, UUID, UUID]]:
     """A broker with a living topic and the orphans of a deleted one."""
-    kafka = fresh_module_kafka
-    alive = tiering.create_tiered_topic(kafka, "orders", 2)
-    gone = tiering.create_tiered_topic(kafka, "clickstream", 3)
-    tiering.produce_until_remote(kafka, "orders", 4)
-    tiering.produce_until_remote(kafka, "clickstream", 8)
-    tiering.provoke_scenario_b(kafka, "clickstream")
-    return kafka, alive, gone
+    with LocalKafka() as kafka:
+        alive = tiering.create_tiered_topic(kafka, "orders", 2)
+        gone = tiering.create_tiered_topic(kafka, "clickstream", 3)
+        tiering.produce_until_remote(kafka, "orders", 4)
+        tiering.produce_until_remote(kafka, "clickstream", 8)
+        tiering.provoke_scenario_b(kafka, "clickstream")
+        yield kafka, alive, gone
 
 
 @pytest.fixture(autouse=True)

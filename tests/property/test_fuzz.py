@@ -94,8 +94,8 @@ def test_one_damage_each(damage):
     rnd = random.Random(f"seed of {damage.__name__}")
     values = [damage(rnd, rnd.choice(SEEDS)) for _ in range(6_000)]
     counts = check_agreement(values)
-    assert counts[ErrorCode.MALFORMED] > 1_000
-    assert counts[ErrorCode.GOOD] > (0 if damage in (truncate, remove) else 300)
+    assert counts[ErrorCode.MALFORMED] > 500
+    assert (counts[ErrorCode.GOOD] > 0) == (damage not in (truncate, remove))
 
 
 def test_several_damages_between_good_values():

@@ -86,21 +86,28 @@ class World:
     # --- content -------------------------------------------------------------------------------------------------
 
     def _populate(self) -> None:
-        alive = TopicIdPartition(self.topics.create("alive", self._uuid()), "alive", 0)
-        self.alive.append(alive)
-        for _ in range(self.random.randint(1, 3)):
-            self._segment(alive, S.COPY_SEGMENT_FINISHED)
         name = "gone"
-        if self.random.random() < 0.3:  # re-created under the same name
-            twin = TopicIdPartition(self.topics.create(name, self._uuid()), name, 0)
-            self.alive.append(twin)
-            self._segment(twin, S.COPY_SEGMENT_FINISHED)
+        # In some worlds nothing else is left that could prove whose storage root this is.
+        lonely = self.random.random() < 0.25
+        if not lonely:
+            self._populate_living(name)
         topic_id = self._uuid()
         for partition in range(self.random.randint(1, 2)):
             tip = TopicIdPartition(topic_id, name, partition)
             self.gone.append(tip)
-            for _ in range(self.random.randint(1, 4)):
-                self._segment(tip, S(self.random.randint(0, 3)))
+            states = [S(self.random.randint(0, 3)) for _ in range(self.random.randint(1, 4))]
+            for state in [S.COPY_SEGMENT_FINISHED, *states] if lonely else states:
+                self._segment(tip, state)
+
+    def _populate_living(self, gone: str) -> None:
+        alive = TopicIdPartition(self.topics.create("alive", self._uuid()), "alive", 0)
+        self.alive.append(alive)
+        for _ in range(self.random.randint(1, 3)):
+            self._segment(alive, S.COPY_SEGMENT_FINISHED)
+        if self.random.random() < 0.3:  # re-created under the same name
+            twin = TopicIdPartition(self.topics.create(gone, self._uuid()), gone, 0)
+            self.alive.append(twin)
+            self._segment(twin, S.COPY_SEGMENT_FINISHED)
 
     def _uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128))

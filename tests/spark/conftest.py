@@ -14,6 +14,9 @@ from airflow_provider_rlmm.spark.package import build_py_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVM options for tests: most of a short job's time is spent compiling it."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -44,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .appName("rlmm-tests")
+            .config("spark.driver.extraJavaOptions", SHORT_LIFE)
             .config("spark.ui.enabled", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pyarrow.dataset as ds
@@ -26,6 +24,7 @@ from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.spark.conftest import SHORT_LIFE
 from tests.spark.plain_evaluation import Record, evaluate_plan, order_of, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -88,12 +87,20 @@ def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) 
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         *("--master", "local[2]", "--py-files", str(build_py_files(folder / "py"))),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+        *(
+            "--driver-java-options",
+            SHORT_LIFE,
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            "spark.sql.shuffle.partitions=2",
+        ),
         *(["--jars", jars] if connector else []),
         *(str(script), *arguments),
     ]
     # Neither the working directory nor PYTHONPATH leads to the package: the zip is all that the job has.
     settings = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ""}
+    # What the driver's Python writes, to either stream, arrives in spark-submit's standard output.
     return subprocess.run(
         command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=300, check=False
     )
@@ -120,7 +127,6 @@ def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_
     now_ms = cluster.state.observed_at_ms
     done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, output, now_ms=str(now_ms)))
     assert done.returncode == 0, done.stderr
-    print(done.stderr)
 
     records = cluster.records
     expected = evaluate_plan(records, json.loads(cluster.state.to_json()), now_ms, 259_200_000, 5)
@@ -143,7 +149,7 @@ def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_
     assert (summary.cluster_id, summary.plan_id) == (cluster.kafka.cluster_id, "plan-1")
     assert (summary.quarantined, summary.unresolved) == ({}, 0)
     assert SECRET not in done.stdout + done.stderr
-    assert f"ORPHANED: {2 * SEGMENTS} segments" in done.stderr
+    assert f"ORPHANED: {2 * SEGMENTS} segments" in done.stdout
 
 
 RUN_SEVERAL = """
@@ -151,7 +157,7 @@ import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("job", sys.argv[1])
 job = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(job)
-sys.exit("statuses " + json.dumps([job.main(argv) for argv in json.loads(sys.argv[2])]))
+print("statuses", [job.main(argv) for argv in json.loads(sys.argv[2])])
 """
 
 
@@ -176,8 +182,8 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> Non
     ]
     argvs = [job_arguments(cluster, tmp_path, tmp_path / "plan", **changes) for changes, _ in cases]
     done = submit(script, tmp_path, str(JOB), json.dumps(argvs))
-    assert f"statuses {[1] * len(cases)}" in done.stderr, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "segment_retention ERROR" in line]
+    assert f"statuses {[1] * len(cases)}" in done.stdout, done.stdout
+    lines = [line for line in done.stdout.splitlines() if "segment_retention ERROR" in line]
     for (_, message), line in zip(cases, lines, strict=True):
         assert re.search(message, line)
     assert SECRET not in done.stdout + done.stderr
@@ -188,4 +194,4 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> Non
 def test_a_missing_connector_is_named(cluster: Cluster, tmp_path: Path) -> None:
     done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, tmp_path / "plan"), connector=False)
     assert done.returncode == 1
-    assert "pass the Kafka connector with --packages or --jars" in done.stderr
+    assert "pass the Kafka connector with --packages or --jars" in done.stdout

@@ -50,7 +50,7 @@ class TestNobodyAnswers:
         with pytest.raises(EventLogUnavailableError, match=NOWHERE) as caught:
             call()
 
-        assert time.monotonic() - started < QUICKLY_S + 3
+        assert time.monotonic() - started < QUICKLY_S + 10
         assert "hunter2" not in str(caught.value)
         assert "Connection refused" in str(caught.value)
 
@@ -61,7 +61,7 @@ class TestNobodyAnswers:
             KafkaClusterTopics(CONFIG).close()
             KafkaOffsetStore(CONFIG, "group").close()
 
-        assert time.monotonic() - started < QUICKLY_S
+        assert time.monotonic() - started < 5
 
     def test_an_answer_that_never_comes_is_late(self, monkeypatch):
         monkeypatch.setattr("airflow_provider_rlmm.manager.kafka_client._SLACK_S", 0.0)
@@ -202,7 +202,7 @@ class TestProducer:
         outcomes = producer.publish([(0, b"a"), (1, b"b")])
 
         assert [type(outcome) for outcome in outcomes] == [Unknown, Unknown]
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 15
         assert producer._producer is None
 
     def test_a_record_that_never_fits_is_failed_alone(self):
@@ -247,7 +247,7 @@ class TestProducer:
         started = time.monotonic()
 
         assert [type(outcome) for outcome in producer.publish([(0, b"a")])] == [Unknown]
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
 
 def message(offset, code=None):

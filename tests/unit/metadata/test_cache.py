@@ -166,6 +166,12 @@ def test_a_copy_that_starts_earlier_serves_what_both_hold():
     assert list(cache.leader_epochs[0].unreferenced) == [segment_id(1)]
 
 
+def test_a_copy_that_ends_at_the_same_offset_supersedes():
+    cache = cache_after(started(1, 50, 100), copied(1), started(2, 0, 100), copied(2))
+    assert [number_at(cache, 0, offset) for offset in (0, 50, 100)] == [2, 2, 2]
+    assert list(cache.leader_epochs[0].unreferenced) == [segment_id(1)]
+
+
 def test_a_smaller_copy_takes_a_place_without_superseding():
     cache = cache_after(started(1, 0, 100), copied(1), started(2, 0, 50), copied(2))
     assert number_at(cache, 0, 50) == 2

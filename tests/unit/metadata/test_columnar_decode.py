@@ -199,6 +199,14 @@ def test_lengths_at_which_encodings_change(length):
         assert list(iter_events(decode([serialize(event)]))) == [event]
 
 
+def test_a_varint_of_three_bytes_is_not_taken_for_one_of_two():
+    head = UPDATE.removesuffix(b"\0\1\0")
+    # Custom metadata of 16,383 bytes after a length of two bytes, or null after one of three, and then garbage.
+    batch = decode([head + b"\x80\x80" + bytes(16_383) + b"\1\0"])
+    assert codes(batch) == [ErrorCode.MALFORMED]
+    assert "left over" in batch.column("error")[0].as_py()
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 126, 127, 128, 300])
 def test_numbers_of_leader_epochs(count):
     many = events.started(1, epochs=tuple((epoch * 3, epoch * 7) for epoch in range(count)))

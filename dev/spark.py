@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small Spark inside the Airflow of demo and tests: what its tasks need in their environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dev import ensure_spark_jars
+
+_DEFAULTS = """\
+spark.ui.enabled               false
+# Two hundred, Spark's default, cost more than all the work on a topic of this size.
+spark.sql.shuffle.partitions   2
+"""
+
+
+def local_spark_env(folder: Path) -> dict[str, str]:
+    """
+    Environment of an Airflow whose tasks start Spark jobs of this package on this machine.
+
+    :param folder: for Spark's configuration; created if missing.
+    :return: variables, among them the Airflow variable ``rlmm_spark_jars``: no repository is asked when the job starts.
+    :raises DevEnvironmentError: if the connector's jars cannot be fetched.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spark-defaults.conf").write_text(_DEFAULTS)
+    return {
+        "AIRFLOW_VAR_RLMM_SPARK_JARS": ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar"))),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }

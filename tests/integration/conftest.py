@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real brokers. On the shared one every test makes topics of its own names, and leaves nothing that Kafka cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dev.broker import LocalKafka
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[LocalKafka]:
+    """The broker that all tests share; a test that kills it starts it again."""
+    with LocalKafka() as broker:
+        yield broker
+
+
+@pytest.fixture
+def fresh_kafka() -> Iterator[LocalKafka]:
+    """A broker for one test only, for those that wipe, break or poison it."""
+    with LocalKafka() as broker:
+        yield broker

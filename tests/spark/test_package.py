@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+from airflow_provider_rlmm.spark.package import PY_FILES_NAME, build_py_files, kafka_connector_coordinates
+
+IMPORT_ALL = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import airflow_provider_rlmm.spark
+print(json.dumps([m for m in ("airflow", "pyspark", "pyarrow", "numpy") if m in sys.modules]))
+import airflow_provider_rlmm.metadata.columnar
+from airflow_provider_rlmm.spark import events, package, plan, source, states
+heavy = ("airflow", "pyspark", "confluent_kafka", "obstore", "pandas")
+print(json.dumps([m for m in heavy if m in sys.modules]))
+print(json.dumps([plan.__file__, events.__file__, airflow_provider_rlmm.metadata.columnar.__file__]))
+"""
+
+
+def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_py_files(tmp_path)) as archive:
+        names = archive.namelist()
+        assert archive.testzip() is None
+    assert names == sorted(names)
+    assert {"airflow_provider_rlmm/__init__.py", "airflow_provider_rlmm/metadata/columnar.py"} <= set(names)
+    tops = {name.split("/")[1] for name in names}
+    assert tops == {"__init__.py", "clock.py", "errors.py", "metadata", "policy", "spark"}
+    assert {Path(name).suffix for name in names} == {".py"}
+
+
+def test_zip_is_the_same_wherever_it_is_built(tmp_path: Path) -> None:
+    first, second = build_py_files(tmp_path / "a" / "b"), build_py_files(tmp_path)
+    assert first.read_bytes() == second.read_bytes()
+    assert build_py_files(tmp_path) == second
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [PY_FILES_NAME]
+
+
+def test_code_in_the_zip_imports_neither_airflow_nor_pyspark(tmp_path: Path) -> None:
+    archive = build_py_files(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT_ALL, str(archive)],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    at_import, later, files = (json.loads(line) for line in done.stdout.splitlines())
+    assert at_import == []
+    assert later == []
+    assert all(Path(file).is_relative_to(archive) for file in files)
+
+
+def test_connector_is_of_the_installed_pyspark() -> None:
+    assert kafka_connector_coordinates() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"

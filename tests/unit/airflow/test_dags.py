@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, RetryAction
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogUnavailableError,
+    PublishOutcomeUnknownError,
+    RlmmError,
+    StorageRootError,
+    StorageUnavailableError,
+    TopicNotAbsentError,
+)
+from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
+from airflow_provider_rlmm.resources import dags_folder
+
+FILES = sorted(Path(dags_folder()).glob("*.py"))
+HEAVY = ["pyspark", "confluent_kafka", "obstore", "pyarrow", "numpy", "pandas", "fastapi"]
+
+IMPORT_AND_WATCH = """
+import json, runpy, sys
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
+before = set(sys.modules)
+opened = []
+watched = {"socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto"}
+sys.addaudithook(lambda event, args: opened.append([event, str(args)]) if event in watched else None)
+runpy.run_path(sys.argv[1])
+heavy = sorted(set(sys.argv[2].split(",")) & {m.partition(".")[0] for m in set(sys.modules) - before})
+print(json.dumps([heavy, opened]))
+"""
+
+
+def load(dag_id: str) -> DAG:
+    spec = importlib.util.spec_from_file_location(dag_id, Path(dags_folder()) / f"{dag_id}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    dag: DAG = module.dag
+    return dag
+
+
+@pytest.fixture(scope="module")
+def cleaner() -> DAG:
+    return load("remote_log_cleaner")
+
+
+@pytest.fixture(scope="module")
+def retention() -> DAG:
+    return load("remote_log_retention")
+
+
+def rendered(dag: DAG, task_id: str, expanded: dict[str, Any] | None = None, **params: Any) -> Any:
+    """Return the task as it runs, its templates rendered with the DAG's parameters."""
+    task: Any = dag.get_task(task_id)
+    if expanded is not None:
+        task = task.unmap(expanded)
+    task = task.prepare_for_execution()
+    values = {name: dag.params.get_param(name).resolve() for name in dag.params} | params
+    var = SimpleNamespace(value={})
+    task.render_template_fields({"params": values, "var": var}, dag.get_template_env())
+    return task
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_parsing_imports_nothing_heavy_and_opens_no_connection(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_AND_WATCH, str(file), ",".join(HEAVY)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], []]
+
+
+def test_there_are_two_dags_and_both_survive_serialization(cleaner: DAG, retention: DAG) -> None:
+    assert [f.stem for f in FILES] == ["remote_log_cleaner", "remote_log_retention"]
+    for dag in (cleaner, retention):
+        known = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+        assert sorted(known.task_ids) == sorted(dag.task_ids)
+        assert known.doc_md == dag.doc_md
+        assert dag.doc_md is not None
+        assert "SPDX" not in dag.doc_md
+
+
+def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
+    assert [t.task_id for t in cleaner.topological_sort()] == ["mark", "plan", "clean", "report"]
+    assert [t.task_id for t in retention.topological_sort()] == ["evaluate", "publish"]
+    assert cleaner.get_task("report").trigger_rule == "all_done"
+    assert [asset.name for asset in cleaner.get_task("report").outlets] == ["remote_log_cleanup"]
+    assert [asset.name for asset in retention.get_task("publish").outlets] == ["remote_log_plan"]
+
+
+def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
+    mark = rendered(cleaner, "mark")
+    assert (mark.rlmm_conn_id, mark.source_plan, mark.dry_run_only) == ("rlmm_default", None, False)
+    plan = rendered(cleaner, "plan", source_plan="s3://bucket/plan", max_share=0.25, overrides=["short_min_absence"])
+    assert plan.source_plan == "s3://bucket/plan"
+    assert plan.blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.25}
+    assert plan.limits == {
+        "min_absence_ms": 86_400_000,
+        "batch_segments": 500,
+        "max_missing_segments": 10,
+        "allowed_quarantine": [],
+        "overrides": ["short_min_absence"],
+    }
+    clean = rendered(cleaner, "clean", {"metadata_partition": 3}, dry_run=True, batch_segments=7)
+    assert (clean.metadata_partition, clean.dry_run_only, clean.limits["batch_segments"]) == (3, True, 7)
+
+
+def test_a_mapped_task_is_named_by_its_metadata_partition_and_counts(cleaner: DAG) -> None:
+    template = cleaner.get_template_env().from_string(str(cleaner.get_task("clean").map_index_template))
+    context: dict[str, Any] = {"task": SimpleNamespace(metadata_partition=3)}
+    assert template.render(context) == "metadata partition 3"
+    assert template.render(context | {"rlmm_counts": ": 5 segments deleted"}) == (
+        "metadata partition 3: 5 segments deleted"
+    )
+
+
+def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None:
+    evaluate = rendered(retention, "evaluate", min_age_ms=90_000_000)
+    assert (evaluate.jars, evaluate.min_age_ms, evaluate.rlmm_conn_id) == ("", "90000000", "rlmm_default")
+    assert evaluate.application.endswith("spark_jobs/segment_retention.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dry_run", "yes"), ("min_absence_ms", -1), ("batch_segments", 0), ("max_share", 1.5), ("max_bytes", "all"),
+        ("overrides", ["no_such_override"]), ("overrides", "short_min_age"), ("rlmm_conn_id", None),
+    ],
+)  # fmt: skip
+def test_values_of_the_wrong_kind_are_refused(cleaner: DAG, name: str, value: Any) -> None:
+    params = cleaner.params.deep_merge({}) if hasattr(cleaner.params, "deep_merge") else cleaner.params
+    with pytest.raises(ParamValidationError):
+        params.get_param(name).resolve(value)
+
+
+def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG) -> None:
+    for dag, first in ((cleaner, "mark"), (retention, "evaluate")):
+        assert dag.get_task(first)._pre_execute_hook is refuse_unknown_params
+        good: Any = {"dag": dag, "dag_run": SimpleNamespace(conf={"rlmm_conn_id": "x"})}
+        refuse_unknown_params(good)
+        bad: Any = {"dag": dag, "dag_run": SimpleNamespace(conf={"dry_rum": True})}
+        with pytest.raises(ConfigurationError, match=r"unknown parameters \['dry_rum'\]; this DAG has .*rlmm_conn_id"):
+            refuse_unknown_params(bad)
+
+
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        (EventLogUnavailableError("x"), RetryAction.DEFAULT),
+        (StorageUnavailableError("x"), RetryAction.DEFAULT),
+        (PublishOutcomeUnknownError("x"), RetryAction.DEFAULT),
+        (StorageRootError("x"), RetryAction.FAIL),
+        (TopicNotAbsentError("x"), RetryAction.FAIL),
+        (ConfigurationError("x"), RetryAction.FAIL),
+        (OSError("x"), RetryAction.DEFAULT),
+    ],
+)
+def test_only_what_may_pass_is_tried_again(cleaner: DAG, error: Exception, action: RetryAction) -> None:
+    clean = cleaner.get_task("clean")
+    assert clean.retry_policy is RETRY_WHAT_MAY_PASS
+    assert (clean.retries, clean.retry_delay) == (2, timedelta(seconds=30))
+    assert RETRY_WHAT_MAY_PASS.evaluate(error, 1, 3).action is action
+
+
+def test_every_retriable_error_is_tried_again() -> None:
+    def subclasses(base: type[RlmmError]) -> set[type[RlmmError]]:
+        return {base}.union(*(subclasses(c) for c in base.__subclasses__()))
+
+    for kind in subclasses(RlmmError):
+        if kind.retriable:
+            assert RETRY_WHAT_MAY_PASS.evaluate(kind("x"), 1, 3).action is RetryAction.DEFAULT, kind
