@@ -28,7 +28,6 @@ from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
     kafka_uuid_str,
     topic_id_partition_of,
 )
@@ -165,7 +164,7 @@ def run_dags(kafka: LocalKafka, work: Path) -> None:
         run_id = airflow.trigger("remote_log_retention")
         _require_success(airflow, "remote_log_retention", run_id)
         found = airflow.xcom("remote_log_retention", run_id, "publish")
-        say(f"Spark's plan: {found['orphaned']} of {found['known']} known segments are orphaned")
+        say(f"Spark's plan: {found.get('orphaned', 0)} of {found['known']} known segments are orphaned")
         run_id = airflow.trigger(
             "remote_log_cleaner",
             {

@@ -8,11 +8,15 @@ from uuid import UUID
 
 from airflow_provider_rlmm.manager.event_log import ClusterTopics
 from airflow_provider_rlmm.policy.absence import Observation, Presence, observe
+from airflow_provider_rlmm.storage.layouts import is_legal_topic_name
 
 
 def look(topics: ClusterTopics, names: Mapping[UUID, frozenset[str]]) -> dict[UUID, Observation]:
     """
     Observe topic ids: a complete listing first, then each name that the listing does not account for.
+
+    A name that Kafka would refuse is not asked for: a broker answers it with an error, and one bad record must not stop
+    the work on all the others.
 
     :param topics: the cluster.
     :param names: topic id → its names in the metadata topic.
@@ -23,6 +27,7 @@ def look(topics: ClusterTopics, names: Mapping[UUID, frozenset[str]]) -> dict[UU
     listing = topics.list_topics()
     listed_ids = frozenset(listing.values())
     asked = {name for topic_id, known in names.items() if topic_id not in listed_ids for name in known}
+    asked = {name for name in asked if is_legal_topic_name(name)}
     described = {name: topics.describe_topic(name) for name in sorted(asked)}
     return {topic_id: observe(topic_id, known, listing, described) for topic_id, known in names.items()}
 

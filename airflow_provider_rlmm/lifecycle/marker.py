@@ -106,7 +106,7 @@ class DeletedPartitionMarker:
         work = [
             h
             for h in replay.histories.values()
-            if h.unfinished()
+            if _needs_observation(h)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
         if work and (obstacles := replay.obstacles(frozenset())):
@@ -152,6 +152,13 @@ class DeletedPartitionMarker:
         if events:
             check_events(events, state, self._log.partition_count)
         return [Acked(-1) for _ in events]
+
+
+def _needs_observation(history: UserPartitionHistory) -> bool:
+    """Tell whether there is something to delete, or a deletion under way whose observation somebody else's event voided."""
+    voided = history.deletion_under_way() and history.first_observed_ms is None
+    # A leader may delete the last segment itself after the marker: without a new observation it could never be finished.
+    return voided or bool(history.unfinished())
 
 
 def _presence_refusals(work: Iterable[UserPartitionHistory], observations: Mapping[UUID, Observation]) -> list[Refusal]:

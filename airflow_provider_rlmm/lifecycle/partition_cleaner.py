@@ -11,7 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.errors import StorageError, StorageRootError
 from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
@@ -28,7 +28,7 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.absence import Observation, Presence
+from airflow_provider_rlmm.policy.absence import Observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.plan import Refusal
 from airflow_provider_rlmm.storage.remote_storage import (
@@ -42,7 +42,7 @@ from airflow_provider_rlmm.storage.remote_storage import (
 logger = logging.getLogger(__name__)
 
 NEXT_RUN = "nothing: the next run goes on from here"
-MARK_AGAIN = "run the marker again: it observes the topic id anew, and min_absence counts from then"
+STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
 
 
 @dataclass(slots=True)
@@ -85,6 +85,7 @@ class _Progress:
     segments: int = 0
     objects: int = 0
     bytes: int = 0
+    begun: bool = False
     outcome_unknown: bool = False
     left: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -112,6 +113,7 @@ class UserPartitionCleaner:
         self._context = context
         self._planned = planned
         self._tip = history.topic_id_partition
+        self._foreign_offset = history.last_foreign_offset
         self._listed: Mapping[UUID, tuple[StoredObject, ...]] = {}
         self._progress = _Progress()
 
@@ -119,18 +121,18 @@ class UserPartitionCleaner:
         """
         Go as far as the rules allow.
 
-        :raises StorageRootError: if more expected segments are missing in storage than the limit allows.
+        A failure of storage that concerns this partition alone ends up in the report.
+
+        :raises StorageRootError: if the root is gone, or more expected segments are missing than the limit allows.
         """
         refusal = self._refusal()
         if refusal is not None:
             logger.warning("%s refused: %s", self._tip, refusal.why)
             return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), refusal)
-        # Before the first event: a wrong storage root must leave no trace.
-        self._listed = self._context.storage.list_log_segments(self._tip)
-        eligible = self._eligible()
-        finished = self._start() and self._delete_segments(eligible) and self._finish()
-        outcome = PartitionOutcome.FINISHED if finished else PartitionOutcome.INCOMPLETE
+        outcome = PartitionOutcome.FINISHED
         p = self._progress
+        if not self._go_through():
+            outcome = PartitionOutcome.INCOMPLETE if p.begun else PartitionOutcome.REFUSED
         logger.info(
             "%s: %s, %d segments, %d objects, %d bytes deleted", self._tip, outcome, p.segments, p.objects, p.bytes
         )
@@ -145,6 +147,23 @@ class UserPartitionCleaner:
             bytes_deleted=p.bytes,
             refusals=p.refusals(),
         )
+
+    def _go_through(self) -> bool:
+        """Do all steps; tell whether the partition is finished."""
+        try:
+            # Before the first event: a wrong storage root must leave no trace.
+            self._listed = self._context.storage.list_log_segments(self._tip)
+            eligible = self._eligible()
+            if not eligible and self._history.unfinished():
+                return False
+            self._progress.begun = True
+            return self._start() and self._delete_segments(eligible) and self._finish()
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            logger.warning("%s: %s", self._tip, e)
+            self._progress.leave(self._tip, str(e), NEXT_RUN if e.retriable else STORAGE_ADVICE)
+            return False
 
     def _refusal(self) -> Refusal | None:
         """Return why nothing may be done here (I7 and the rules of absence), ``None`` where it may."""
@@ -193,16 +212,11 @@ class UserPartitionCleaner:
         return True
 
     def _undisturbed(self) -> bool:
-        """Tell whether the topic is still absent and nobody else wrote about the partition."""
-        observation = self._context.observe(self._tip.topic_id)
-        if observation.presence is not Presence.ABSENT:
-            self._progress.leave(self._tip, observation.reason, "find out why this topic id came back")
-            return False
-        if self._history.first_observed_ms is None:
-            why = f"a foreign segment event at offset {self._history.last_foreign_offset} came while cleaning"
-            self._progress.leave(self._tip, why, MARK_AGAIN)
-            return False
-        return True
+        """Tell whether what allowed the cleaning to begin still holds: absence above all."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self._progress.leave(refusal.what, refusal.why, refusal.what_to_do)
+        return refusal is None
 
     def _eligible(self) -> list[RemoteLogSegmentMetadata]:
         """Return the planned segments that may be started, by start offset (I2: never seen is not gone)."""
@@ -234,30 +248,43 @@ class UserPartitionCleaner:
             state != RemoteLogSegmentState.COPY_SEGMENT_FINISHED or "settle_missing" in self._context.limits.overrides
         )
 
-    def _delete_batch(self, batch: Sequence[RemoteLogSegmentMetadata]) -> None:
+    def _current(self, batch: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+        """Return the segments of a batch as of the latest replay, without those that another run has finished."""
+        found = (self._history.cache.segment(m.remote_log_segment_id) for m in batch)
+        return [m for m in found if m is not None]
+
+    def _delete_batch(self, planned: Sequence[RemoteLogSegmentMetadata]) -> None:
+        batch = self._current(planned)
         to_start = [m for m in batch if m.state != RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
         self._publish([self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_STARTED) for m in to_start])
-        if self._history.first_observed_ms is None:
+        if self._history.last_foreign_offset != self._foreign_offset:
             return
         before = {m.remote_log_segment_id: m.state for m in batch}
         # What was read back below the high watermark is durable, whatever the acknowledgement said (I1).
-        started = [
-            m
-            for m in self._history.unfinished()
-            if m.remote_log_segment_id in before and m.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-        ]
+        started = [m for m in self._current(batch) if m.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
+        deletions = self._context.effects.delete(started).segments
+        left = self._left_under_other_keys(deletions)
         gone: list[tuple[RemoteLogSegmentMetadata, SegmentDeletion]] = []
-        for metadata, deletion in zip(started, self._context.effects.delete(started).segments, strict=True):
-            if self._is_gone(deletion, before[metadata.remote_log_segment_id]):
+        for metadata, deletion in zip(started, deletions, strict=True):
+            segment_id = metadata.remote_log_segment_id
+            if segment_id.id not in left and self._is_gone(deletion, before[segment_id]):
                 gone.append((metadata, deletion))
             else:
                 why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
-                self._progress.leave(metadata.remote_log_segment_id, f"objects {deletion.outcome}: {why}", NEXT_RUN)
+                self._progress.leave(segment_id, f"objects {deletion.outcome}: {why}", NEXT_RUN)
         finished = [self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED) for m, _ in gone]
         for acked, (_, deletion) in zip(self._publish(finished), gone, strict=True):
             self._progress.segments += acked
             self._progress.objects += deletion.objects_deleted
             self._progress.bytes += deletion.bytes_deleted
+
+    def _left_under_other_keys(self, deletions: Sequence[SegmentDeletion]) -> frozenset[UUID]:
+        """Return segments seen before the deletion that it did not see, and that are still listed."""
+        doubtful = {d.remote_log_segment_id.id for d in deletions if d.outcome is DeleteOutcome.NEVER_SEEN}
+        if doubtful.isdisjoint(self._listed):
+            return frozenset()
+        # Another run may have deleted them in between; or their objects lie where their metadata does not say.
+        return frozenset(doubtful & self._context.storage.list_log_segments(self._tip).keys())
 
     def _is_gone(self, deletion: SegmentDeletion, state: RemoteLogSegmentState) -> bool:
         if deletion.outcome is DeleteOutcome.NEVER_SEEN:

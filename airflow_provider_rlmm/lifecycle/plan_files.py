@@ -77,7 +77,7 @@ def read_document(uri: str, name: str) -> str:
     try:
         with opened.open_input_stream(f"{path}/{name}") as stream:
             return bytes(stream.read()).decode()
-    except OSError as e:
+    except (OSError, UnicodeDecodeError) as e:
         raise PlanError(f"{uri}/{name} cannot be read ({e}); make a new plan") from e
 
 
@@ -119,6 +119,13 @@ def _read_rows(uri: str) -> pa.Table:
         raise PlanError(f"the rows of plan {uri} cannot be read ({e}); make a new plan") from e
 
 
+def _id(uri: str, raw: bytes) -> UUID:
+    try:
+        return UUID(bytes=raw)
+    except (TypeError, ValueError) as e:
+        raise PlanError(f"plan {uri} holds {raw!r} where an id of 16 bytes belongs; make a new plan") from e
+
+
 def planned_segments(uri: str, metadata_partition: int) -> dict[tuple[UUID, int], frozenset[UUID]]:
     """
     Return the segments that a plan allows to delete in one metadata partition.
@@ -131,8 +138,8 @@ def planned_segments(uri: str, metadata_partition: int) -> dict[tuple[UUID, int]
     found: dict[tuple[UUID, int], set[UUID]] = {}
     for row in _read_rows(uri).to_pylist():
         if row["metadata_partition"] == metadata_partition and row["reason"] == Reason.ORPHANED:
-            key = (UUID(bytes=row["topic_id"]), row["partition"])
-            found.setdefault(key, set()).add(UUID(bytes=row["segment_id"]))
+            key = (_id(uri, row["topic_id"]), row["partition"])
+            found.setdefault(key, set()).add(_id(uri, row["segment_id"]))
     return {key: frozenset(ids) for key, ids in found.items()}
 
 
@@ -144,7 +151,7 @@ def orphaned_partitions(uri: str) -> frozenset[tuple[UUID, int]]:
     :raises PlanError: if the plan cannot be read.
     """
     return frozenset(
-        (UUID(bytes=row["topic_id"]), row["partition"])
+        (_id(uri, row["topic_id"]), row["partition"])
         for row in _read_rows(uri).select(["topic_id", "partition", "reason"]).to_pylist()
         if row["reason"] == Reason.ORPHANED
     )

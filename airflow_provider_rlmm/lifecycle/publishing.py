@@ -44,7 +44,9 @@ def parse_event(raw: Mapping[str, Any], now_ms: int) -> WritableEvent:
     if unknown := sorted(raw.keys() - {*EVENT_FIELDS, "segment_id", "custom_metadata"}):
         raise ConfigurationError(f"event has unknown fields {unknown}")
     try:
-        tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), str(raw["topic"]), int(raw["partition"]))
+        if not isinstance(raw["topic"], str) or not isinstance(raw["partition"], int | str):
+            raise TypeError("topic must be a string, partition a number")
+        tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), raw["topic"], int(raw["partition"]))
         if "segment_id" not in raw:
             return RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState[raw["state"]], now_ms, OWN_BROKER_ID)
         segment_id = RemoteLogSegmentId(tip, parse_kafka_uuid(raw["segment_id"]))

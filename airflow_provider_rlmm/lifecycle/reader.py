@@ -93,9 +93,12 @@ def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, st
             rows += decoded.num_rows
             quarantined += int(pc.sum(pc.not_equal(decoded.column("error_code"), 0)).as_py() or 0)
             logger.info("metadata partition %d: %d records read", metadata_partition, rows)
-    finally:
+    except BaseException:
         if writer is not None:
             writer.close()
+            opened.delete_file(f"{target}.part")
+        raise
     if writer is not None:
+        writer.close()
         opened.move(f"{target}.part", target)
     return rows, quarantined

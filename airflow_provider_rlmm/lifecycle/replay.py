@@ -104,7 +104,7 @@ class MetadataPartitionReplay:
             history.apply_segment_event(event, offset)
 
     def _good_events(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
-        """Yield (offset, timestamp, event) of the wanted rows, and put the bad rows into quarantine."""
+        """Yield (offset, timestamp, event) of the wanted rows, and put those that are not good into quarantine."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -121,10 +121,12 @@ class MetadataPartitionReplay:
         good = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.GOOD))
         self._quarantine(decoded.filter(pc.invert(good)), columnar.ErrorCode)
         self.routed_records += int(pc.sum(good).as_py() or 0)
-        wanted = good
+        # Brokers apply a keyed record as any other, so its event counts, whether or not it is allowed to pass.
+        keyed = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.KEYED))
+        wanted = applied = pc.or_(good, keyed)
         if self._topic_ids is not None:
             ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
-            wanted = pc.and_(good, pc.is_in(decoded.column("topic_id"), value_set=ids))
+            wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
         rows = batch.filter(wanted)
         for offset, timestamp_ms, value in zip(
             rows.column("offset").to_pylist(),

@@ -21,10 +21,15 @@ def refusal_of(
     :param limits: limits of destructive work.
     """
     what = str(history.topic_id_partition)
+    if not history.deletion_under_way():
+        return Refusal(what, "its deletion is not under way: another run has finished it", "nothing")
     if observation.presence is not Presence.ABSENT:
-        return Refusal(what, observation.reason, "a living topic is never cleaned: find out who wrote this marker")
+        present = observation.presence is Presence.PRESENT
+        todo = "a living topic is never cleaned: find out who wrote this marker" if present else "look at its records"
+        return Refusal(what, observation.reason, todo)
     if history.without_add:
-        why = f"{len(history.without_add)} segments have an incomplete history, see offset {min(history.without_add.values())}"
+        offset = min(history.without_add.values())
+        why = f"{len(history.without_add)} segments have an incomplete history, see offset {offset}"
         return Refusal(what, why, "reconcile storage and metadata by hand: these are not orphans")
     settlement = settle(
         first_observed_ms=history.first_observed_ms,

@@ -58,9 +58,12 @@ def _sasl(given: dict[str, str]) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # A line break would end the quoted text, as far as the reader of JAAS entries is concerned.
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
 
 
 def _escaped(value: str) -> str:
     # A Java properties file takes a backslash for an escape and leading white space for none.
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped[:1].isspace() else escaped

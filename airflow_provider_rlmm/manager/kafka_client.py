@@ -126,7 +126,8 @@ class ClientWatch:
         :param what: the call, for the message.
         :param cause: why it failed.
         """
-        denied = not isinstance(cause, str) and cause.code() in access_codes()
+        # A refused client's requests time out, so the cause alone may look like a broker that does not answer.
+        denied = self.access_denied or (not isinstance(cause, str) and cause.code() in access_codes())
         text = cause if isinstance(cause, str) else error_text(cause)
         if self._last is not None and self._last is not cause:
             text = f"{text}; last reported by the client: {error_text(self._last)}"

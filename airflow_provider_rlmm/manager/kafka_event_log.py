@@ -106,7 +106,7 @@ class KafkaMetadataEventLog:
         """
         See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`.
 
-        Records of aborted transactions are left out, and the records of one that is still open make the read fail. The
+        Records are read as the brokers' own consumers read them, those of aborted or open transactions included. The
         range may end in offsets that hold no record.
         """
         self._check(metadata_partition)

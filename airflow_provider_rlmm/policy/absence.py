@@ -48,7 +48,8 @@ def observe(
     :param names: every name under which the metadata topic knows the id.
     :param listing: a complete topic listing, name → id.
     :param described: per name of ``names``: the id that describing the topic by name answered, ``None`` for
-        UNKNOWN_TOPIC_OR_PARTITION. A principal without permission gets an error instead, so ``None`` is proof.
+        UNKNOWN_TOPIC_OR_PARTITION. A principal without permission gets an error instead, so ``None`` is proof. Names
+        that Kafka accepts for no topic are missing.
     """
     text = kafka_uuid_str(topic_id)
     listed = sorted(name for name, listed_id in listing.items() if listed_id == topic_id)
@@ -60,7 +61,7 @@ def observe(
         )
     (name,) = names
     if name not in described:
-        return Observation(Presence.AMBIGUOUS, f"topic {name!r} was not described")
+        return Observation(Presence.AMBIGUOUS, f"topic {name!r} was not described: no topic can have this name")
     if described[name] == topic_id:
         return Observation(Presence.PRESENT, f"topic {name!r} exists with topic id {text}, though no listing had it")
     if name in listing and described[name] is None:

@@ -87,6 +87,24 @@ def test_a_failed_start_shows_the_log_and_leaves_no_process() -> None:
     assert not _listens(broken)
 
 
+@pytest.mark.parametrize(("fault", "raised"), [(TimeoutError, BrokerError), (KeyboardInterrupt, KeyboardInterrupt)])
+def test_an_interrupted_start_leaves_no_process(
+    fault: type[BaseException], raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = []
+    slow = LocalKafka()
+
+    def interrupt(*_: object) -> None:
+        pids.append(slow.pid)
+        raise fault
+
+    monkeypatch.setattr("dev.broker.await_condition", interrupt)
+    with pytest.raises(raised):
+        slow.start()
+    assert [_runs(pid) for pid in pids] == [False]
+    assert not slow.alive
+
+
 def test_a_forgotten_broker_ends_with_the_interpreter() -> None:
     program = "from dev.broker import LocalKafka; k = LocalKafka(); k.start(); print(k.pid, k.data_dir)"
     root = Path(dev.__file__).parents[1]

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.manager import kafka_admin
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from dev.broker import METADATA_TOPIC, await_condition
 from tests.integration.kafka_topics import (
     TIMEOUT_S,
@@ -43,14 +44,8 @@ def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypat
     for name in names:
         # Kafka writes the id into each partition's folder; it is the only source that does not pass through a client.
         metadata = (kafka.log_dir / f"{name}-0" / "partition.metadata").read_text()
-        assert f"topic_id: {kafka_form(listing[name])}" in metadata
+        assert f"topic_id: {kafka_uuid_str(listing[name])}" in metadata
         assert topics.describe_topic(name) == listing[name]
-
-
-def kafka_form(topic_id):
-    from base64 import urlsafe_b64encode
-
-    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def test_a_deleted_topic_is_absent_and_a_new_one_of_its_name_is_another(kafka, topics):
@@ -117,7 +112,8 @@ def test_the_log_start_offset_of_a_tiered_topic_includes_the_remote_log(kafka, t
             "internal.segment.bytes": "16384",
         },
     )
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, "batch.num.messages": 1})
+    # One record per batch: a segment is rolled between two batches.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2, "batch.num.messages": 1})
     for _ in range(200):
         producer.produce(name, bytes(1_000), partition=0)
     assert producer.flush(TIMEOUT_S) == 0

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,15 +13,9 @@ from dev.broker import LocalKafka, await_condition
 pytestmark = [pytest.mark.system, pytest.mark.integration]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalKafka]:
-    with LocalKafka(metadata_partitions=3) as kafka:
-        yield kafka
-
-
 def answer_of(airflow: LocalAirflow, **extra: Any) -> tuple[bool, str]:
     body = {
-        "connection_id": "rlmm_up",
+        "connection_id": "rlmm_tested",
         "conn_type": "rlmm",
         "extra": json.dumps({"kafka_conn_id": "kafka_up", **extra}),
     }
@@ -31,10 +24,7 @@ def answer_of(airflow: LocalAirflow, **extra: Any) -> tuple[bool, str]:
     return answer["status"], answer["message"]
 
 
-def test_the_forms_test_of_a_connection(local_airflow: LocalAirflow, broker: LocalKafka) -> None:
-    local_airflow.add_connection(
-        "kafka_up", {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-    )
+def test_the_forms_test_of_a_connection(connected: LocalAirflow, broker: LocalKafka) -> None:
     extra = {"storage_uri": broker.remote_dir.as_uri(), "expected_cluster_id": broker.cluster_id}
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -43,22 +33,22 @@ def test_the_forms_test_of_a_connection(local_airflow: LocalAirflow, broker: Loc
         lambda: "__remote_log_metadata" in admin.list_topics(timeout=5).topics or None, "the metadata topic", 30
     )
 
-    good, text = answer_of(local_airflow, **extra, allow_writes=True)
+    good, text = answer_of(connected, **extra, allow_writes=True)
     assert good, text
     for sentence in (
         "Writing is allowed.",
         f"Cluster {broker.cluster_id} answers, as expected.",
         "Topic __remote_log_metadata has 3 partitions, one may ",
         "topics may be described.",
-        "can be listed, but nothing shows yet that it belongs to this cluster",
+        f"Storage {broker.remote_dir.as_uri()} ",
     ):
         assert sentence in text
 
-    good, text = answer_of(local_airflow, **extra | {"expected_cluster_id": "another"})
+    good, text = answer_of(connected, **extra | {"expected_cluster_id": "another"})
     assert not good
     assert f"Connected to cluster '{broker.cluster_id}', expected 'another'" in text
 
-    good, text = answer_of(local_airflow, **extra, metadata_topic="no_such_topic")
+    good, text = answer_of(connected, **extra, metadata_topic="no_such_topic")
     assert not good
     assert "Connection 'kafka_up': topic 'no_such_topic' does not exist" in text
     assert "no_such_topic" not in admin.list_topics(timeout=5).topics

@@ -141,9 +141,8 @@ def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None
     ],
 )  # fmt: skip
 def test_values_of_the_wrong_kind_are_refused(cleaner: DAG, name: str, value: Any) -> None:
-    params = cleaner.params.deep_merge({}) if hasattr(cleaner.params, "deep_merge") else cleaner.params
     with pytest.raises(ParamValidationError):
-        params.get_param(name).resolve(value)
+        cleaner.params.get_param(name).resolve(value)
 
 
 def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG) -> None:

@@ -112,6 +112,15 @@ class TestAccess:
         assert "because" in str(error)
         assert "no such host" in str(error)
 
+    def test_a_timeout_of_a_refused_client_is_no_broker_that_is_down(self):
+        watch = ClientWatch(CONFIG)
+        watch.on_error(KafkaError(KafkaError._AUTHENTICATION, "refused"))
+
+        error = watch.error("asking", KafkaError(KafkaError._TIMED_OUT, "too late"))
+
+        assert type(error) is EventLogAccessError
+        assert "refused" in str(error)
+
 
 class TestLogging:
     def test_a_line_per_failed_connect_is_dropped(self, caplog):

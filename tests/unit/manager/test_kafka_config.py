@@ -34,7 +34,7 @@ def test_an_alias_names_the_brokers_too():
         ("enable.auto.offset.store", "true"),
         ("auto.offset.reset", "earliest"),
         ("enable.partition.eof", False),
-        ("isolation.level", "read_uncommitted"),
+        ("isolation.level", "read_committed"),
         ("allow.auto.create.topics", True),
         ("transactional.id", "x"),
         ("message.timeout.ms", 5),
@@ -61,7 +61,7 @@ def test_what_correctness_needs_cannot_be_overridden(name, value):
         ("enable.idempotence", "True"),
         ("enable.idempotence", 1),
         ("enable.auto.commit", "false"),
-        ("isolation.level", "read_committed"),
+        ("isolation.level", "read_uncommitted"),
     ],
 )
 def test_the_required_value_may_be_given(name, value):
@@ -70,7 +70,7 @@ def test_the_required_value_may_be_given(name, value):
     assert config.producer(1)["acks"] == "all"
     assert config.producer(1)["enable.idempotence"] is True
     assert config.consumer("g")["enable.auto.commit"] is False
-    assert config.consumer("g")["isolation.level"] == "read_committed"
+    assert config.consumer("g")["isolation.level"] == "read_uncommitted"
 
 
 def test_each_client_gets_what_it_needs():
@@ -92,7 +92,7 @@ def test_each_client_gets_what_it_needs():
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "isolation.level": "read_committed",
+        "isolation.level": "read_uncommitted",
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 10,
     }

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators over the in-process log, an in-memory store and a listing of topics: what they pass on, keep and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import DAG, Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_rlmm.errors import (
+    BlastRadiusError,
+    ClusterMismatchError,
+    ConfigurationError,
+    EventLogUnavailableError,
+    PlanError,
+    WriteRefusedError,
+)
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_summary
+from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+
+PARTITIONS = 2
+SECRET = "correct-horse-battery-staple"
+NOW = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
+GONE = [TopicIdPartition(UUID(int=77), "gone", n) for n in range(3)]
+ALIVE = TopicIdPartition(UUID(int=78), "alive", 0)
+
+
+class Cluster:
+    """Two segments in each partition of a deleted topic, and two of a living one."""
+
+    def __init__(self) -> None:
+        self.log = InProcessMetadataEventLog(PARTITIONS)
+        self.layout = LocalTieredStorageLayout()
+        self.storage = InMemoryRemoteStorageManager(self.layout)
+        self.topics = InProcessClusterTopics({"alive": ALIVE.topic_id}, cluster_id="cluster-1")
+        self.offsets = InProcessOffsetStore()
+        for number, tip in enumerate([ALIVE, *GONE]):
+            for segment in range(2):
+                self.copy(tip, UUID(int=1000 + 10 * number + segment), segment * 10)
+
+    def copy(self, tip: TopicIdPartition, segment: UUID, start: int) -> None:
+        segment_id = RemoteLogSegmentId(tip, segment)
+        added = RemoteLogSegmentMetadata(
+            segment_id, start, start + 9, 1, 1, 1, 100, None, RemoteLogSegmentState.COPY_SEGMENT_STARTED, ((0, start),)
+        )
+        state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        for event in (added, RemoteLogSegmentMetadataUpdate(segment_id, 2, None, state, 1)):
+            self.log.append(metadata_partition_for(tip, PARTITIONS), serialize(event))
+        for key in self.layout.segment_keys(added).required:
+            self.storage.put_object(key, b"x" * 10)
+
+    @property
+    def events(self) -> int:
+        return sum(self.log.high_water_marks().values())
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    return tmp_path / "work"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
+    values = {"kafka_conn_id": "kafka_prod", "allow_writes": True, "expected_cluster_id": "cluster-1"} | extra
+    document = {"conn_type": "rlmm", "extra": {k: v for k, v in values.items() if v is not None}}
+    monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps(document))
+    kafka = {"bootstrap.servers": "b:9092", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": SECRET}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_PROD", json.dumps({"conn_type": "kafka", "extra": kafka}))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
+    """A cluster behind the hooks, with connections that allow everything."""
+    fake = Cluster()
+    connect(monkeypatch)
+    for hook, name, value in (
+        (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
+        (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),
+        (RemoteLogMetadataHook, "get_offset_store", fake.offsets),
+        (RemoteStorageHook, "get_storage_manager", fake.storage),
+    ):
+        monkeypatch.setattr(hook, name, lambda self, value=value: value)
+    return fake
+
+
+class TaskInstance:
+    def __init__(self, failed: int = 0) -> None:
+        self.pushed: dict[str, Any] = {}
+        self.failed = failed
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+    def get_ti_count(self, **given: Any) -> int:
+        assert given == {
+            "dag_id": "dag",
+            "run_ids": ["run"],
+            "task_ids": ["clean"],
+            "states": ["failed", "upstream_failed"],
+        }
+        return self.failed
+
+
+class OutletEvents(dict[Asset, Any]):
+    def __missing__(self, asset: Asset) -> Any:
+        return self.setdefault(asset, SimpleNamespace(extra=None))
+
+
+def context(run_id: str = "run", failed: int = 0) -> Any:
+    run = SimpleNamespace(dag_id="dag", run_id=run_id)
+    return {"ti": TaskInstance(failed), "dag_run": run, "outlet_events": OutletEvents()}
+
+
+def mark_and_plan(**plan: Any) -> list[int]:
+    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    operator = PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW, **({"blast_radius": {"max_share": 1.0}} | plan))
+    return operator.execute(context())
+
+
+def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, int]:
+    operator = CleanMetadataPartitionOperator(
+        task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW} | arguments)
+    )
+    return operator.execute(ctx or context())
+
+
+def test_the_four_steps_delete_what_is_gone_and_nothing_else(cluster: Cluster, work: Path) -> None:
+    alive = {key for key in cluster.storage.keys if kafka_uuid_str(ALIVE.topic_id) in key}
+    metadata_partitions = mark_and_plan()
+    assert metadata_partitions == sorted({metadata_partition_for(tip, PARTITIONS) for tip in GONE})
+    for metadata_partition in metadata_partitions:
+        ctx = context()
+        counts = clean(metadata_partition, ctx)
+        assert ctx["rlmm_counts"] == f": {counts['segments_deleted']} segments deleted, 0 left"
+        assert ctx["ti"].pushed == {"rlmm_plan": "dag.run", "rlmm_report": "dag.run"}
+    asset, ctx = Asset("done"), context()
+    totals = ReportRemoteLogCleanupOperator(task_id="report", outlets=[asset]).execute(ctx)
+    assert (totals["segments_deleted"], totals["partitions_finished"], totals["refusals"]) == (6, 3, 0)
+    assert ctx["outlet_events"][asset].extra == totals
+    assert ctx["ti"].pushed == {"rlmm_plan": "dag.run", "rlmm_report": "dag.run"}
+    assert json.loads(Path(totals["report"]).read_text())["totals"]["segments_deleted"] == 6
+    assert {key for key in cluster.storage.keys if "kafka-tiered-storage" in key} == alive
+
+
+def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> None:
+    keys, events = cluster.storage.keys, cluster.events
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only="True").execute(context())
+    assert (counts, cluster.events) == ({"marked": 3, "already_marked": 0, "refused": 0}, events)
+    metadata_partitions = mark_and_plan()
+    events = cluster.events
+    for metadata_partition in metadata_partitions:
+        clean(metadata_partition, dry_run_only=True)
+        part = json.loads(read_document(str(work / "dag.run"), f"clean-{metadata_partition}.json"))
+        assert part["dry_run"] is True
+        assert part["would_write"]
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+    assert cluster.offsets.committed() == {}
+
+
+def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    source = str(work / "dag.run")
+    cluster.copy(TopicIdPartition(UUID(int=99), "later", 0), UUID(int=5), 0)
+    counts = MarkDeletedPartitionsOperator(task_id="mark", source_plan=source).execute(context())
+    assert counts == {"marked": 0, "already_marked": 3, "refused": 0}
+    assert MarkDeletedPartitionsOperator(task_id="mark").execute(context())["marked"] == 1
+    for plan, segments in ((source, 6), (None, 7)):
+        operator = PlanRemoteLogCleanupOperator(
+            task_id="plan", limits=NOW, source_plan=plan, blast_radius={"max_share": 1.0}
+        )
+        operator.execute(context("again"))
+        assert read_summary(str(work / "dag.again")).planned.segments == segments
+    with pytest.raises(PlanError, match="nowhere"):
+        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
+
+
+def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
+    with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
+        mark_and_plan(blast_radius={})
+    assert read_summary(str(work / "dag.run")).planned.segments == 6
+
+
+def test_nothing_happens_on_another_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata_partitions = mark_and_plan()
+    keys, events = cluster.storage.keys, cluster.events
+    connect(monkeypatch, expected_cluster_id="cluster-2")
+    operators: list[Any] = [
+        MarkDeletedPartitionsOperator(task_id="mark"),
+        PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW),
+        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=metadata_partitions[0], limits=NOW),
+        PublishRemoteLogMetadataOperator(task_id="publish", events=[]),
+        SegmentRetentionOperator(task_id="evaluate"),
+    ]
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    for operator in operators:
+        with pytest.raises(ClusterMismatchError, match="expected 'cluster-2'"):
+            operator.execute(context())
+    connect(monkeypatch, expected_cluster_id=None)
+    with pytest.raises(ConfigurationError, match="expected_cluster_id"):
+        clean(metadata_partitions[0])
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+@pytest.mark.parametrize("effect", ["read", "publish", "list_topics"])
+def test_errors_of_the_cluster_name_the_connection(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, effect: str
+) -> None:
+    def fail(name: str, detail: Any) -> None:
+        if name == effect:
+            raise EventLogUnavailableError("no answer")
+
+    for part in (cluster.log, cluster.topics):
+        monkeypatch.setattr(part, "on_effect", fail)
+    with pytest.raises(EventLogUnavailableError, match=r"^connection 'kafka_prod': no answer$"):
+        MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+
+
+def test_reading_names_the_connection_too(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(name: str, detail: Any) -> None:
+        raise EventLogUnavailableError("no answer")
+
+    operator = ReadRemoteLogMetadataOperator(task_id="read", output_uri=str(tmp_path / "out"))
+    read = operator.execute(context())
+    assert read["rows"] == cluster.events
+    again = ReadRemoteLogMetadataOperator(
+        task_id="read", output_uri=str(tmp_path / "again"), start_offsets=read["next_offsets"]
+    )
+    assert again.execute(context())["rows"] == 0
+    monkeypatch.setattr(cluster.log, "on_effect", fail)
+    with pytest.raises(EventLogUnavailableError, match=r"^connection 'kafka_prod': no answer$"):
+        operator.execute(context())
+
+
+def test_publishing_goes_through_the_guard(cluster: Cluster) -> None:
+    event = {"topic_id": kafka_uuid_str(GONE[0].topic_id), "topic": "gone", "partition": 0}
+    marked = {**event, "state": "DELETE_PARTITION_MARKED"}
+    (offset,) = PublishRemoteLogMetadataOperator(task_id="publish", events=[marked]).execute(context())
+    assert offset == cluster.log.high_water_marks()[metadata_partition_for(GONE[0], PARTITIONS)] - 1
+    alive = {**marked, "topic_id": kafka_uuid_str(ALIVE.topic_id), "topic": "alive"}
+    events = cluster.events
+    with pytest.raises(WriteRefusedError):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=[alive]).execute(context())
+    assert cluster.events == events
+
+
+# -- report ------------------------------------------------------------------------------------------------------------
+
+
+def report_after(failed: int) -> tuple[Any, Any]:
+    with DAG("dag"):
+        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        report = ReportRemoteLogCleanupOperator(task_id="report", outlets=[Asset("done")])
+        before >> report
+    return report, context(failed=failed)
+
+
+def test_the_report_fails_after_a_failed_task_even_if_all_reports_are_there(cluster: Cluster, work: Path) -> None:
+    for metadata_partition in mark_and_plan():
+        clean(metadata_partition)
+    report, ctx = report_after(failed=1)
+    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+        report.execute(ctx)
+    assert json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]["segments_deleted"] == 6
+    report, ctx = report_after(failed=0)
+    assert report.execute(ctx)["segments_deleted"] == 6
+
+
+def test_the_report_shows_a_metadata_partition_whose_task_left_none(cluster: Cluster, work: Path) -> None:
+    first, *others = mark_and_plan()
+    for metadata_partition in others:
+        clean(metadata_partition)
+    report, ctx = report_after(failed=0)
+    with pytest.raises(AirflowFailException, match=rf"metadata partitions \[{first}\] left no report"):
+        report.execute(ctx)
+    document = json.loads(read_document(str(work / "dag.run"), "report.json"))
+    (part,) = [p for p in document["metadata_partitions"] if p["metadata_partition"] == first]
+    assert part["refusals"][0]["why"] == "its cleaning task left no report"
+    assert document["totals"]["refusals"] == 1
+
+
+def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluster) -> None:
+    report, ctx = report_after(failed=1)
+    with pytest.raises(AirflowFailException, match="the run made no plan: see the tasks before this one"):
+        report.execute(ctx)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch": 1}, "unknown limits"),
+        ({"batch_segments": "many"}, "must be integers"),
+        ({"overrides": "short_min_absence"}, "must be a list of names"),
+        ({"overrides": [1]}, "must be a list of names"),
+        ({"overrides": ["x"]}, "unknown overrides"),
+        ({"min_absence_ms": 1}, "below 24 h"),
+    ],
+)
+def test_limits_of_the_wrong_kind_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        cleaner_limits(given)
+
+
+def test_limits_take_what_templates_render() -> None:
+    limits = cleaner_limits({"min_absence_ms": "86400000", "batch_segments": 7, "overrides": None})
+    assert (limits.min_absence_ms, limits.batch_segments, limits.overrides) == (86_400_000, 7, frozenset())
+    assert blast_radius({"max_share": "0.25", "max_bytes": None}).max_share == 0.25
+    for wrong in ({"share": 1}, {"max_share": "half"}):
+        with pytest.raises(ConfigurationError, match="blast radius"):
+            blast_radius(wrong)
+
+
+@pytest.mark.parametrize(("value", "meant"), [(True, True), ("False", False), ("true", True), (False, False)])
+def test_flags(value: object, meant: bool) -> None:
+    assert flag("dry_run_only", value) is meant
+
+
+@pytest.mark.parametrize("value", ["", "yes", "Flase", None, 0, 1])
+def test_a_misspelt_flag_is_no_false(value: object) -> None:
+    with pytest.raises(ConfigurationError, match="dry_run_only must be true or false"):
+        flag("dry_run_only", value)
+
+
+def test_a_run_has_one_artifact_name_and_another_run_another() -> None:
+    assert artifact_name(context("manual__2026-01-01T00:00:00+00:00")) == "dag.manual__2026-01-01T00-00-00-00-00"
+    long = [artifact_name(context("x" * 200 + end)) for end in ("1", "2")]
+    assert len(set(long)) == 2
+    assert {len(name) for name in long} == {128}
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", artifact_name(context("../../etc/passwd")))
+
+
+# -- Spark -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
+    state = ClusterState("cluster-1", 1, (TopicState(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
+    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.observing.observe_cluster", lambda topics, clock: state)
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT",
+        json.dumps({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}),
+    )
+    return state
+
+
+def test_the_spark_command_holds_paths_and_no_secret(
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def submit(self: Any, application: str) -> None:
+        seen["command"] = command = self._build_spark_submit_command(application)
+        folder = Path(command[command.index("--kafka-properties") + 1]).parent
+        seen["folder"], seen["mode"] = folder, folder.stat().st_mode & 0o777
+        seen["files"] = {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+    ctx = context()
+    with caplog.at_level("INFO"):
+        SegmentRetentionOperator(task_id="evaluate", jars="a.jar,b.jar", min_age_ms="90000000").execute(ctx)
+    assert SECRET.encode() in seen["files"]["client.properties"]
+    assert ClusterState.from_json(seen["files"]["cluster_state.json"].decode()) == observed
+    assert "airflow_provider_rlmm.zip" in seen["files"]
+    assert SECRET not in " ".join(seen["command"]) + caplog.text
+    assert seen["mode"] == 0o700
+    assert not seen["folder"].exists()
+    command = seen["command"]
+    assert command[command.index("--jars") + 1] == "a.jar,b.jar"
+    assert "--packages" not in command
+    assert command[command.index("--min-age-ms") + 1] == "90000000"
+    assert command[command.index("--plan-id") + 1] == "dag.run"
+    assert ctx["ti"].pushed == {"rlmm_plan": "dag.run"}
+
+
+def test_without_jars_the_connector_comes_by_its_coordinates_beside_other_packages(
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        SparkSubmitHook, "submit", lambda self, app: commands.append(self._build_spark_submit_command(app))
+    )
+    SegmentRetentionOperator(task_id="evaluate", packages="org.example:mine:1").execute(context())
+    packages = commands[0][commands[0].index("--packages") + 1]
+    assert re.fullmatch(r"org\.example:mine:1,org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.[0-9.]+", packages)
+    assert "--jars" not in commands[0]
+
+
+def failing_job(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    def submit(self: Any, application: str) -> None:
+        raise AirflowException(f"Cannot execute: spark-submit. Error code is: 1.\nLast spark-submit output:\n{output}")
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+
+
+def test_a_job_without_a_plan_fails_in_its_own_words(observed: ClusterState, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_job(monkeypatch, "noise\n12:00:00 segment_retention ERROR no plan: topic 'x' does not exist\nnoise")
+    ctx = context()
+    with pytest.raises(PlanError, match=r"^no plan: topic 'x' does not exist \(the Spark job's log is above\)$"):
+        SegmentRetentionOperator(task_id="evaluate", jars="a.jar").execute(ctx)
+    assert ctx["ti"].pushed == {}
+    failing_job(monkeypatch, "java.lang.OutOfMemoryError")
+    with pytest.raises(AirflowException, match="OutOfMemoryError"):
+        SegmentRetentionOperator(task_id="evaluate", jars="a.jar").execute(ctx)
+
+
+def test_cluster_mode_is_refused_before_anything_is_done(
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT",
+        json.dumps({"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}),
+    )
+    with pytest.raises(ConfigurationError, match="'spark_default': deploy-mode is cluster"):
+        SegmentRetentionOperator(task_id="evaluate").execute(context())
+
+
+def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    asset, ctx = Asset("plan"), context()
+    counts = PublishRetentionPlanOperator(task_id="publish", outlets=[asset]).execute(ctx)
+    assert counts == {"orphaned": 6, "known": 8, "unresolved": 0, "plan": str(work / "dag.run")}
+    assert ctx["outlet_events"][asset].extra == counts
+    with pytest.raises(PlanError):
+        PublishRetentionPlanOperator(task_id="publish").execute(context("another"))

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small cluster in memory: log, store, topics and a clock that only a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.lifecycle.cleaner import PlannedSegments, RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.effects import describe_event
+from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    SegmentEvent,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.serde import deserialize, serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+
+CLUSTER_ID = "unit-test-cluster-id-1"
+BROKER = 1
+START_MS = 1_800_000_000_000
+DAY_MS = 24 * HOUR_MS
+
+STEPS = {
+    S.COPY_SEGMENT_STARTED: [],
+    S.COPY_SEGMENT_FINISHED: [S.COPY_SEGMENT_FINISHED],
+    S.DELETE_SEGMENT_STARTED: [S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED],
+    S.DELETE_SEGMENT_FINISHED: [S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED],
+}
+
+
+def tip(topic: str = "gone", partition: int = 0, topic_id: int = 7) -> TopicIdPartition:
+    return TopicIdPartition(UUID(int=topic_id), topic, partition)
+
+
+def add(
+    partition: TopicIdPartition, number: int, *, broker_id: int = BROKER, custom_metadata: bytes | None = None
+) -> RemoteLogSegmentMetadata:
+    """The first event of segment ``number``: ten offsets, 1000 bytes."""
+    start = 10 * number
+    return RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(partition, UUID(int=1000 + number)),
+        start,
+        start + 9,
+        1,
+        broker_id,
+        START_MS,
+        1000,
+        custom_metadata,
+        S.COPY_SEGMENT_STARTED,
+        ((0, start),),
+    )
+
+
+def update(
+    partition: TopicIdPartition,
+    number: int,
+    state: S,
+    *,
+    broker_id: int = BROKER,
+    custom_metadata: bytes | None = None,
+) -> RemoteLogSegmentMetadataUpdate:
+    segment_id = RemoteLogSegmentId(partition, UUID(int=1000 + number))
+    return RemoteLogSegmentMetadataUpdate(segment_id, START_MS, custom_metadata, state, broker_id)
+
+
+def deletion(partition: TopicIdPartition, state: P, at_ms: int = START_MS) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(partition, state, at_ms, OWN_BROKER_ID)
+
+
+class Cluster:
+    """
+    One log, one store, some topics; ``alive`` exists and has one remote segment, so that root and routing are verified.
+    """
+
+    def __init__(self, metadata_partitions: int = 1, *, living_topic: bool = True) -> None:
+        self.now_ms = START_MS
+        self.layout = LocalTieredStorageLayout()
+        self.log = InProcessMetadataEventLog(metadata_partitions, clock=self.clock)
+        self.storage = InMemoryRemoteStorageManager(self.layout, clock=self.clock)
+        self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)
+        self.offsets = InProcessOffsetStore()
+        self.publisher = GuardedPublisher(self.log, allow_writes=True)
+        self.alive = tip("alive", 0, 1)
+        if living_topic:
+            self.topics.create("alive", self.alive.topic_id)
+            self.segment(self.alive, 0)
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def metadata_partition_of(self, partition: TopicIdPartition) -> int:
+        return metadata_partition_for(partition, self.log.partition_count)
+
+    # --- what others do ------------------------------------------------------------------------------------------------
+
+    def foreign(self, event: SegmentEvent | RemotePartitionDeleteMetadata, key: bytes | None = None) -> int:
+        """Append an event past the write guard; returns its offset."""
+        metadata_partition = self.metadata_partition_of(topic_id_partition_of(event))
+        return self.log.append(metadata_partition, serialize(event), key)
+
+    def segment(
+        self, partition: TopicIdPartition, number: int, state: S = S.COPY_SEGMENT_FINISHED, *, objects: bool = True
+    ) -> RemoteLogSegmentMetadata:
+        """A segment as a broker leaves it, with all its objects or with none."""
+        metadata = add(partition, number)
+        self.foreign(metadata)
+        for step in STEPS[state]:
+            self.foreign(update(partition, number, step))
+        if objects:
+            for key in self.layout.segment_keys(metadata).required:
+                self.storage.put_object(key, b"x" * 10)
+        return metadata
+
+    def segments(self, partition: TopicIdPartition, count: int) -> list[RemoteLogSegmentMetadata]:
+        return [self.segment(partition, number) for number in range(count)]
+
+    # --- what is under test --------------------------------------------------------------------------------------------
+
+    def mark(self, **kwargs: Any) -> MarkReport:
+        only = kwargs.pop("only", None)
+        return DeletedPartitionMarker(self.log, self.publisher, self.topics, clock=self.clock, **kwargs).mark(only)
+
+    def mark_and_wait(self) -> None:
+        """Mark, and let ``min_absence`` pass."""
+        self.mark()
+        self.now_ms += DAY_MS
+
+    def plan(self, limits: CleanerLimits | None = None, **kwargs: Any) -> Plan:
+        planner = CleanupPlanner(self.log, self.topics, limits=limits or CleanerLimits(), clock=self.clock)
+        return planner.plan("plan-1", expires_in_ms=HOUR_MS, **kwargs)
+
+    def cleaner(
+        self, *, dry_run: bool = False, publisher: GuardedPublisher | None = None, **limits: Any
+    ) -> RemoteLogCleaner:
+        return RemoteLogCleaner(
+            self.log,
+            publisher or self.publisher,
+            self.offsets,
+            self.topics,
+            self.storage,
+            limits=CleanerLimits(**limits),
+            expected_cluster_id=CLUSTER_ID,
+            clock=self.clock,
+            dry_run=dry_run,
+        )
+
+    def clean(
+        self,
+        metadata_partition: int = 0,
+        planned: PlannedSegments | None = None,
+        **kwargs: Any,
+    ) -> MetadataPartitionReport:
+        """Clean with everything planned that there is, unless told otherwise."""
+        return self.cleaner(**kwargs).clean(metadata_partition, self.everything() if planned is None else planned)
+
+    def everything(self) -> PlannedSegments:
+        found: dict[tuple[UUID, int], set[UUID]] = {}
+        for number in range(self.log.partition_count):
+            for history in self.replay(number).histories.values():
+                for metadata in history.unfinished():
+                    key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
+                    found.setdefault(key, set()).add(metadata.remote_log_segment_id.id)
+        return {key: frozenset(ids) for key, ids in found.items()}
+
+    # --- what can be seen ----------------------------------------------------------------------------------------------
+
+    def replay(self, metadata_partition: int = 0) -> MetadataPartitionReplay:
+        replay = MetadataPartitionReplay(self.log, metadata_partition)
+        replay.advance()
+        return replay
+
+    def ours(self, metadata_partition: int = 0) -> list[str]:
+        """Every event in the log that this package wrote, in words."""
+        end = self.log.high_water_marks()[metadata_partition]
+        begin = self.log.beginning_offsets()[metadata_partition]
+        found = []
+        for batch in self.log.read(metadata_partition, begin, end):
+            for value, key in zip(batch.column("value").to_pylist(), batch.column("key").to_pylist(), strict=True):
+                if value and len(value) > 20 and key is None:
+                    event: Any = deserialize(value)
+                    if event.broker_id == OWN_BROKER_ID:
+                        found.append(describe_event(event))
+        return found
+
+    def states(self, metadata_partition: int = 0) -> list[str]:
+        """The same, names of states only."""
+        return [words.split()[0] for words in self.ours(metadata_partition)]
+
+    def keys_of(self, partition: TopicIdPartition) -> set[str]:
+        prefix = self.layout.partition_prefix(partition)
+        return {key for key in self.storage.keys if key.startswith(prefix)}
+
+
+def on_nth_publish(state: S | P, action: Callable[[], object], nth: int = 1) -> Callable[[str, Any], None]:
+    """Return a hook that acts once, at the nth record of this state."""
+    seen = iter(range(1, 1_000_000))
+
+    def hook(name: str, detail: Any) -> None:
+        if name == "publish" and isinstance(detail, PublishEffect):
+            event: Any = deserialize(detail.value)
+            if event.state is state and next(seen) == nth:
+                action()
+
+    return hook
+
+
+def reasons(report: MetadataPartitionReport) -> str:
+    """All refusals of a run in one text."""
+    refusals: Iterable[Any] = [*report.refusals, *(r for p in report.partitions for r in p.refusals)]
+    return "\n".join(f"{r.what}: {r.why}" for r in refusals)

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cleaner must not touch, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    ConfigurationError,
+    EventLogAccessError,
+    PartitionerMismatchError,
+    StorageAccessError,
+    StorageRootError,
+    StorageUnavailableError,
+    WritesNotAllowedError,
+)
+from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, reasons, tip, update
+
+GONE = tip()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A deleted topic with three segments, marked a day ago."""
+    cluster = Cluster()
+    cluster.segments(GONE, 3)
+    cluster.mark_and_wait()
+    return cluster
+
+
+def assert_untouched(cluster: Cluster, keys: frozenset[str]) -> None:
+    assert cluster.states() == ["DELETE_PARTITION_MARKED"]
+    assert cluster.storage.keys == keys
+
+
+BAD_RECORDS: dict[str, Callable[[Cluster], int]] = {
+    "TOMBSTONE": lambda c: c.log.append(0, None),
+    "KEYED": lambda c: c.foreign(update(c.alive, 0, S.COPY_SEGMENT_FINISHED), key=b"k"),
+    "MALFORMED": lambda c: c.log.append(0, b"\x01\x00\x00garbage"),
+    "UNKNOWN_API_KEY": lambda c: c.log.append(0, b"\x01\x09\x00"),
+}
+
+
+@pytest.mark.parametrize("code", BAD_RECORDS)
+def test_a_quarantined_record_stops_its_metadata_partition(cluster: Cluster, code: str) -> None:
+    keys = cluster.storage.keys
+    offset = BAD_RECORDS[code](cluster)
+    report = cluster.clean()
+    assert report.partitions == ()
+    assert report.committed_offset is None
+    (refusal,) = report.refusals
+    assert refusal.what == "metadata partition 0"
+    assert refusal.why.startswith(f"metadata partition 0 offset {offset}: {code} (")
+    assert_untouched(cluster, keys)
+
+
+def test_a_misrouted_record_stops_its_metadata_partition() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 1)
+    cluster.mark_and_wait()
+    home = cluster.metadata_partition_of(GONE)
+    stranger = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home)
+    offset = cluster.log.append(home, serialize(add(stranger, 0)))
+    report = cluster.clean(home)
+    assert f"metadata partition {home} offset {offset}: MISROUTED" in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 5
+
+
+def test_a_misrouted_record_that_is_allowed_still_forbids_every_write() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 1)
+    cluster.mark_and_wait()
+    home = cluster.metadata_partition_of(GONE)
+    cluster.log.append(1 - home, serialize(deletion(GONE, P.DELETE_PARTITION_MARKED)))
+    cluster.log.append(1 - home, serialize(add(GONE, 8)))
+    stranger = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home)
+    cluster.log.append(home, serialize(add(stranger, 0)))
+    with pytest.raises(PartitionerMismatchError):
+        cluster.clean(home, allowed_quarantine=frozenset({"MISROUTED"}))
+    assert len(cluster.keys_of(GONE)) == 5
+
+
+def test_an_allowed_keyed_record_lets_the_work_pass(cluster: Cluster) -> None:
+    cluster.foreign(update(cluster.alive, 0, S.COPY_SEGMENT_FINISHED), key=b"k")
+    report = cluster.clean(allowed_quarantine=frozenset({"KEYED"}))
+    assert report.partitions[0].outcome == "FINISHED"
+    assert cluster.keys_of(GONE) == set()
+
+
+def test_an_allowed_keyed_record_counts_as_what_it_says(cluster: Cluster) -> None:
+    """Brokers apply it, so a leader that writes keyed events is at work here."""
+    cluster.foreign(add(GONE, 9), key=b"k")
+    report = cluster.clean(allowed_quarantine=frozenset({"KEYED"}))
+    assert report.partitions[0].outcome == "REFUSED"
+    assert "foreign segment event" in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 15
+
+
+def test_a_keyed_marker_holds_the_committed_offset_back() -> None:
+    cluster = Cluster()
+    cluster.segments(GONE, 1)
+    cluster.foreign(deletion(GONE, P.DELETE_PARTITION_MARKED), key=b"k")
+    assert cluster.clean().committed_offset is None
+    assert cluster.offsets.committed() == {}
+
+
+def test_a_quarantined_record_in_another_metadata_partition_stops_nothing() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 1)
+    cluster.mark_and_wait()
+    home = cluster.metadata_partition_of(GONE)
+    cluster.log.append(1 - home, None)
+    assert cluster.clean(home).partitions[0].outcome == "FINISHED"
+
+
+def test_an_incomplete_history_is_refused(cluster: Cluster) -> None:
+    keys = cluster.storage.keys
+    cluster.log.truncate(0, 2)
+    report = cluster.clean()
+    assert "metadata partition 0 begins at offset 2: its history is incomplete" in reasons(report)
+    assert_untouched(cluster, keys)
+
+
+def test_an_update_without_its_add_is_refused(cluster: Cluster) -> None:
+    offset = cluster.foreign(update(GONE, 8, S.COPY_SEGMENT_FINISHED))
+    cluster.mark_and_wait()
+    report = cluster.clean()
+    assert report.partitions[0].outcome == "REFUSED"
+    assert f"1 segments have an incomplete history, see offset {offset}" in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 15
+
+
+def test_a_marker_for_a_living_topic_is_refused_loudly(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    keys = cluster.storage.keys
+    cluster.topics.create("renamed", GONE.topic_id)
+    report = cluster.clean()
+    assert report.partitions[0].outcome == "REFUSED"
+    assert "exists in the cluster as 'renamed'" in reasons(report)
+    assert "find out who wrote this marker" in report.partitions[0].refusals[0].what_to_do
+    assert [r.levelname for r in caplog.records if "refused" in r.message] == ["WARNING"]
+    assert_untouched(cluster, keys)
+
+
+def test_a_marker_younger_than_min_absence_is_refused(cluster: Cluster) -> None:
+    keys = cluster.storage.keys
+    cluster.now_ms -= 1
+    report = cluster.clean()
+    assert f"marked {DAY_MS - 1} ms ago, less than min_absence of {DAY_MS} ms" in reasons(report)
+    assert_untouched(cluster, keys)
+    cluster.now_ms += 1
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+def test_a_foreign_event_after_the_marker_is_refused_until_it_is_marked_anew(cluster: Cluster) -> None:
+    offset = cluster.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED))
+    report = cluster.clean()
+    assert f"a foreign segment event at offset {offset} came after the marker" in reasons(report)
+    cluster.mark()
+    assert "less than min_absence" in reasons(cluster.clean())
+    cluster.now_ms += DAY_MS
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+def test_two_names_for_one_topic_id_are_refused(cluster: Cluster) -> None:
+    keys = cluster.storage.keys
+    cluster.foreign(add(tip("other", 3), 8))
+    report = cluster.clean()
+    assert "has 2 names in the metadata topic: ['gone', 'other']" in reasons(report)
+    assert_untouched(cluster, keys)
+
+
+def as_a_broker_describes(name: str, detail: Any) -> None:
+    if name == "describe_topic" and "/" in detail:
+        raise EventLogAccessError(f"topic {detail!r} cannot be described: no topic can have this name")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_topic_name_that_walks_a_path_is_refused_and_the_others_go_on(cluster: Cluster, dry_run: bool) -> None:
+    walker = tip("../../alive", 0, 9)
+    cluster.foreign(add(walker, 0))
+    cluster.foreign(update(walker, 0, S.COPY_SEGMENT_FINISHED))
+    cluster.topics.on_effect = as_a_broker_describes
+    marked = cluster.mark()
+    assert "'../../alive' was not described: no topic can have this name" in marked.refusals[0].why
+    cluster.foreign(deletion(walker, P.DELETE_PARTITION_MARKED))  # as if somebody else had marked it
+    later = tip("later", 0, 10)
+    cluster.segment(later, 1)
+    cluster.mark_and_wait()
+
+    plan = cluster.plan()
+    assert plan.summary.planned.segments == 4
+    report = cluster.clean(dry_run=dry_run)
+    assert {p.topic: p.outcome.value for p in report.partitions} == {
+        "gone": "FINISHED",
+        "../../alive": "REFUSED",
+        "later": "FINISHED",
+    }
+    assert "'../../alive' was not described: no topic can have this name" in reasons(report)
+    assert len(cluster.keys_of(cluster.alive)) == 5
+    assert not any("alive" in line for line in cluster.ours())
+
+
+def test_a_partition_that_makes_no_key_is_refused_and_the_others_go_on(cluster: Cluster) -> None:
+    broken = tip("broken", -4, 9)
+    cluster.foreign(add(broken, 0))
+    cluster.mark_and_wait()
+    report = cluster.clean()
+    assert [p.outcome for p in report.partitions] == ["FINISHED", "REFUSED"]
+    assert "user partition -4 of topic 'broken' is not in" in reasons(report)
+    assert not any("SEGMENT" in line or "STARTED" in line for line in cluster.ours() if "broken" in line)
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError("slow down"), StorageAccessError("forbidden")])
+def test_storage_that_fails_for_one_partition_does_not_stop_the_others(cluster: Cluster, error: Exception) -> None:
+    later = tip("later", 0, 10)
+    cluster.segment(later, 1)
+    cluster.mark_and_wait()
+
+    def fail(effect: str, key: str) -> None:
+        if effect == "list" and "gone-0" in key and key.endswith("/"):
+            raise error
+
+    cluster.storage.on_effect = fail
+    report = cluster.clean()
+    assert [p.outcome for p in report.partitions] == ["REFUSED", "FINISHED"]
+    assert str(error) in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 15
+    assert report.committed_offset is not None
+    assert report.committed_offset < cluster.log.high_water_marks()[0] - 1
+
+
+def test_storage_that_fails_midway_leaves_the_partition_for_the_next_run(cluster: Cluster) -> None:
+    listings = iter(range(100))
+
+    def fail(effect: str, key: str) -> None:
+        if effect == "list" and "gone-0" in key and next(listings) == 3:
+            raise StorageUnavailableError("slow down")
+
+    cluster.storage.on_effect = fail
+    report = cluster.clean(batch_segments=1)
+    (partition,) = report.partitions
+    assert (partition.outcome, partition.segments_deleted, partition.segments_left) == ("INCOMPLETE", 1, 2)
+    cluster.storage.on_effect = None
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+def test_a_root_that_goes_away_stops_the_run(cluster: Cluster) -> None:
+    later = tip("later", 0, 10)
+    cluster.segment(later, 1)
+    cluster.mark_and_wait()
+
+    def unmount(effect: str, key: str) -> None:
+        if effect == "list" and "gone-0" in key:
+            cluster.storage.root_exists = False
+
+    cluster.storage.after_effect = unmount
+    with pytest.raises(StorageRootError, match="taken away"):
+        cluster.clean()
+    assert len(cluster.keys_of(GONE)) + len(cluster.keys_of(later)) == 20
+
+
+def test_nothing_is_deleted_while_writes_are_not_allowed(cluster: Cluster) -> None:
+    keys = cluster.storage.keys
+    with pytest.raises(WritesNotAllowedError):
+        cluster.clean(publisher=GuardedPublisher(cluster.log, allow_writes=False))
+    assert cluster.storage.keys - {"airflow-provider-rlmm.json"} == keys
+
+
+@pytest.mark.parametrize(("expected", "error"), [("another", ClusterMismatchError), (None, ConfigurationError)])
+def test_another_cluster_or_an_override_without_a_name_for_it_is_refused(
+    cluster: Cluster, expected: str | None, error: type[Exception]
+) -> None:
+    keys = cluster.storage.keys
+    limits = CleanerLimits(min_absence_ms=0, overrides=frozenset({"short_min_absence"}))
+    cleaner = RemoteLogCleaner(
+        cluster.log,
+        cluster.publisher,
+        cluster.offsets,
+        cluster.topics,
+        cluster.storage,
+        limits=limits,
+        expected_cluster_id=expected,
+        clock=cluster.clock,
+    )
+    with pytest.raises(error, match=CLUSTER_ID if expected else "expected_cluster_id"):
+        cleaner.clean(0, cluster.everything())
+    assert_untouched(cluster, keys)
+
+
+def test_a_topic_listing_that_fails_stops_the_run_before_anything_is_done(cluster: Cluster) -> None:
+    keys = cluster.storage.keys
+
+    def forbid(name: str, detail: Any) -> None:
+        if name == "list_topics":
+            raise EventLogAccessError("topic 'secret' may not be described")
+
+    cluster.topics.on_effect = forbid
+    with pytest.raises(EventLogAccessError):
+        cluster.clean()
+    assert_untouched(cluster, keys)
+
+
+def test_a_topic_created_again_under_the_same_name_is_not_touched(cluster: Cluster) -> None:
+    twin = tip(GONE.topic, 0, 8)
+    cluster.topics.create(GONE.topic, twin.topic_id)
+    cluster.segment(twin, 6)
+    report = cluster.clean()
+    assert [(p.outcome.value, p.segments_deleted) for p in report.partitions] == [("FINISHED", 3)]
+    assert (cluster.keys_of(GONE), len(cluster.keys_of(twin))) == (set(), 5)
+    assert UUID(int=8) in cluster.topics.topics.values()
