@@ -259,14 +259,14 @@ class LocalAirflow:
         :raises TimeoutError: if it is not over in time; names the state of every task instance.
         """
         deadline = time.monotonic() + timeout
-        seen: dict[str, str] = {}
+        seen: dict[tuple[str, int], str] = {}
         while True:
             state: str = self.get(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")["state"]
             for instance in self.task_instances(dag_id, run_id):
-                name, now = _instance_name(instance), instance["state"] or "none"
-                known, seen[name] = seen.get(name), now
+                key, now = (instance["task_id"], instance["map_index"]), instance["state"] or "none"
+                known, seen[key] = seen.get(key), now
                 if now not in {known, *IN_BETWEEN}:
-                    self._progress(f"{dag_id} {name}: {now}")
+                    self._progress(f"{dag_id} {_instance_name(instance)}: {now}")
             if state in FINISHED:
                 return state
             self._alive()

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import StorageAccessError
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
 from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent, check_events
@@ -24,6 +26,9 @@ from airflow_provider_rlmm.storage.remote_storage import (
     SegmentDeletion,
     StoredObject,
 )
+
+
+logger = logging.getLogger(__name__)
 
 
 class Effects(Protocol):
@@ -77,6 +82,8 @@ class RealEffects:
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
         """See :class:`Effects`."""
+        # A resumed run may find everything started already and reach this without having published.
+        self._publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
         return self._storage.delete_log_segments(metadatas)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
@@ -85,7 +92,12 @@ class RealEffects:
 
     def stamp_root(self, cluster_id: str) -> None:
         """See :class:`Effects`."""
-        self._storage.stamp_root(cluster_id)
+        self._publisher.require_writes("stamp the storage root")
+        try:
+            self._storage.stamp_root(cluster_id)
+        except StorageAccessError as e:
+            # It only spares a later run a question; a principal that may delete and not put can do all the rest.
+            logger.warning("the storage root was verified, but its stamp cannot be written: %s", e)
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """See :class:`Effects`."""

@@ -76,6 +76,18 @@ class GuardedPublisher:
         self._log = log
         self._allow_writes = allow_writes
 
+    def require_writes(self, what: str) -> None:
+        """
+        Refuse to change anything, in the topic or in storage, while writes are off.
+
+        :param what: what was to be done, for the message.
+        :raises WritesNotAllowedError: if ``allow_writes`` is off.
+        """
+        if not self._allow_writes:
+            raise WritesNotAllowedError(
+                f"not allowed to {what}: allow_writes is off; set it in the rlmm connection once a dry run looks right"
+            )
+
     def publish(self, events: Sequence[WritableEvent], state: ReplayedState) -> list[PublishOutcome]:
         """
         Check all events, then publish them in one batch; if one is refused nothing is written.
@@ -87,11 +99,7 @@ class GuardedPublisher:
         """
         if not events:
             return []
-        if not self._allow_writes:
-            raise WritesNotAllowedError(
-                f"{len(events)} events were to be written, the first about {topic_id_partition_of(events[0])}, but "
-                "allow_writes is off: set it in the rlmm connection once a dry run looks right"
-            )
+        self.require_writes(f"write {len(events)} events, the first about {topic_id_partition_of(events[0])}")
         return self._log.publish(check_events(events, state, self._log.partition_count))
 
 

@@ -35,7 +35,7 @@ import json, runpy, sys
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
 before = set(sys.modules)
 opened = []
-watched = {"socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto"}
+watched = {"socket.connect", "socket.getaddrinfo", "socket.sendto"}
 sys.addaudithook(lambda event, args: opened.append([event, str(args)]) if event in watched else None)
 runpy.run_path(sys.argv[1])
 heavy = sorted(set(sys.argv[2].split(",")) & {m.partition(".")[0] for m in set(sys.modules) - before})

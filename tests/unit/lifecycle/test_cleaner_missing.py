@@ -45,7 +45,7 @@ def test_where_everything_is_missing_not_even_the_start_is_written() -> None:
 
 def test_too_many_missing_segments_stop_the_run_before_anything_is_deleted() -> None:
     cluster = cluster_with(*[S.COPY_SEGMENT_FINISHED] * 3, seen=2)
-    with pytest.raises(StorageRootError, match="3 segments, .*gone-0 among them, have no object in storage"):
+    with pytest.raises(StorageRootError, match=r"3 segments, .*gone-0 among them, have no object in storage"):
         cluster.clean(max_missing_segments=2)
     assert len(cluster.keys_of(GONE)) == 10
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, reasons, tip, update
 
 GONE = tip()
@@ -40,8 +41,9 @@ def cluster() -> Cluster:
 
 
 def assert_untouched(cluster: Cluster, keys: frozenset[str]) -> None:
+    """Nothing was written about the deleted topic, and no object of a segment was touched."""
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]
-    assert cluster.storage.keys == keys
+    assert cluster.storage.keys - {STAMP_KEY} == keys
 
 
 BAD_RECORDS: dict[str, Callable[[Cluster], int]] = {
@@ -208,7 +210,7 @@ def test_a_topic_name_that_walks_a_path_is_refused_and_the_others_go_on(cluster:
     }
     assert "'../../alive' was not described: no topic can have this name" in reasons(report)
     assert len(cluster.keys_of(cluster.alive)) == 5
-    assert not any("alive" in line for line in cluster.ours())
+    assert [line.split()[0] for line in cluster.ours() if "alive" in line] == ["DELETE_PARTITION_MARKED"]
 
 
 def test_a_partition_that_makes_no_key_is_refused_and_the_others_go_on(cluster: Cluster) -> None:
@@ -274,7 +276,19 @@ def test_nothing_is_deleted_while_writes_are_not_allowed(cluster: Cluster) -> No
     keys = cluster.storage.keys
     with pytest.raises(WritesNotAllowedError):
         cluster.clean(publisher=GuardedPublisher(cluster.log, allow_writes=False))
-    assert cluster.storage.keys - {"airflow-provider-rlmm.json"} == keys
+    assert cluster.storage.keys - {STAMP_KEY} == keys
+
+
+def test_a_resumed_run_that_has_nothing_to_publish_before_it_deletes_needs_leave_too() -> None:
+    cluster = Cluster(living_topic=False)
+    cluster.storage.put_object(STAMP_KEY, b'{"cluster_id": "other"}')  # no stamp is to be written either
+    cluster.segment(GONE, 0, S.DELETE_SEGMENT_STARTED)
+    cluster.mark_and_wait()
+    cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
+    with pytest.raises(WritesNotAllowedError, match="delete the objects of 1 segments"):
+        cluster.clean(publisher=GuardedPublisher(cluster.log, allow_writes=False))
+    assert len(cluster.keys_of(GONE)) == 5
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
 
 
 @pytest.mark.parametrize(("expected", "error"), [("another", ClusterMismatchError), (None, ConfigurationError)])

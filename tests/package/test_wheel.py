@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel in an environment of its own, far from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hatchling.build
+import pytest
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"pyspark", "confluent_kafka", "obstore", "pyarrow", "numpy", "pandas"}
+
+WATCH = """
+import json, sys
+from pathlib import Path
+opened = []
+watched = {"socket.connect", "socket.getaddrinfo", "socket.sendto"}
+sys.addaudithook(lambda event, args: opened.append(f"{event} {args}") if event in watched else None)
+def heavy():
+    return sorted({m.partition(".")[0] for m in sys.modules} & set(HEAVY))
+""".replace("HEAVY", repr(HEAVY))
+
+IMPORT = """
+import airflow_provider_rlmm
+print(json.dumps({"heavy": heavy(), "airflow": "airflow" in sys.modules, "opened": opened,
+                  "file": airflow_provider_rlmm.__file__}))
+"""
+
+PARSE = """
+from airflow.dag_processing.dagbag import DagBag
+from airflow_provider_rlmm.resources import dags_folder, spark_job_path
+bag = DagBag(dag_folder=dags_folder(), safe_mode=False)
+found = {"errors": bag.import_errors, "dags": sorted(bag.dags), "heavy": heavy(), "opened": opened,
+         "folder": dags_folder(), "job": spark_job_path("segment_retention.py"),
+         "application": bag.dags["remote_log_retention"].get_task("evaluate").application}
+from airflow_provider_rlmm.spark.package import build_py_files
+found["zip"] = str(build_py_files(Path.cwd() / "py"))
+print(json.dumps(found))
+"""
+
+USE_ZIP = """
+sys.path.insert(0, sys.argv[1])
+import airflow_provider_rlmm.spark.plan, airflow_provider_rlmm.spark.source, airflow_provider_rlmm.spark.events
+from airflow_provider_rlmm.metadata import columnar
+print(json.dumps({"file": columnar.__file__, "airflow": "airflow" in sys.modules}))
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with everything of the lock file and the wheel."""
+
+    wheel: Path
+    python: Path
+    home: Path
+
+    @property
+    def package(self) -> Path:
+        (package,) = self.python.parents[1].glob("lib/python*/site-packages/airflow_provider_rlmm")
+        return package
+
+    def run(self, *command: str) -> str:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PYTHON"))}
+        env |= {"AIRFLOW_HOME": str(self.home), "PATH": f"{self.python.parent}{os.pathsep}{env['PATH']}"}
+        done = subprocess.run(
+            [str(self.python), *command], cwd=self.home, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def ask(self, program: str, *arguments: str) -> Any:
+        """Run a program that prints one JSON document last."""
+        return json.loads(self.run("-c", WATCH + program, *arguments).splitlines()[-1])
+
+
+def uv() -> str:
+    found = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    assert found is not None, "uv is missing: run make setup"
+    return found
+
+
+def run(*command: str | Path) -> None:
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel as a user gets it: built from the source distribution, not from the checkout."""
+    folder = tmp_path_factory.mktemp("package")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", ROOT)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    python = folder / "venv" / "bin" / "python"
+    run(uv(), "venv", "--quiet", "--python", sys.executable, folder / "venv")
+    # What make setup has downloaded is linked from uv's cache.
+    run(uv(), "pip", "sync", "--quiet", "--python", python, "--require-hashes", ROOT / "requirements.lock")
+    run(uv(), "pip", "install", "--quiet", "--python", python, "--no-deps", "--offline", wheel)
+    home = folder / "home"
+    home.mkdir()
+    return Installed(wheel, python, home)
+
+
+def test_the_wheel_holds_the_package_with_dags_and_jobs_and_nothing_else(installed: Installed) -> None:
+    names = set(zipfile.ZipFile(installed.wheel).namelist())
+    for folder in ("dags", "spark_jobs"):
+        for file in (ROOT / folder).glob("*.py"):
+            assert f"airflow_provider_rlmm/{folder}/{file.name}" in names
+    for file in (ROOT / "airflow_provider_rlmm").rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            assert file.relative_to(ROOT).as_posix() in names
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"airflow_provider_rlmm"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_airflow_finds_the_provider(installed: Installed) -> None:
+    listed = json.loads(installed.run("-m", "airflow", "providers", "list", "--output", "json"))
+    assert [p["version"] for p in listed if p["package_name"] == "airflow-provider-rlmm"] == ["0.1.0"]
+
+
+def test_importing_the_package_imports_nothing_else(installed: Installed) -> None:
+    found = installed.ask(IMPORT)
+    assert found == {
+        "heavy": [],
+        "airflow": False,
+        "opened": [],
+        "file": str(installed.package / "__init__.py"),
+    }
+
+
+def test_dags_and_job_are_found_in_the_installed_package(installed: Installed) -> None:
+    found = installed.ask(PARSE)
+    archive = found.pop("zip")
+    job = str(installed.package / "spark_jobs" / "segment_retention.py")
+    assert found == {
+        "errors": {},
+        "dags": ["remote_log_cleaner", "remote_log_retention"],
+        "heavy": [],
+        "opened": [],
+        "folder": str(installed.package / "dags"),
+        "job": job,
+        "application": job,
+    }
+    used = installed.ask(USE_ZIP, archive)
+    assert used == {"file": f"{archive}/airflow_provider_rlmm/metadata/columnar.py", "airflow": False}
+    assert "the metadata topic" in installed.run(job, "--help")
+
+
+def test_an_editable_install_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    wheel = hatchling.build.build_editable(str(tmp_path))
+    with zipfile.ZipFile(tmp_path / wheel) as archive:
+        copied = [name for name in archive.namelist() if ".dist-info/" not in name]
+        (pth,) = copied
+        assert archive.read(pth).decode().split() == [str(ROOT)]
