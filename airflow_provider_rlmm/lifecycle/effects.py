@@ -27,7 +27,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
     StoredObject,
 )
 
-
 logger = logging.getLogger(__name__)
 
 
