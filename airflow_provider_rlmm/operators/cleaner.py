@@ -22,10 +22,10 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_document,
     write_plan,
 )
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
-from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.policy.plan import Count, Refusal
 from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param dry_run_only: say what would be written and deleted, do nothing.
-    :return: counts of segments, objects and bytes.
+    :return: counts of partitions, segments, objects and bytes, and whether it was a dry run, which only would have.
     :raises PlanError: if the plan has expired or was made for another cluster.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
@@ -175,7 +175,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         self.limits = limits
         self.dry_run_only = dry_run_only
 
-    def execute(self, context: Context) -> dict[str, int]:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
         name = artifact_name(context)
         PlanLink.persist(context, name)
@@ -185,17 +185,12 @@ class CleanMetadataPartitionOperator(BaseOperator):
         _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
         for line in report.would_write:
             self.log.info("would write %s", line)
-        counts = {
-            "segments_deleted": sum(p.segments_deleted for p in report.partitions),
-            "segments_left": sum(p.segments_left for p in report.partitions),
-            "objects_deleted": sum(p.objects_deleted for p in report.partitions),
-            "bytes_deleted": sum(p.bytes_deleted for p in report.partitions),
-            "refusals": len(report.refusals) + sum(len(p.refusals) for p in report.partitions),
-        }
+        counts = totals([report.to_dict()])
         # The UI names the mapped task by its template, which is rendered again after this.
-        label = f": {counts['segments_deleted']} segments deleted, {counts['segments_left']} left"
+        done = "would be deleted" if report.dry_run else "deleted"
+        label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
-        return counts
+        return {**counts, "dry_run": report.dry_run}
 
     def _clean(self, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
@@ -226,7 +221,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
     report where one of them failed or left none, so that the run does not look green.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :return: the totals, and the path of the report.
+    :return: the totals, whether they are those of a dry run, and the path of the report.
     :raises AirflowFailException: if the run made no plan, a planned metadata partition has no report, or a task before
         this one failed.
     """
@@ -251,12 +246,12 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
                 f"nothing to report, the run made no plan: see the tasks before this one ({e})"
             ) from e
         reports, missing = [], []
-        for metadata_partition in sorted(summary.by_metadata_partition):
+        for metadata_partition, planned in sorted(summary.by_metadata_partition.items()):
             try:
                 reports.append(json.loads(read_document(uri, _part_name(metadata_partition))))
             except PlanError:
                 missing.append(metadata_partition)
-                reports.append(_no_report(metadata_partition).to_dict())
+                reports.append(_no_report(metadata_partition, planned).to_dict())
         document = cleanup_document(
             report_id=name,
             plan_id=summary.plan_id,
@@ -267,16 +262,16 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         path = write_document(uri, "report.json", json.dumps(document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        totals: dict[str, int] = document["totals"]
-        self.log.info("report %s: %s", path, totals)
+        counts = {**document["totals"], "dry_run": any(r["dry_run"] for r in reports), "report": path}
+        self.log.info("report %s", counts)
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = {**totals, "report": path}
+            context["outlet_events"][asset].extra = counts
         if missing or failed:
             raise AirflowFailException(
                 f"{failed} tasks before this one failed, metadata partitions {missing} left no report: look at the logs "
                 "of those tasks, then run again"
             )
-        return {**totals, "report": path}
+        return counts
 
     def _failed_before(self, context: Context) -> int:
         """Count the failed instances of the tasks that this one waits for."""
@@ -296,11 +291,11 @@ def _part_name(metadata_partition: int) -> str:
     return f"clean-{metadata_partition}.json"
 
 
-def _no_report(metadata_partition: int) -> MetadataPartitionReport:
+def _no_report(metadata_partition: int, planned: Count) -> MetadataPartitionReport:
     """Stand in for the report of a task that left none, so that the run's report shows it."""
     refusal = Refusal(
         f"metadata partition {metadata_partition}",
-        "its cleaning task left no report",
+        f"its cleaning task left no report; {planned.segments} segments were planned",
         "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there",
     )
     return MetadataPartitionReport(

@@ -191,15 +191,13 @@ def test_a_dry_run_writes_and_deletes_nothing(scene: Scene) -> None:
     log = scene.airflow.task_log(CLEANER, run_id, "clean", map_index=index)
     assert "would write DELETE_PARTITION_STARTED" in log
     assert "would write DELETE_SEGMENT_STARTED" in log
-    report = page(scene.airflow, f"/rlmm/reports/{Path(_report_path(scene, run_id)).parent.name}")
+    assert all("would be deleted" in i["rendered_map_index"] for i in scene.tasks(run_id)["clean"])
+    totals = scene.airflow.xcom(CLEANER, run_id, "report")
+    assert totals["dry_run"] is True
+    report = page(scene.airflow, f"/rlmm/reports/{Path(totals['report']).parent.name}")
     assert "dry run: nothing was written or deleted" in report
     assert scene.objects(scene.gone) == objects
     assert ends_of(scene.kafka) == ends
-
-
-def _report_path(scene: Scene, run_id: str) -> str:
-    path: str = scene.airflow.xcom(CLEANER, run_id, "report")["report"]
-    return path
 
 
 def test_the_cleaner_deletes_what_spark_found_and_shows_it(scene: Scene) -> None:
@@ -220,7 +218,7 @@ def test_the_cleaner_deletes_what_spark_found_and_shows_it(scene: Scene) -> None
     assert totals["segments_deleted"] == sum(planned.values()) == GONE_PARTITIONS * GONE_SEGMENTS
     assert totals["objects_deleted"] == len(orphans)
     assert totals["partitions_finished"] == GONE_PARTITIONS
-    assert (totals["segments_left"], totals["refusals"]) == (0, 0)
+    assert (totals["segments_left"], totals["refusals"], totals["dry_run"]) == (0, 0, False)
     assert asset_extra(scene.airflow, "remote_log_cleanup", run_id) == totals
     assert scene.objects(scene.gone) == set()
     assert scene.objects(scene.alive) == living

@@ -151,7 +151,7 @@ def mark_and_plan(**plan: Any) -> list[int]:
     return operator.execute(context())
 
 
-def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, int]:
+def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, Any]:
     operator = CleanMetadataPartitionOperator(
         task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW} | arguments)
     )
@@ -183,10 +183,14 @@ def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> Non
     metadata_partitions = mark_and_plan()
     events = cluster.events
     for metadata_partition in metadata_partitions:
-        clean(metadata_partition, dry_run_only=True)
+        ctx = context()
+        counts = clean(metadata_partition, ctx, dry_run_only=True)
+        assert counts["dry_run"] is True
+        assert ctx["rlmm_counts"] == f": {counts['segments_deleted']} segments would be deleted, 0 left"
         part = json.loads(read_document(str(work / "dag.run"), f"clean-{metadata_partition}.json"))
         assert part["dry_run"] is True
         assert part["would_write"]
+    assert ReportRemoteLogCleanupOperator(task_id="report").execute(context())["dry_run"] is True
     assert (cluster.storage.keys, cluster.events) == (keys, events)
     assert cluster.offsets.committed() == {}
 
@@ -308,7 +312,8 @@ def test_the_report_shows_a_metadata_partition_whose_task_left_none(cluster: Clu
         report.execute(ctx)
     document = json.loads(read_document(str(work / "dag.run"), "report.json"))
     (part,) = [p for p in document["metadata_partitions"] if p["metadata_partition"] == first]
-    assert part["refusals"][0]["why"] == "its cleaning task left no report"
+    planned = read_summary(str(work / "dag.run")).by_metadata_partition[first].segments
+    assert part["refusals"][0]["why"] == f"its cleaning task left no report; {planned} segments were planned"
     assert document["totals"]["refusals"] == 1
 
 

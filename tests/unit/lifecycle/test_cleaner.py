@@ -209,6 +209,21 @@ def test_another_run_that_overtakes_this_one_ends_in_the_same_state(cluster: Clu
     assert cluster.clean().partitions == ()
 
 
+def test_segments_that_another_run_finished_meanwhile_are_left_to_it(cluster: Cluster) -> None:
+    planned = cluster.everything()
+    key = (GONE.topic_id, GONE.partition)
+    other = cluster.cleaner()
+
+    def overtake() -> None:
+        cluster.log.after_effect = lambda name, detail: None
+        other.clean(0, {key: frozenset(sorted(planned[key])[:1])})
+
+    cluster.log.after_effect = on_nth_publish(S.DELETE_SEGMENT_FINISHED, overtake)
+    report = cluster.clean(planned=planned, batch_segments=1)
+    assert (report.partitions[0].outcome, report.partitions[0].segments_deleted) == ("FINISHED", 2)
+    assert cluster.states().count("DELETE_SEGMENT_FINISHED") == 3
+
+
 def test_resumed_after_the_last_delete_of_a_cluster_it_finishes(cluster: Cluster) -> None:
     class KilledError(Exception):
         pass

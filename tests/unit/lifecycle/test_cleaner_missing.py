@@ -13,7 +13,7 @@ from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
 from tests.unit.lifecycle.builders import Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()
-SETTLE = {"overrides": frozenset({"settle_missing"})}
+SETTLE = frozenset({"settle_missing"})
 
 
 def cluster_with(*states: S, living_topic: bool = True, seen: int = 0) -> Cluster:
@@ -62,7 +62,7 @@ def test_missing_segments_are_counted_over_the_whole_run() -> None:
 
 def test_the_override_settles_what_is_missing() -> None:
     cluster = cluster_with(S.COPY_SEGMENT_FINISHED, seen=1)
-    report = cluster.clean(**SETTLE)
+    report = cluster.clean(overrides=SETTLE)
     assert (report.partitions[0].outcome, report.partitions[0].segments_deleted) == ("FINISHED", 2)
     assert report.partitions[0].objects_deleted == 5
 
@@ -86,11 +86,11 @@ def root_of_another_cluster(cluster: Cluster) -> None:
     cluster.storage.put_object(STAMP_KEY, b'{"cluster_id": "other", "layout": "local-tiered-storage"}')
 
 
-UNVERIFIED: Any = pytest.mark.parametrize("root", [empty_root, root_of_strangers, root_of_another_cluster])
+UNVERIFIED = pytest.mark.parametrize("root", [empty_root, root_of_strangers, root_of_another_cluster])
 
 
 @UNVERIFIED
-@pytest.mark.parametrize("overrides", [frozenset(), frozenset({"settle_missing"})], ids=["plain", "settle_missing"])
+@pytest.mark.parametrize("overrides", [frozenset(), SETTLE], ids=["plain", "settle_missing"])
 def test_below_a_root_that_is_not_verified_one_missing_segment_stops_the_run(root: Any, overrides: Any) -> None:
     cluster = cluster_with(S.COPY_SEGMENT_FINISHED, living_topic=False)
     root(cluster)
