@@ -10,7 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import StorageAccessError
+from airflow_provider_rlmm.errors import EventLogError, StorageAccessError
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
 from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent, check_events
@@ -100,7 +100,12 @@ class RealEffects:
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """See :class:`Effects`."""
-        self._offsets.commit({metadata_partition: offset})
+        try:
+            self._offsets.commit({metadata_partition: offset})
+        except EventLogError as e:
+            # The work is done and its report must not be lost: a missing offset costs a replay and nothing else.
+            logger.warning("metadata partition %d: offset %d was not committed: %s", metadata_partition, offset, e)
+            return None
         return offset
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``allow_writes`` off: nothing is written, and nothing is deleted either, however far an earlier run got."""
+"""What is not allowed: without ``allow_writes`` nothing happens at all; a missing permission elsewhere loses no work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageAccessError, WritesNotAllowedError
+from airflow_provider_rlmm.errors import EventLogAccessError, StorageAccessError, WritesNotAllowedError
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
@@ -32,12 +32,18 @@ def test_a_deletion_that_is_started_already_deletes_nothing(stamped: bool) -> No
     assert cluster.storage.keys == before
 
 
-def test_a_stamp_that_may_not_be_written_does_not_stop_the_work(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def cluster_with_work() -> Cluster:
     cluster = Cluster()
-    gone = tip()
-    cluster.segment(gone, 0)
-    cluster.mark()
-    cluster.now_ms += 2 * 86_400_000
+    cluster.segment(tip(), 0)
+    cluster.mark_and_wait()
+    return cluster
+
+
+def test_a_stamp_that_may_not_be_written_does_not_stop_the_work(
+    cluster_with_work: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = cluster_with_work
 
     def refuse_put(effect: str, key: str) -> None:
         if effect == "put":
@@ -49,3 +55,14 @@ def test_a_stamp_that_may_not_be_written_does_not_stop_the_work(caplog: pytest.L
     assert report.outcome == "FINISHED"
     assert STAMP_KEY not in cluster.storage.keys
     assert "stamp cannot be written" in caplog.text
+
+
+def test_an_offset_that_cannot_be_committed_does_not_lose_the_report(cluster_with_work: Cluster) -> None:
+    def refuse(name: str, detail: object) -> None:
+        if name == "commit":
+            raise EventLogAccessError("not allowed to use the group")
+
+    cluster_with_work.offsets.on_effect = refuse
+    report = cluster_with_work.clean()
+    assert [p.outcome for p in report.partitions] == ["FINISHED"]
+    assert report.committed_offset is None
