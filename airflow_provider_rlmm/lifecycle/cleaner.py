@@ -11,11 +11,12 @@ one of a run: the next run reads from the topic where it stands and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
@@ -92,22 +93,18 @@ class RemoteLogCleaner:
             Refusal(f"metadata partition {metadata_partition}", obstacle, OBSTACLE_ADVICE)
             for obstacle in (replay.obstacles(self._limits.allowed_quarantine) if work else ())
         ]
-        partitions: list[UserPartitionReport] = []
+        partitions: tuple[UserPartitionReport, ...] = ()
         committed = None
-        if work and not refusals:
-            context = self._context(
-                replay, effects, ids.all | frozenset(self._topics.list_topics().values()), cluster_id
-            )
-            for history in work:
-                key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
-                cleaner = UserPartitionCleaner(history, context, planned.get(key, frozenset()))
-                partitions.append(cleaner.clean())
         if not refusals:
+            if work:
+                topic_ids = ids.all | frozenset(self._topics.list_topics().values())
+                context = self._context(replay, effects, topic_ids, cluster_id)
+                partitions = _clean_all(work, context, planned)
             committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
         return MetadataPartitionReport(
             metadata_partition=metadata_partition,
             dry_run=self._dry_run,
-            partitions=tuple(partitions),
+            partitions=partitions,
             refusals=tuple(refusals),
             events=dict(effects.events),
             would_write=tuple(effects.would_write),
@@ -130,3 +127,15 @@ class RemoteLogCleaner:
             effects.stamp_root(cluster_id)
         state = WorkState(replay)
         return CleaningContext(self._topics, state, effects, self._storage, self._limits, root, self._clock)
+
+
+def _clean_all(
+    work: Sequence[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
+) -> tuple[UserPartitionReport, ...]:
+    """Prepare all user partitions before the first is touched: a wrong storage root must leave no trace."""
+    cleaners = []
+    for history in work:
+        key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
+        cleaners.append(UserPartitionCleaner(history, context, planned.get(key, frozenset())))
+        cleaners[-1].prepare()
+    return tuple(cleaner.clean() for cleaner in cleaners)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from uuid import UUID
@@ -36,7 +36,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
     RemoteStorageManager,
     RootCheck,
     SegmentDeletion,
-    StoredObject,
 )
 
 logger = logging.getLogger(__name__)
@@ -114,21 +113,34 @@ class UserPartitionCleaner:
         self._planned = planned
         self._tip = history.topic_id_partition
         self._foreign_offset = history.last_foreign_offset
-        self._listed: Mapping[UUID, tuple[StoredObject, ...]] = {}
+        self._refused: Refusal | None = None
+        self._listed: frozenset[UUID] = frozenset()
+        self._eligible: list[RemoteLogSegmentMetadata] | None = None
         self._progress = _Progress()
 
-    def clean(self) -> UserPartitionReport:
+    def prepare(self) -> None:
         """
-        Go as far as the rules allow.
-
-        A failure of storage that concerns this partition alone ends up in the report.
+        Look at cluster and storage and decide what may be deleted; nothing is changed.
 
         :raises StorageRootError: if the root is gone, or more expected segments are missing than the limit allows.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            logger.warning("%s refused: %s", self._tip, refusal.why)
-            return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), refusal)
+        self._refused = self._refusal()
+        if self._refused is not None:
+            return
+        try:
+            self._listed = frozenset(self._context.storage.list_log_segments(self._tip))
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            self._leave_to_storage(e)
+        else:
+            self._eligible = self._find_eligible()
+
+    def clean(self) -> UserPartitionReport:
+        """Go as far as the rules allow; a failure of storage that concerns this partition alone ends up in the report."""
+        if self._refused is not None:
+            logger.warning("%s refused: %s", self._tip, self._refused.why)
+            return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), self._refused)
         outcome = PartitionOutcome.FINISHED
         p = self._progress
         if not self._go_through():
@@ -150,20 +162,22 @@ class UserPartitionCleaner:
 
     def _go_through(self) -> bool:
         """Do all steps; tell whether the partition is finished."""
+        if self._eligible is None or (not self._eligible and self._history.unfinished()):
+            return False
+        if not self._undisturbed():
+            return False
+        self._progress.begun = True
         try:
-            # Before the first event: a wrong storage root must leave no trace.
-            self._listed = self._context.storage.list_log_segments(self._tip)
-            eligible = self._eligible()
-            if not eligible and self._history.unfinished():
-                return False
-            self._progress.begun = True
-            return self._start() and self._delete_segments(eligible) and self._finish()
+            return self._start() and self._delete_segments(self._eligible) and self._finish()
         except StorageRootError:
             raise
         except StorageError as e:
-            logger.warning("%s: %s", self._tip, e)
-            self._progress.leave(self._tip, str(e), NEXT_RUN if e.retriable else STORAGE_ADVICE)
+            self._leave_to_storage(e)
             return False
+
+    def _leave_to_storage(self, error: StorageError) -> None:
+        logger.warning("%s: %s", self._tip, error)
+        self._progress.leave(self._tip, str(error), NEXT_RUN if error.retriable else STORAGE_ADVICE)
 
     def _refusal(self) -> Refusal | None:
         """Return why nothing may be done here (I7 and the rules of absence), ``None`` where it may."""
@@ -218,7 +232,7 @@ class UserPartitionCleaner:
             self._progress.leave(refusal.what, refusal.why, refusal.what_to_do)
         return refusal is None
 
-    def _eligible(self) -> list[RemoteLogSegmentMetadata]:
+    def _find_eligible(self) -> list[RemoteLogSegmentMetadata]:
         """Return the planned segments that may be started, by start offset (I2: never seen is not gone)."""
         eligible = []
         for metadata in self._history.unfinished():

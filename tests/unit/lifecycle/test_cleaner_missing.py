@@ -60,6 +60,17 @@ def test_missing_segments_are_counted_over_the_whole_run() -> None:
         cluster.clean(max_missing_segments=1)
 
 
+def test_a_later_partition_that_misses_too_much_saves_the_earlier_ones() -> None:
+    cluster = cluster_with(seen=2)
+    for number in range(3):
+        cluster.segment(tip("gone", 1), number, objects=False)
+    cluster.mark_and_wait()
+    with pytest.raises(StorageRootError, match="3 segments"):
+        cluster.clean(max_missing_segments=2)
+    assert len(cluster.keys_of(GONE)) == 10
+    assert set(cluster.states()) == {"DELETE_PARTITION_MARKED"}
+
+
 def test_the_override_settles_what_is_missing() -> None:
     cluster = cluster_with(S.COPY_SEGMENT_FINISHED, seen=1)
     report = cluster.clean(overrides=SETTLE)
