@@ -216,10 +216,13 @@ def main() -> int:
         names = {DELETED: f"{DELETED} (deleted)", ALIVE: f"{ALIVE} (alive)"}
         print_table({label: (before[name], after[name]) for name, label in names.items()})
         print_trail(kafka, deleted_id, 0)
-        left = after[DELETED].segments + after[DELETED].objects
+        left = after[DELETED]
         lost = sorted(alive_objects - _objects_of(kafka, alive_id))
-    if not before[DELETED].segments or left or lost:
-        print(f"\nFAILED: {before[DELETED].segments} orphans before, {left} left; of the living topic gone: {lost[:5]}")
+    if not before[DELETED].segments or left.segments or left.objects or lost:
+        print(
+            f"FAILED: there were {before[DELETED].segments} orphaned segments, {left.segments} are left and {left.objects} "
+            f"objects; {len(lost)} objects of the living topic are gone: {lost[:5]}"
+        )
         return 1
     say("done: nothing of the deleted topic is left, nothing of the living one is gone")
     return 0
