@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from dev import ensure_spark_jars
@@ -27,7 +26,6 @@ def local_spark_env(folder: Path) -> dict[str, str]:
     (folder / "spark-defaults.conf").write_text(_DEFAULTS)
     return {
         "AIRFLOW_VAR_RLMM_SPARK_JARS": ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar"))),
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(folder),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

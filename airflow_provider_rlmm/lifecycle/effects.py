@@ -35,6 +35,7 @@ class Effects(Protocol):
 
     events: Counter[str]
     would_write: list[str]
+    log_prefix: str
 
     def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
         """Publish through the write guard; one outcome per event."""
@@ -72,6 +73,7 @@ class RealEffects:
         self._offsets = offsets
         self.events: Counter[str] = Counter()
         self.would_write: list[str] = []
+        self.log_prefix = ""
 
     def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
         """See :class:`Effects`."""
@@ -125,6 +127,7 @@ class DryRunEffects:
         self._clock = clock
         self.events: Counter[str] = Counter()
         self.would_write: list[str] = []
+        self.log_prefix = "dry run: "
 
     def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
         """See :class:`Effects`."""

@@ -146,7 +146,13 @@ class UserPartitionCleaner:
         if not self._go_through():
             outcome = PartitionOutcome.INCOMPLETE if p.begun else PartitionOutcome.REFUSED
         logger.info(
-            "%s: %s, %d segments, %d objects, %d bytes deleted", self._tip, outcome, p.segments, p.objects, p.bytes
+            "%s%s: %s, %d segments, %d objects, %d bytes deleted",
+            self._context.effects.log_prefix,
+            self._tip,
+            outcome,
+            p.segments,
+            p.objects,
+            p.bytes,
         )
         return UserPartitionReport(
             topic=self._tip.topic,
@@ -217,7 +223,8 @@ class UserPartitionCleaner:
                 return False
             self._delete_batch(batch)
             logger.info(
-                "%s: %d of %d segments deleted, %d bytes",
+                "%s%s: %d of %d segments deleted, %d bytes",
+                self._context.effects.log_prefix,
                 self._tip,
                 self._progress.segments,
                 len(eligible),

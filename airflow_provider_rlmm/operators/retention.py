@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +70,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         """Observe the cluster, then run the job."""
         name = artifact_name(context)
         self._require_client_mode()
+        self._use_this_python()
         if not self.jars:
             connector = kafka_connector_coordinates()
             self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
@@ -93,6 +96,14 @@ class SegmentRetentionOperator(SparkSubmitOperator):
                 f"connection {self._conn_id!r}: deploy-mode is cluster, and the driver would not find the files that this "
                 "task wrote for it; set it to client"
             )
+
+    def _use_this_python(self) -> None:
+        """Let the driver, and in local mode the workers too, be this Python; else spark-submit takes any of the PATH."""
+        names = {"spark.pyspark.driver.python": "PYSPARK_DRIVER_PYTHON"}
+        if str(self._get_hook()._connection["master"]).startswith("local"):
+            names["spark.pyspark.python"] = "PYSPARK_PYTHON"
+        chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
+        self.conf = {**chosen, **(self.conf or {})}
 
     def _prepare(self, folder: Path, name: str) -> list[str]:
         """Write what the job reads, and return its command line."""
