@@ -58,7 +58,7 @@ class RlmmConnection:
         if connection.conn_type != CONN_TYPE:
             raise ConfigurationError(f"connection {conn_id!r} is of type {connection.conn_type!r}, not {CONN_TYPE!r}")
         known = [f.name for f in fields(cls) if f.name != "conn_id"]
-        given = {k: v for k, v in _extra(connection).items() if not _is_blank(v)}
+        given = {k: v for k, v in extra_of(connection).items() if not _is_blank(v)}
         if unknown := sorted(given.keys() - set(known)):
             raise ConfigurationError(f"connection {conn_id!r}: unknown fields {unknown} in extra; known are {known}")
         values: dict[str, Any] = {
@@ -111,7 +111,13 @@ def naming_connection(conn_id: str) -> Iterator[None]:
         raise (e if named else type(e)(f"connection {conn_id!r}: {e}")) from e.__cause__
 
 
-def _extra(connection: Connection) -> dict[str, Any]:
+def extra_of(connection: Connection) -> dict[str, Any]:
+    """
+    Read a connection's extra.
+
+    :param connection: any connection.
+    :raises ConfigurationError: naming the connection, if extra is not a JSON object.
+    """
     # Not extra_dejson: that one takes extra that is no JSON for an empty one, and the defaults would apply.
     try:
         extra = json.loads(connection.extra or "{}")

@@ -6,10 +6,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.connection import CONN_TYPE, DEFAULT_CONN_ID, RlmmConnection, naming_connection
+from airflow_provider_rlmm.hooks.base import RlmmHook
+from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
 
 if TYPE_CHECKING:
@@ -24,29 +23,14 @@ CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
 """Consumer group that keeps the cleaner's offsets; it needs READ on it."""
 
 
-class RemoteLogMetadataHook(BaseHook):
+class RemoteLogMetadataHook(RlmmHook):
     """
     Opens what a connection of type ``rlmm`` names. Nothing is opened before it is asked for.
 
     :param rlmm_conn_id: id of the connection.
     """
 
-    conn_name_attr = "rlmm_conn_id"
-    default_conn_name = DEFAULT_CONN_ID
-    conn_type = CONN_TYPE
     hook_name = "Kafka Remote Log Metadata"
-
-    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
-        super().__init__()
-        self.rlmm_conn_id = rlmm_conn_id
-
-    def get_connection_settings(self) -> RlmmConnection:
-        """
-        Read the connection.
-
-        :raises ConfigurationError: naming the connection and the field.
-        """
-        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
 
     def naming_connection(self) -> AbstractContextManager[None]:
         """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.connection import CONN_TYPE, DEFAULT_CONN_ID, RlmmConnection
+from airflow_provider_rlmm.hooks.base import RlmmHook
+from airflow_provider_rlmm.hooks.connection import RlmmConnection, extra_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -23,29 +23,14 @@ _CREDENTIALS = {
 """Scheme of the storage URI → the store's options that the connection's login and password are."""
 
 
-class RemoteStorageHook(BaseHook):
+class RemoteStorageHook(RlmmHook):
     """
     Opens the remote storage that a connection of type ``rlmm`` names.
 
     :param rlmm_conn_id: id of the connection.
     """
 
-    conn_name_attr = "rlmm_conn_id"
-    default_conn_name = DEFAULT_CONN_ID
-    conn_type = CONN_TYPE
     hook_name = "Kafka Remote Log Storage"
-
-    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
-        super().__init__()
-        self.rlmm_conn_id = rlmm_conn_id
-
-    def get_connection_settings(self) -> RlmmConnection:
-        """
-        Read the connection.
-
-        :raises ConfigurationError: naming the connection and the field.
-        """
-        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
 
     def get_storage_manager(self) -> ObjectStoreRemoteStorageManager:
         """
@@ -104,13 +89,7 @@ def store_options(uri: str, connection: Connection) -> dict[str, str]:
             )
         login, password = _CREDENTIALS[scheme]
         options = {k: v for k, v in ((login, connection.login), (password, connection.password)) if v}
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict):
-        raise ConfigurationError(f"{where}: extra is not a JSON object")
-    for name, value in extra.items():
+    for name, value in extra_of(connection).items():
         if not isinstance(value, str | bool | int):
             raise ConfigurationError(f"{where}: {name} in extra must be text, a number or a boolean")
         options[name] = str(value).lower() if isinstance(value, bool) else str(value)
