@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import tests.airflow_home  # noqa: F401  # its import is what it is for
 from dev.broker import LocalKafka
 
 
