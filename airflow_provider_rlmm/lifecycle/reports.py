@@ -116,7 +116,13 @@ def totals(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def cleanup_document(
-    *, report_id: str, plan_id: str, cluster_id: str, created_at_ms: int, reports: Sequence[Mapping[str, Any]]
+    *,
+    report_id: str,
+    plan_id: str,
+    cluster_id: str,
+    created_at_ms: int,
+    reports: Sequence[Mapping[str, Any]],
+    not_planned: Sequence[Refusal] = (),
 ) -> dict[str, Any]:
     """
     Put the reports of all metadata partitions of a run into one document.
@@ -126,12 +132,16 @@ def cleanup_document(
     :param cluster_id: the cluster.
     :param created_at_ms: ms since the epoch.
     :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
+    :param not_planned: what was marked and refused when the plan was made; they count as refusals.
     """
+    counted = totals(reports)
+    counted["refusals"] += len(not_planned)
     return {
         "report_id": report_id,
         "plan_id": plan_id,
         "cluster_id": cluster_id,
         "created_at_ms": created_at_ms,
-        "totals": totals(reports),
+        "totals": counted,
+        "not_planned": [asdict(r) for r in not_planned],
         "metadata_partitions": list(reports),
     }

@@ -67,9 +67,9 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
-        dry_run, work = flag("dry_run_only", self.dry_run_only), _work_of(self.source_plan)
+        dry_run = flag("dry_run_only", self.dry_run_only)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        hook.check_cluster()
+        work = _work_of(self.source_plan, hook.check_cluster())
         with hook.naming_connection(), hook.get_event_log() as log:
             marker = DeletedPartitionMarker(
                 log, hook.get_publisher(log), hook.get_cluster_topics(), clock=system_clock, dry_run=dry_run
@@ -123,8 +123,8 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
 
         limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        hook.check_cluster(limits.overrides)
-        name, work = artifact_name(context), _work_of(self.source_plan)
+        work = _work_of(self.source_plan, hook.check_cluster(limits.overrides))
+        name = artifact_name(context)
         with hook.naming_connection(), hook.get_event_log() as log:
             planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
             plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=work)
@@ -258,6 +258,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             cluster_id=summary.cluster_id,
             created_at_ms=system_clock(),
             reports=reports,
+            not_planned=summary.refusals,
         )
         path = write_document(uri, "report.json", json.dumps(document, indent=2))
         PlanLink.persist(context, name)
@@ -304,9 +305,12 @@ def _no_report(metadata_partition: int, planned: Count) -> MetadataPartitionRepo
     )  # fmt: skip
 
 
-def _work_of(source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:
-    """Return the partitions that a plan names as orphaned, ``None`` where no plan was given."""
-    return orphaned_partitions(source_plan) if source_plan else None
+def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, int]] | None:
+    """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
+    if not source_plan:
+        return None
+    read_summary(source_plan).check_valid(cluster_id, system_clock())
+    return orphaned_partitions(source_plan)
 
 
 def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:

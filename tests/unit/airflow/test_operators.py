@@ -212,6 +212,21 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
         MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"), [({"cluster_id": "another"}, "for cluster 'another'"), ({"expires_at_ms": 1}, "expired")]
+)
+@pytest.mark.parametrize("operator", [MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator])
+def test_a_source_plan_that_is_not_valid_here_is_refused(
+    cluster: Cluster, work: Path, operator: Any, changed: dict[str, Any], message: str
+) -> None:
+    mark_and_plan()
+    source = work / "dag.run"
+    document = json.loads((source / "summary.json").read_text())
+    (source / "summary.json").write_text(json.dumps(document | changed))
+    with pytest.raises(PlanError, match=message):
+        operator(task_id="step", source_plan=str(source)).execute(context("later"))
+
+
 def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
     with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
         mark_and_plan(blast_radius={})

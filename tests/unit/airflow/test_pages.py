@@ -60,7 +60,14 @@ def report(topic: str = "orders") -> dict[str, Any]:
         cluster_id="cluster-1",
         created_at_ms=1_700_000_000_000,
         reports=[p.to_dict() for p in partitions],
+        not_planned=[Refusal("orders-7", "marked 5 ms ago", "wait")],
     )
+
+
+def test_a_report_shows_what_was_not_planned_and_counts_it(client: TestClient) -> None:
+    text = client.get("/reports/report-1").text
+    assert "marked 5 ms ago" in text
+    assert report()["totals"]["refusals"] == 3
 
 
 @pytest.fixture
