@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +40,11 @@ logger = logging.getLogger(__name__)
 
 STAMP_KEY: Final = "airflow-provider-rlmm.json"
 """The object at the storage root that says for which cluster the root was verified."""
+
+_REPLACED: Final = (
+    "the storage root is not the one that this run began with, it was unmounted or replaced: nothing more is deleted or "
+    "declared deleted; bring it back and run again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,7 @@ class LayoutRemoteStorageManager:
     def __init__(self, calls: ObjectCalls, layout: Layout) -> None:
         self._calls = calls
         self._layout = layout
+        self._checked_root: tuple[object] | None = None
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """
@@ -202,10 +209,10 @@ class LayoutRemoteStorageManager:
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
         """
         batch = DeletionBatch(self._layout, metadatas)
-        root = self._calls.root_identity()
         listings = batch.listings
-        for prefix, after in listings.items():
-            batch.see_before(self._calls.objects(prefix, after))
+        with self._steady_root() as root:
+            for prefix, after in listings.items():
+                batch.see_before(self._calls.objects(prefix, after))
         keys = batch.keys_to_delete()
         if not keys:
             return DeletionReport(batch.outcomes_untouched(), len(listings))
@@ -229,12 +236,12 @@ class LayoutRemoteStorageManager:
         :param topic_id_partition: the user partition; an absent one has no objects, which is no error.
         """
         prefix = self._layout.partition_prefix(topic_id_partition)
-        self._calls.root_identity()
         found: dict[UUID, list[StoredObject]] = {}
-        for stored in self._calls.objects(prefix):
-            parsed = self._layout.parse(stored.key)
-            if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
-                found.setdefault(parsed.segment_id, []).append(stored)
+        with self._steady_root():
+            for stored in self._calls.objects(prefix):
+                parsed = self._layout.parse(stored.key)
+                if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
+                    found.setdefault(parsed.segment_id, []).append(stored)
         return {segment_id: tuple(sorted(objects, key=_key)) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
@@ -246,13 +253,18 @@ class LayoutRemoteStorageManager:
         """
         Tell whether the root belongs to the cluster: by its stamp, or by an object of one of the topic ids.
 
+        From here on no listing of another root is believed, should one take the place of this one.
+
         :param topic_ids: topic ids that the metadata topic names.
         :param cluster_id: id of the cluster.
         """
-        self._calls.root_identity()
+        self._checked_root = (self._calls.root_identity(),)
         stamp = self._read_stamp()
         own = self._stamp_for(cluster_id)
         if stamp == own:
+            if self._may_be_unmounted():
+                why = f"{STAMP_KEY} names this cluster, but {self._layout.prefix} beside it holds not even a directory"
+                return RootCheck(False, f"{why}: nothing may be mounted there")
             return RootCheck(True, f"{STAMP_KEY} names cluster {cluster_id} and layout {self._layout.name}")
         if stamp is not None:
             return RootCheck(False, f"{STAMP_KEY} is that of {_described(stamp)}, not of {_described(own)}")
@@ -285,6 +297,30 @@ class LayoutRemoteStorageManager:
                 f"{STAMP_KEY} is that of {_described(stamp)}, not of {_described(own)}: check the storage URI, and "
                 "remove the object only if the other cluster does not use this root any more"
             )
+
+    def _may_be_unmounted(self) -> bool:
+        """
+        Tell whether the stamp is all that can be seen, in a place where it need not share the objects' fate.
+
+        The segments' prefix of a local root may be a mount point of its own. Objects that are deleted leave their
+        directories behind there, so even after the last deletion a mounted one is not empty.
+        """
+        prefix = self._layout.prefix
+        return bool(prefix) and self._calls.root_identity() is not None and not self._calls.directories(prefix)
+
+    @contextmanager
+    def _steady_root(self) -> Iterator[object]:
+        """
+        Put this around a listing: a root that is unmounted or replaced lists as empty, and all would look deleted.
+
+        :raises StorageRootError: if the root is not the one of :meth:`check_root`, or changes within the block.
+        """
+        root = self._calls.root_identity()
+        if self._checked_root not in (None, (root,)):
+            raise StorageRootError(_REPLACED)
+        yield root
+        if self._calls.root_identity() != root:
+            raise StorageRootError(_REPLACED)
 
     def _stamp_for(self, cluster_id: str) -> Mapping[str, str]:
         return {"cluster_id": cluster_id, "layout": self._layout.name}

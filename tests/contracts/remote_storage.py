@@ -332,9 +332,10 @@ class RemoteStorageContract:
         assert not storage.manager.check_root(frozenset(), "cluster-a").verified
 
     def test_stamp_verifies_its_cluster_only(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1, topic_id=OTHER_TOPIC_ID))
         storage.manager.stamp_root("cluster-a")
         storage.manager.stamp_root("cluster-a")
-        assert storage.keys() == {STAMP_KEY}
+        assert storage.keys() == keys | {STAMP_KEY}
         assert storage.manager.check_root(frozenset(), "cluster-a").verified
         check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-b")
         assert not check.verified

@@ -208,7 +208,8 @@ def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
         assert sentence in text
 
 
-def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook) -> None:
+def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook, tmp_path: Path) -> None:
+    (tmp_path / "kafka-tiered-storage" / "orders-0").mkdir(parents=True)
     RemoteStorageHook().get_storage_manager().stamp_root("cluster-1")
     assert "belongs to this cluster" in hook.test_connection()[1]
     assert "nothing shows" not in hook.test_connection()[1]

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
 from tests.contracts.remote_storage import (
     LAYOUT,
+    TOPIC_ID,
     RemoteStorageContract,
     RemoteStorageFaultContract,
     local_files,
@@ -332,6 +333,56 @@ def test_writing_and_deleting_where_nothing_is_allowed(
         manager.check_root(frozenset(), "cluster-a")
     with pytest.raises(error):
         manager.delete_log_segments([segment(1)])
+
+
+@pytest.mark.parametrize("unmounted", ["", LAYOUT.prefix])
+def test_a_root_that_is_replaced_after_its_check_is_not_believed(folder: LocalFolder, unmounted: str) -> None:
+    for key in LAYOUT.segment_keys(segment(1)).required:
+        folder.put(key, b"1")
+    manager, part = folder.manager, folder.root / unmounted
+    assert manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
+    part.rename(folder.root.with_name("unmounted"))
+    part.mkdir()
+
+    with pytest.raises(StorageRootError, match="not the one that this run began with"):
+        manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition)
+    with pytest.raises(StorageRootError, match="not the one that this run began with"):
+        manager.delete_log_segments([segment(1)])
+
+    part.rmdir()
+    folder.root.with_name("unmounted").rename(part)
+    assert manager.delete_log_segments([segment(1)]).segments[0].outcome is DeleteOutcome.GONE
+
+
+def test_a_root_that_is_replaced_while_it_is_listed_is_not_believed(
+    folder: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_objects = folder.store.list
+
+    def unmount_and_list(*args: Any, **kwargs: Any) -> Any:
+        folder.root.rename(folder.root.with_name("unmounted"))
+        folder.root.mkdir()
+        return list_objects(*args, **kwargs)
+
+    monkeypatch.setattr(folder.store, "list", unmount_and_list)
+    with pytest.raises(StorageRootError, match="not the one that this run began with"):
+        folder.manager.delete_log_segments([segment(1)])
+
+
+def test_a_stamp_beside_an_unmounted_prefix_verifies_nothing(folder: LocalFolder) -> None:
+    keys = list(LAYOUT.segment_keys(segment(1)).required)
+    for key in keys:
+        folder.put(key, b"1")
+    folder.manager.stamp_root("cluster-a")
+    folder.manager.delete_log_segments([segment(1)])
+    assert folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified, "its directories are still there"
+
+    prefix = folder.root / LAYOUT.prefix
+    prefix.rename(folder.root.with_name("unmounted"))
+    assert not folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
+    prefix.mkdir()
+    check = folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
+    assert (check.verified, "nothing may be mounted" in check.reason) == (False, True)
 
 
 def test_store_that_is_down_is_unavailable_not_missing(

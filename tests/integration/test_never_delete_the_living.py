@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A living topic's segments are never touched, and nothing is declared deleted that was not seen to be.
+
+Each case is one that makes the living look dead: a principal that may not see a topic, a new topic of an old name, records
+that lie, another cluster, storage that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from dev import formatter, tiering
+from dev.authorized import AuthorizedKafka
+from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.integration.lifecycle_runs import (
+    GROUP_ID,
+    NO_WAIT,
+    Runs,
+    check_health,
+    everything_planned,
+    nothing_is_touched,
+    objects_of,
+    our_events,
+    planned_of,
+    write_event,
+)
+from tests.scrub import unfinished_segments
+
+pytestmark = pytest.mark.integration
+
+USER = "cleaner"
+LIVE = ("orders", "payments")
+BATCH = NO_WAIT.batch_segments
+FOREIGN_BROKER_ID = 7
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[AuthorizedKafka]:
+    """A broker with an authorizer and two living topics."""
+    with AuthorizedKafka({USER: "not-secret"}) as broker:
+        for topic in LIVE:
+            tiering.create_tiered_topic(broker, topic, 1)
+            tiering.produce_until_remote(broker, topic, 3)
+        yield broker
+
+
+@pytest.fixture
+def runs(kafka: AuthorizedKafka) -> Runs:
+    return Runs(kafka)
+
+
+def restricted(kafka: AuthorizedKafka, *visible: str) -> Runs:
+    """Return the runs of a principal that has what the README asks for, but may describe these topics only."""
+    admin = AdminClient(kafka.client_config())
+    all_acls = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    for future in admin.delete_acls([all_acls]).values():
+        future.result(30)
+    allowed = [
+        (ResourceType.TOPIC, METADATA_TOPIC, AclOperation.READ),
+        (ResourceType.TOPIC, METADATA_TOPIC, AclOperation.WRITE),
+        (ResourceType.GROUP, GROUP_ID, AclOperation.READ),
+        *((ResourceType.TOPIC, topic, AclOperation.DESCRIBE) for topic in visible),
+    ]
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
+        for kind, name, operation in allowed
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(30)
+    return Runs(kafka, kafka.login(USER))
+
+
+def marker_of(topic_id: UUID, topic: str, partition: int = 0) -> RemotePartitionDeleteMetadata:
+    """Return a marker that somebody else wrote."""
+    tip = TopicIdPartition(topic_id, topic, partition)
+    state = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    return RemotePartitionDeleteMetadata(tip, state, system_clock(), FOREIGN_BROKER_ID)
+
+
+def orphan(kafka: LocalKafka, topic: str, segments: int) -> UUID:
+    """Make a topic that is gone while its segments are not."""
+    tiering.create_tiered_topic(kafka, topic, 1)
+    tiering.produce_until_remote(kafka, topic, segments)
+    return tiering.provoke_scenario_b(kafka, topic)
+
+
+# -- a principal that may not see a topic --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visible", [(), ("orders", "__consumer_offsets")], ids=["none", "all-but-one"])
+def test_a_topic_that_may_not_be_described_never_looks_deleted(
+    kafka: AuthorizedKafka, runs: Runs, visible: Sequence[str]
+) -> None:
+    planned = everything_planned(kafka)
+    blind = restricted(kafka, *visible)
+    hidden = rf"'({'|'.join(set(LIVE) - set(visible))})'.*TOPIC_AUTHORIZATION_FAILED"
+
+    with nothing_is_touched(kafka), pytest.raises(EventLogAccessError, match=hidden):
+        blind.mark()
+
+    # Somebody's marker takes the marker's word out of the chain: now planner and cleaner have to see for themselves.
+    metadata_partition = write_event(kafka, marker_of(tiering.topic_ids(kafka)["payments"], "payments"))
+    with nothing_is_touched(kafka):
+        with pytest.raises(EventLogAccessError, match=hidden):
+            blind.mark()
+        with pytest.raises(EventLogAccessError, match=r"'payments'.*TOPIC_AUTHORIZATION_FAILED"):
+            blind.plan()
+        with pytest.raises(EventLogAccessError, match=r"'payments'.*TOPIC_AUTHORIZATION_FAILED"):
+            blind.clean(metadata_partition, planned)
+
+    with nothing_is_touched(kafka):
+        (report,) = (r for r in runs.clean(metadata_partition, planned).partitions if r.topic == "payments")
+    assert [r.why for r in report.refusals] == [
+        f"topic id {report.topic_id} exists in the cluster as 'payments'",
+    ], "who may see it refuses by name"
+    assert report.refusals[0].what_to_do == "a living topic is never cleaned: find out who wrote this marker"
+    check_health(kafka, LIVE)
+
+
+# -- names and ids -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_topic_of_an_old_name_is_another_topic(kafka: AuthorizedKafka, runs: Runs) -> None:
+    old_id = orphan(kafka, "recreated", 4)
+    new_id = tiering.create_tiered_topic(kafka, "recreated", 1)
+    tiering.produce_until_remote(kafka, "recreated", 3)
+    old, new = objects_of(kafka, old_id), objects_of(kafka, new_id)
+    assert len(old) == 4 * 5
+    assert len(new) == 3 * 5
+    assert new_id != old_id
+
+    assert [line.split()[0] for line in runs.mark().marked] == ["DELETE_PARTITION_MARKED"]
+    (report,) = (r for r in runs.clean_all() if r.topic == "recreated")
+
+    assert (report.outcome, report.segments_deleted, report.objects_deleted) == (PartitionOutcome.FINISHED, 4, len(old))
+    assert objects_of(kafka, old_id) == set()
+    assert new <= objects_of(kafka, new_id)
+    check_health(kafka, [*LIVE, "recreated"])
+
+
+@pytest.mark.parametrize("sees_it", [True, False], ids=["sees-it", "may-not-see-it"])
+def test_a_wrong_name_with_a_living_id_is_refused(kafka: AuthorizedKafka, runs: Runs, sees_it: bool) -> None:
+    topic_id, wrong = tiering.topic_ids(kafka)["orders"], "orders-by-mistake"
+    planned = everything_planned(kafka)
+    add = RemoteLogSegmentMetadata(
+        remote_log_segment_id=RemoteLogSegmentId(TopicIdPartition(topic_id, wrong, 0), uuid4()),
+        start_offset=0,
+        end_offset=3,
+        max_timestamp_ms=system_clock(),
+        broker_id=FOREIGN_BROKER_ID,
+        event_timestamp_ms=system_clock(),
+        segment_size_in_bytes=100,
+        custom_metadata=None,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        segment_leader_epochs=((0, 0),),
+        txn_idx_empty=True,
+    )
+    write_event(kafka, add)
+    metadata_partition = write_event(kafka, marker_of(topic_id, wrong))
+    runs = runs if sees_it else restricted(kafka, wrong, *(set(tiering.topic_ids(kafka)) - {"orders"}))
+
+    with nothing_is_touched(kafka):
+        if sees_it:
+            assert runs.mark().marked == ()
+            reports = runs.clean(metadata_partition, planned).partitions
+            assert wrong in {r.topic for r in reports}
+            assert {r.outcome for r in reports} == {PartitionOutcome.REFUSED}
+            assert "exists in the cluster as 'orders'" in reports[0].refusals[0].why
+        else:
+            for step in (runs.mark, runs.plan, lambda: runs.clean(metadata_partition, planned)):
+                with pytest.raises(EventLogAccessError, match="'orders'"):
+                    step()
+    check_health(kafka, LIVE)
+
+
+def test_another_cluster_than_the_expected_one_is_left_alone(kafka: AuthorizedKafka) -> None:
+    metadata_partition = write_event(kafka, marker_of(tiering.topic_ids(kafka)["orders"], "orders"))
+    elsewhere = Runs(kafka, expected_cluster_id="another-cluster")
+    with (
+        nothing_is_touched(kafka),
+        pytest.raises(ClusterMismatchError, match=f"{kafka.cluster_id}.*another-cluster"),
+    ):
+        elsewhere.clean(metadata_partition, everything_planned(kafka))
+    check_health(kafka, LIVE)
+
+
+# -- storage that is gone ------------------------------------------------------------------------------------------------
+
+Fault = Callable[[LocalKafka], Callable[[], None]]
+
+
+def moved(folder: Path, *, empty_folder_stays: bool) -> Callable[[], None]:
+    """Take a folder away as an unmount does, with or without a mount point that stays; return how to bring it back."""
+    aside = folder.with_name(f"{folder.name}.moved")
+    folder.rename(aside)
+    if empty_folder_stays:
+        folder.mkdir()
+
+    def bring_back() -> None:
+        if empty_folder_stays:
+            folder.rmdir()
+        aside.rename(folder)
+
+    return bring_back
+
+
+FAULTS = {
+    "root-gone": lambda kafka: moved(kafka.remote_dir, empty_folder_stays=False),
+    "root-unmounted": lambda kafka: moved(kafka.remote_dir, empty_folder_stays=True),
+    "prefix-gone": lambda kafka: moved(kafka.remote_root, empty_folder_stays=False),
+    "prefix-unmounted": lambda kafka: moved(kafka.remote_root, empty_folder_stays=True),
+}
+
+
+class FailingBetweenBatches:
+    """Remote storage that is taken away after the first batch was deleted."""
+
+    def __init__(self, storage: Any, fail: Callable[[], None]) -> None:
+        self._storage = storage
+        self._fail = fail
+        self._batches = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def delete_log_segments(self, metadatas: Any) -> Any:
+        report = self._storage.delete_log_segments(metadatas)
+        self._batches += 1
+        if self._batches == 1:
+            self._fail()
+        return report
+
+
+SEGMENTS_IN_DOUBT = (len(FAULTS) * 2 + 2) * BATCH
+
+
+@pytest.fixture(scope="module")
+def doomed(kafka: AuthorizedKafka) -> UUID:
+    """Orphans enough for every fault to leave some."""
+    return orphan(kafka, "doomed", SEGMENTS_IN_DOUBT)
+
+
+def unfinished(kafka: LocalKafka, topic_id: UUID) -> dict[UUID, RemoteLogSegmentState]:
+    return {
+        m.remote_log_segment_id.id: m.state
+        for m in unfinished_segments(kafka)
+        if m.remote_log_segment_id.topic_id_partition.topic_id == topic_id
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("in_mid_run", [False, True], ids=["before-the-cleaner", "between-two-batches"])
+def test_storage_that_is_taken_away_proves_nothing(
+    kafka: AuthorizedKafka, runs: Runs, doomed: UUID, fault: str, in_mid_run: bool
+) -> None:
+    runs.mark()
+    plan = runs.plan()
+    (metadata_partition,) = plan.summary.by_metadata_partition
+    planned, storage = planned_of(plan), runs.open_storage()
+    before = unfinished(kafka, doomed)
+    restore: list[Callable[[], None]] = []
+
+    def take_away() -> None:
+        restore.append(FAULTS[fault](kafka))
+
+    try:
+        if not in_mid_run:
+            take_away()
+        with pytest.raises(StorageRootError):
+            runs.clean(
+                metadata_partition, planned, FailingBetweenBatches(storage, take_away) if in_mid_run else storage
+            )
+        after = unfinished(kafka, doomed)
+        assert len(before) - len(after) == (BATCH if in_mid_run else 0)
+        # What was started when storage went away is what a later run might take for deleted.
+        with pytest.raises(StorageRootError):
+            runs.clean(metadata_partition, planned)
+        assert unfinished(kafka, doomed) == after
+    finally:
+        for bring_back in restore:
+            bring_back()
+    assert len(restore) == 1
+    check_health(kafka, LIVE[:1])
+
+
+def test_storage_that_came_back_is_cleaned_to_its_end(kafka: AuthorizedKafka, runs: Runs, doomed: UUID) -> None:
+    runs.mark()
+    left, objects = unfinished(kafka, doomed), objects_of(kafka, doomed)
+    (report,) = (r for r in runs.clean_all() if r.topic == "doomed")
+    assert (report.outcome, report.segments_deleted, report.objects_deleted) == (
+        PartitionOutcome.FINISHED,
+        len(left),
+        len(objects),
+    )
+    assert objects_of(kafka, doomed) == set()
+    kafka.restart()
+    lines = check_health(kafka, LIVE)
+    assert len(our_events(lines)) >= 2 * SEGMENTS_IN_DOUBT
+    assert formatter.formatter_lines(kafka) == lines
