@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Kafka of several nodes: KRaft processes on this machine that share one remote storage."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from dev import tiering
+from dev.broker import FAST_START, METADATA_TOPIC, LocalKafka, await_condition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+SMALL = tuple("-Xmx512m" if option.startswith("-Xmx") else option for option in FAST_START)
+"""JVM options for several brokers on one machine."""
+
+
+class ClusterNode(LocalKafka):
+    """
+    One node, broker and controller at once.
+
+    :param node_id: 1 or more.
+    :param cluster: that it belongs to.
+    """
+
+    def __init__(self, node_id: int, cluster: LocalKafkaCluster) -> None:
+        super().__init__(
+            cluster.data_dir / f"node-{node_id}", metadata_partitions=cluster.metadata_partitions, jvm_options=SMALL
+        )
+        self.node_id = node_id
+        self.remote_dir = cluster.data_dir / "remote"
+        self.remote_root = self.remote_dir / "kafka-tiered-storage"
+        self.cluster_id = cluster.cluster_id or self.cluster_id
+        self._cluster = cluster
+
+    @property
+    def voter(self) -> str:
+        """How the controllers' quorum names this node."""
+        return f"{self.node_id}@127.0.0.1:{self._controller_port}"
+
+    def _default_properties(self) -> dict[str, str]:
+        nodes = self._cluster.nodes
+        replicas = str(len(nodes))
+        return super()._default_properties() | {
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": ",".join(node.voter for node in nodes),
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "rlmm.config.remote.log.metadata.topic.replication.factor": replicas,
+            "rlmm.config.remote.log.metadata.common.client.bootstrap.servers": self._cluster.bootstrap_servers,
+            # Long enough for a topic to be deleted before the controllers take a killed leader's partitions from it.
+            "broker.session.timeout.ms": "6000",
+            # Every partition soon returns to the node that is to lead it.
+            "leader.imbalance.check.interval.seconds": "1",
+            "leader.imbalance.per.broker.percentage": "0",
+        }
+
+
+class LocalKafkaCluster:
+    """
+    Several brokers; as a context manager they start together on entry and are gone, with their data, after the block.
+
+    :param size: number of nodes.
+    :param metadata_partitions: partitions of ``__remote_log_metadata``, each replicated to every node.
+    """
+
+    def __init__(self, size: int = 3, *, metadata_partitions: int = 5) -> None:
+        self.data_dir = Path(tempfile.mkdtemp(prefix="rlmm-cluster-")).resolve()
+        self.metadata_partitions = metadata_partitions
+        self.cluster_id = ""
+        self.nodes: list[ClusterNode] = []
+        for node_id in range(1, size + 1):
+            self.nodes.append(ClusterNode(node_id, self))
+            self.cluster_id = self.nodes[0].cluster_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every node."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def __enter__(self) -> LocalKafkaCluster:
+        try:
+            # A node is ready when it finds a majority of the controllers, so none is without the others.
+            with ThreadPoolExecutor(len(self.nodes)) as pool:
+                for started in [pool.submit(node.start, 120.0) for node in self.nodes]:
+                    started.result()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for node in self.nodes:
+            node.kill()
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def create_tiered_topic(self, name: str, replicas: Sequence[Sequence[int]]) -> UUID:
+        """
+        Create a topic as :func:`dev.tiering.create_tiered_topic` does, on the nodes given.
+
+        :param name: topic.
+        :param replicas: per partition the ids of its nodes, the one that is to lead it first.
+        :return: the topic id.
+        """
+        from confluent_kafka.cimpl import NewTopic
+
+        assignment = [list(nodes) for nodes in replicas]
+        topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=tiering.TIERED_TOPIC_CONFIG)
+        admin = self._admin()
+        admin.create_topics([topic])[name].result(30)
+        for partition, nodes in enumerate(assignment):
+            self.await_leader(name, partition, nodes[0])
+        return tiering.topic_ids(self.living_node())[name]
+
+    def delete_topic(self, name: str, timeout: float = 60.0) -> None:
+        """
+        Delete a topic; returns when the cluster has acknowledged it.
+
+        :param name: topic.
+        :param timeout: seconds.
+        :raises TimeoutError: if it is not acknowledged in time.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+
+        def deleted() -> bool:
+            # A broker that was just killed may still be named as the one to send this to, and a client sticks to it.
+            admin = self._admin()
+            try:
+                admin.delete_topics([name], request_timeout=2)[name].result(10)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in (KafkaError._TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    raise
+                return bool(code == KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return True
+
+        await_condition(deleted, f"topic {name} is deleted", timeout)
+
+    def living_node(self) -> ClusterNode:
+        """Return any node that runs."""
+        return next(node for node in self.nodes if node.alive)
+
+    def await_leader(self, topic: str, partition: int, node_id: int, timeout: float = 60.0) -> None:
+        """
+        Wait until a node leads a partition and every replica of the partition is in sync.
+
+        :param topic: topic.
+        :param partition: partition.
+        :param node_id: the node.
+        :param timeout: seconds.
+        :raises TimeoutError: if it does not come to that.
+        """
+        self._await_partition(
+            topic,
+            partition,
+            lambda p: p.leader == node_id and set(p.isrs) == set(p.replicas),
+            f"node {node_id} leads {topic}-{partition}, and all replicas are in sync",
+            timeout,
+        )
+
+    def await_metadata_topic(self, timeout: float = 60.0) -> None:
+        """
+        Wait until every replica of ``__remote_log_metadata`` is in sync.
+
+        :param timeout: seconds.
+        :raises TimeoutError: if it does not come to that.
+        """
+        for partition in range(self.metadata_partitions):
+            self._await_partition(
+                METADATA_TOPIC,
+                partition,
+                lambda p: p.leader >= 0 and set(p.isrs) == {node.node_id for node in self.nodes},
+                f"all replicas of {METADATA_TOPIC}-{partition} are in sync",
+                timeout,
+            )
+
+    def _await_partition(
+        self, topic: str, partition: int, condition: Callable[[Any], bool], what: str, timeout: float
+    ) -> None:
+        admin = self._admin()
+
+        def holds() -> bool:
+            known = admin.list_topics(timeout=10).topics.get(topic)
+            return known is not None and partition in known.partitions and condition(known.partitions[partition])
+
+        await_condition(holds, what, timeout, interval=0.2)
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 2})
