@@ -8,7 +8,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate integration cluster spark system package bench lock clean
+.PHONY: help setup demo test lint format unit simulate integration scenarios cluster spark system package bench lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-test: lint unit simulate integration cluster spark system package ## Run every check that CI runs
+test: lint unit simulate integration spark system package ## Run every check that CI runs
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -44,10 +44,13 @@ simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
 
 integration: setup ## Tests on a real Kafka broker
-	$(PYTEST) -m "not cluster" tests/integration
+	$(PYTEST) -m "not cluster and not scenarios" tests/integration
 
 cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
 	$(PYTEST) -m cluster tests/integration
+
+scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
+	$(PYTEST) -m scenarios tests/integration
 
 spark: setup ## Tests on a real Spark
 	$(PYTEST) tests/spark

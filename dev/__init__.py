@@ -3,7 +3,7 @@
 The local Kafka of demo, tests and benchmarks.
 
 Here: the Java archives of Kafka and of Spark's Kafka connector, copied by Maven into ``dev/lib`` when ``dev/pom.xml`` has
-changed since the last time.
+changed since the last time, and the classes of ``dev/java``, compiled when one of its sources has.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 DEV_FOLDER = Path(__file__).resolve().parent
 POM = DEV_FOLDER / "pom.xml"
 LIB_FOLDER = DEV_FOLDER / "lib"
+JAVA_SOURCES = DEV_FOLDER / "java"
 MINIMUM_JAVA = 17
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+JAVA_COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
 STAMP = ".pom.sha256"
 
 
@@ -48,6 +50,22 @@ def ensure_spark_jars() -> Path:
     :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
     """
     return _ensure("spark-kafka", LIB_FOLDER / "spark")
+
+
+def ensure_fault_injector() -> Path:
+    """
+    The classes of ``dev/java``, compiled if they are missing or older than their sources or the pom.
+
+    :return: folder of the classes; they need the jars of :func:`ensure_jars`.
+    :raises DevEnvironmentError: if Java has no compiler or it fails, or as :func:`ensure_jars`.
+    """
+    jars, folder = ensure_jars(), LIB_FOLDER / "java"
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in [POM, *sources])).hexdigest()
+    with _lock(folder.with_suffix(".lock")):
+        if _stamp(folder) != wanted:
+            _compile(sources, jars, folder, wanted)
+    return folder
 
 
 def java_executable() -> str:
@@ -105,8 +123,32 @@ def _copy_dependencies(profile: str, folder: Path, stamp: str) -> None:
     fresh.rename(folder)
 
 
+def _compile(sources: Sequence[Path], jars: Path, folder: Path, stamp: str) -> None:
+    """Compile into a fresh folder, then put it in the place of the old one."""
+    fresh = folder.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    class_path = os.pathsep.join(map(str, sorted(jars.glob("*.jar"))))
+    # The module and not the command javac: there are runtimes that hold the one without the other.
+    done = subprocess.run(
+        [java_executable(), "-m", JAVA_COMPILER, "--release", str(MINIMUM_JAVA), "-Xlint:all", "-Werror",
+         "-cp", class_path, "-d", str(fresh), *map(str, sources)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    output = done.stdout + done.stderr
+    if "Module jdk.compiler not found" in output:
+        raise DevEnvironmentError(
+            f"{java_executable()} has no compiler: install a JDK {MINIMUM_JAVA} "
+            "(Debian, Ubuntu: apt install openjdk-17-jdk-headless; macOS: brew install openjdk@17)"
+        )
+    if done.returncode != 0:
+        raise DevEnvironmentError(f"the sources in {JAVA_SOURCES} do not compile:\n{output}")
+    (fresh / STAMP).write_text(stamp)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
 def _stamp(folder: Path) -> str | None:
-    """Hash of the pom that the folder was filled from; None if it never was."""
+    """Hash of what the folder was made from; None if it never was."""
     try:
         return (folder / STAMP).read_text()
     except FileNotFoundError:

@@ -87,6 +87,7 @@ class LocalKafka:
     :param properties: broker properties that win over the ones set here.
     :param metadata_partitions: partitions of ``__remote_log_metadata``.
     :param jvm_options: options of the broker's JVM.
+    :param class_path: folders of further classes for the broker.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class LocalKafka:
         properties: Mapping[str, str] | None = None,
         metadata_partitions: int = 5,
         jvm_options: Sequence[str] = FAST_START,
+        class_path: Sequence[Path] = (),
     ) -> None:
         self._temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="rlmm-kafka-") if data_dir is None else data_dir).resolve()
@@ -112,6 +114,7 @@ class LocalKafka:
         self._log_offset = 0
         self._properties = dict(properties or {})
         self._jvm_options = tuple(jvm_options)
+        self._class_path = tuple(class_path)
         self._process: subprocess.Popen[bytes] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         # Runs when the interpreter ends, or when nobody holds this object any more.
@@ -322,7 +325,8 @@ class LocalKafka:
 
     def _java(self, main_class: str, *arguments: str, options: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        return [java_executable(), *options, log4j, "-cp", f"{ensure_jars()}/*", main_class, *arguments]
+        class_path = os.pathsep.join([f"{ensure_jars()}/*", *map(str, self._class_path)])
+        return [java_executable(), *options, log4j, "-cp", class_path, main_class, *arguments]
 
     def _launch(self) -> None:
         command = self._java("kafka.Kafka", str(self.data_dir / "server.properties"), options=self._jvm_options)

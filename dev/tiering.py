@@ -129,6 +129,59 @@ def remote_listing(kafka: LocalKafka) -> dict[str, int]:
     return sizes
 
 
+def remote_files(kafka: LocalKafka, topic_id: uuid.UUID) -> set[str]:
+    """
+    What remote storage holds of one topic.
+
+    :param kafka: broker, running or not.
+    :param topic_id: topic.
+    :return: paths relative to ``kafka.remote_root``.
+    """
+    kafka_id = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return {path for path in remote_listing(kafka) if path.split("/")[0].endswith(f"-{kafka_id}")}
+
+
+def produce(
+    kafka: LocalKafka,
+    topic: str,
+    records: Mapping[int, int],
+    segment_bytes: int = SEGMENT_BYTES,
+    timeout: float = 60.0,
+) -> None:
+    """
+    Write records, and wait for their acknowledgement, not for their copy.
+
+    :param kafka: running broker.
+    :param topic: tiered topic.
+    :param records: partition → how many; :data:`RECORDS_PER_SEGMENT` of them fill a segment.
+    :param segment_bytes: the topic's ``internal.segment.bytes``.
+    :param timeout: seconds.
+    :raises TieringError: if a record is not accepted.
+    """
+    from confluent_kafka import Producer
+
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(f"{topic}-{message.partition()}: {error}")
+
+    # One record per batch: a segment is closed when the next batch does not fit, and batches differ in size otherwise.
+    producer = Producer(kafka.client_config(enable_idempotence=True, linger_ms=0, batch_num_messages=1))
+    value = b"x" * (segment_bytes // RECORDS_PER_SEGMENT - RECORD_OVERHEAD_BYTES)
+    for partition, count in records.items():
+        for number in range(count):
+            while True:
+                try:
+                    producer.produce(topic, value, str(number), partition, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    unsent = producer.flush(timeout)
+    if unsent or failures:
+        raise TieringError(f"topic {topic}: {unsent} records not sent, {len(failures)} refused: {failures[:3]}")
+
+
 def produce_until_remote(
     kafka: LocalKafka,
     topic: str,
@@ -157,7 +210,7 @@ def produce_until_remote(
         tail.catch_up()
         missing = {p: segments_per_partition - len(tail.finished(topic_id, p)) for p in partitions}
         records = {p: n * RECORDS_PER_SEGMENT for p, n in missing.items() if n > 0}
-        _produce(kafka, topic, records, segment_bytes, timeout)
+        produce(kafka, topic, records, segment_bytes, timeout)
         _await_all_remote(kafka, tail, topic, topic_id, timeout)
         return {p: len(tail.finished(topic_id, p)) for p in partitions}
 
@@ -178,12 +231,12 @@ def provoke_scenario_b(kafka: LocalKafka, topic: str, timeout: float = 60.0) -> 
 
     topic_id = topic_ids(kafka)[topic]
     admin = AdminClient(kafka.client_config())
-    before = _remote_files(kafka, topic_id)
+    before = remote_files(kafka, topic_id)
     admin.delete_topics([topic])[topic].result(30)
     kafka.kill()
     kafka.start(timeout)
     await_condition(lambda: topic not in topic_ids(kafka), f"topic {topic} is gone", timeout)
-    removed = before - _remote_files(kafka, topic_id)
+    removed = before - remote_files(kafka, topic_id)
     if removed:
         raise TieringError(
             f"topic {topic}: the broker removed {len(removed)} of its {len(before)} remote files before it was killed"
@@ -236,7 +289,7 @@ def tiering_alive(
     :raises TieringError: if a partition does not copy the records produced by this call, or cannot be read in full.
     """
     topic_id = topic_ids(kafka)[topic]
-    _produce(kafka, topic, dict.fromkeys(_partitions(kafka, topic), RECORDS_PER_SEGMENT), segment_bytes, timeout)
+    produce(kafka, topic, dict.fromkeys(_partitions(kafka, topic), RECORDS_PER_SEGMENT), segment_bytes, timeout)
     with MetadataTail(kafka) as tail:
         _await_all_remote(kafka, tail, topic, topic_id, timeout)
     return consume_from_beginning(kafka, topic, timeout)
@@ -338,41 +391,10 @@ def _await_all_remote(kafka: LocalKafka, tail: MetadataTail, topic: str, topic_i
         ) from error
 
 
-def _remote_files(kafka: LocalKafka, topic_id: uuid.UUID) -> set[str]:
-    kafka_id = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    return {path for path in remote_listing(kafka) if path.split("/")[0].endswith(f"-{kafka_id}")}
-
-
 def _partitions(kafka: LocalKafka, topic: str) -> list[int]:
     from confluent_kafka.admin import AdminClient
 
     return sorted(AdminClient(kafka.client_config()).list_topics(timeout=30).topics[topic].partitions)
-
-
-def _produce(kafka: LocalKafka, topic: str, records: Mapping[int, int], segment_bytes: int, timeout: float) -> None:
-    """Write so many records to each partition, :data:`RECORDS_PER_SEGMENT` of which fill a segment."""
-    from confluent_kafka import Producer
-
-    failures: list[str] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(f"{topic}-{message.partition()}: {error}")
-
-    # One record per batch: a segment is closed when the next batch does not fit, and batches differ in size otherwise.
-    producer = Producer(kafka.client_config(enable_idempotence=True, linger_ms=0, batch_num_messages=1))
-    value = b"x" * (segment_bytes // RECORDS_PER_SEGMENT - RECORD_OVERHEAD_BYTES)
-    for partition, count in records.items():
-        for number in range(count):
-            while True:
-                try:
-                    producer.produce(topic, value, str(number), partition, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-    unsent = producer.flush(timeout)
-    if unsent or failures:
-        raise TieringError(f"topic {topic}: {unsent} records not sent, {len(failures)} refused: {failures[:3]}")
 
 
 def _consumer(kafka: LocalKafka, **settings: str | int | float | bool) -> Consumer:

@@ -267,6 +267,46 @@ def test_a_failing_maven_leaves_the_jars_alone(
     assert (old / "old.jar").exists()
 
 
+def test_a_java_without_a_compiler_is_said_in_one_line(
+    bare_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "ensure_jars", lambda: tmp_path)
+    (bare_machine / "java").unlink()
+    _script(
+        bare_machine / "java",
+        """
+        case "$1" in
+            -version) echo 'openjdk version "17.0.2"' >&2;;
+            *) echo 'java.lang.module.FindException: Module jdk.compiler not found'; exit 1;;
+        esac
+        """,
+    )
+    with pytest.raises(DevEnvironmentError, match="apt install openjdk-17-jdk-headless") as error:
+        dev.ensure_fault_injector()
+    assert "\n" not in str(error.value)
+
+
+def test_the_fault_injector_is_compiled_once_and_again_when_its_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "java"
+    sources.mkdir()
+    monkeypatch.setattr(dev, "JAVA_SOURCES", sources)
+    monkeypatch.setattr(dev, "ensure_jars", lambda: tmp_path)
+    monkeypatch.setattr(dev, "LIB_FOLDER", tmp_path / "lib")
+    (sources / "One.java").write_text("class One {}")
+    compiled = dev.ensure_fault_injector() / "One.class"
+    first = compiled.stat().st_ino
+    assert (dev.ensure_fault_injector() / "One.class").stat().st_ino == first
+    (sources / "One.java").write_text("class One { int x; }")
+    dev.ensure_fault_injector()
+    assert compiled.stat().st_ino != first
+    (sources / "One.java").write_text("class One {")
+    with pytest.raises(DevEnvironmentError, match="reached end of file"):
+        dev.ensure_fault_injector()
+    assert compiled.exists()
+
+
 def _script(path: Path, body: str) -> None:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marker, planner and cleaner on a real broker without Airflow, and what tests ask of the topic afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
+from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
+from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.records import RemoteLogMetadata
+from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from dev.broker import LocalKafka
+
+HOUR_MS = 3_600_000
+
+
+class Cleaning:
+    """
+    One operator's tools on one cluster.
+
+    :param bootstrap_servers: of the broker.
+    :param storage_root: what the broker knows as ``rsm.config.dir``.
+    :param cluster_id: the expected cluster.
+    :param min_absence_ms: how far apart the two observations of absence must be, ms.
+    :param batch_segments: segments per batch.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        storage_root: Path,
+        cluster_id: str,
+        *,
+        min_absence_ms: int = 0,
+        batch_segments: int = 7,
+    ) -> None:
+        config = KafkaClientConfig({"bootstrap.servers": bootstrap_servers})
+        self.log = KafkaMetadataEventLog(config)
+        self.offsets = KafkaOffsetStore(config, CLEANER_GROUP_ID)
+        self._topics = KafkaClusterTopics(config)
+        self._storage = ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
+        self._publisher = GuardedPublisher(self.log, allow_writes=True)
+        self._cluster_id = cluster_id
+        self._limits = CleanerLimits(
+            min_absence_ms=min_absence_ms,
+            batch_segments=batch_segments,
+            overrides=frozenset({"short_min_absence"}),
+        )
+
+    @classmethod
+    def of(cls, kafka: LocalKafka, **limits: int) -> Self:
+        return cls(kafka.bootstrap_servers, kafka.remote_dir, kafka.cluster_id, **limits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.log.close()
+        self.offsets.close()
+
+    def mark(self, *, dry_run: bool = False) -> MarkReport:
+        return DeletedPartitionMarker(
+            self.log, self._publisher, self._topics, clock=system_clock, dry_run=dry_run
+        ).mark()
+
+    def plan(self) -> Plan:
+        planner = CleanupPlanner(self.log, self._topics, limits=self._limits, clock=system_clock)
+        return planner.plan("plan", expires_in_ms=HOUR_MS)
+
+    def clean(self, plan: Plan | None = None) -> dict[str, Any]:
+        """Clean what the plan names; returns the totals, with the refusals' reasons, the planner's included."""
+        plan = plan or self.plan()
+        reports = [self._clean(partition, plan) for partition in sorted(plan.summary.by_metadata_partition)]
+        refusals = [*plan.summary.refusals, *(r for report in reports for r in _refusals_of(report))]
+        return {
+            **totals([report.to_dict() for report in reports]),
+            "reasons": [r.why for r in refusals],
+            "events": sum((Counter(report.events) for report in reports), Counter()),
+        }
+
+    def _clean(self, metadata_partition: int, plan: Plan) -> MetadataPartitionReport:
+        planned: dict[tuple[UUID, int], frozenset[UUID]] = {}
+        for row in plan.rows.to_pylist():
+            key = (UUID(bytes=row["topic_id"]), row["partition"])
+            planned[key] = planned.get(key, frozenset()) | {UUID(bytes=row["segment_id"])}
+        cleaner = RemoteLogCleaner(
+            self.log,
+            self._publisher,
+            self.offsets,
+            self._topics,
+            self._storage,
+            limits=self._limits,
+            expected_cluster_id=self._cluster_id,
+        )
+        return cleaner.clean(metadata_partition, planned)
+
+    def events(self) -> Iterator[RemoteLogMetadata]:
+        """Every event of the topic, in the order of each metadata partition."""
+        ends = self.log.high_water_marks()
+        for metadata_partition in range(self.log.partition_count):
+            for batch in self.log.read(metadata_partition, 0, ends[metadata_partition]):
+                yield from (deserialize(value) for value in batch.column("value").to_pylist())
+
+    def replays(self) -> list[MetadataPartitionReplay]:
+        found = [MetadataPartitionReplay(self.log, partition) for partition in range(self.log.partition_count)]
+        for replay in found:
+            replay.advance()
+        return found
+
+    def segment_states(self, topic_id: UUID) -> Counter[str]:
+        """States of a topic's segments that are not finished."""
+        return Counter(
+            metadata.state.name
+            for replay in self.replays()
+            for tip, history in replay.histories.items()
+            for metadata in history.unfinished()
+            if tip.topic_id == topic_id
+        )
+
+    def deletions(self, topic_id: UUID) -> list[RemotePartitionDeleteState | None]:
+        """How far the deletion of each of a topic's user partitions is."""
+        return [
+            history.delete_state
+            for replay in self.replays()
+            for tip, history in replay.histories.items()
+            if tip.topic_id == topic_id
+        ]
+
+
+def _refusals_of(report: MetadataPartitionReport) -> Sequence[Any]:
+    return [*report.refusals, *(r for partition in report.partitions for r in partition.refusals)]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What real brokers leave behind, found, marked and cleaned on a real broker that lives on.
+
+Scenario B is in ``test_remote_log_cleaner.py``, by way of the operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from dev import formatter, tiering
+from dev.faults import FaultyKafka
+from tests.integration.cleaning import Cleaning
+from tests.integration.kafka_topics import delete_topic
+from tests.integration.scenarios import (
+    await_deletions_done,
+    scenario_a,
+    scenario_d1,
+    scenario_d2,
+    scenario_d3,
+    scenario_d7,
+)
+from tests.scrub import scrub
+
+pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
+
+METADATA_PARTITIONS = 2
+LIVING = "living"
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[FaultyKafka]:
+    """A broker that all scenarios share, and a living topic through which it reads every metadata partition."""
+    with FaultyKafka(metadata_partitions=METADATA_PARTITIONS) as broker:
+        partitions = 0
+        while True:
+            partitions += 4
+            topic_id = tiering.create_tiered_topic(broker, LIVING, partitions)
+            tips = [TopicIdPartition(topic_id, LIVING, p) for p in range(partitions)]
+            if {metadata_partition_for(tip, METADATA_PARTITIONS) for tip in tips} == set(range(METADATA_PARTITIONS)):
+                break
+            delete_topic(broker, LIVING)
+        tiering.produce_until_remote(broker, LIVING, 1)
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def _healthy_storage(kafka: FaultyKafka) -> Iterator[None]:
+    yield
+    kafka.faults.heal()
+
+
+def assert_unharmed(kafka: FaultyKafka) -> None:
+    """The broker copies and serves, Kafka reads all of the metadata topic, storage and metadata say the same."""
+    tiering.tiering_alive(kafka, LIVING)
+    await_deletions_done(kafka)
+    assert len(formatter.formatter_lines(kafka)) > 0
+    assert scrub(kafka) == []
+
+
+def assert_cleaned(kafka: FaultyKafka, topic_id: UUID, partitions: int, segments: int) -> Counter[str]:
+    """Find, mark and clean exactly what is left of one topic; returns the events that the cleaner wrote."""
+    objects = tiering.remote_files(kafka, topic_id)
+    others = tiering.remote_listing(kafka).keys() - objects
+    with Cleaning.of(kafka) as cleaning:
+        found = cleaning.mark(dry_run=True).marked
+        assert len(found) == partitions
+        assert all(kafka_uuid_str(topic_id) in event for event in found)
+        assert len(cleaning.mark().marked) == partitions
+        assert tiering.remote_files(kafka, topic_id) == objects, "a marker deletes nothing"
+        done = cleaning.clean()
+        assert (done["partitions_finished"], done["segments_deleted"]) == (partitions, segments)
+        assert (done["segments_left"], done["reasons"]) == (0, [])
+        assert done["objects_deleted"] == len(objects)
+        assert tiering.remote_files(kafka, topic_id) == set()
+        assert tiering.remote_listing(kafka).keys() >= others
+        assert cleaning.segment_states(topic_id) == {}
+        assert cleaning.mark().marked == ()
+        assert cleaning.clean()["events"] == {}
+    assert_unharmed(kafka)
+    events: Counter[str] = done["events"]
+    return events
+
+
+def states(kafka: FaultyKafka, topic_id: UUID) -> Counter[str]:
+    with Cleaning.of(kafka) as cleaning:
+        return cleaning.segment_states(topic_id)
+
+
+def assert_left_alone(kafka: FaultyKafka, topic_id: UUID) -> None:
+    """A living topic is reported, never marked, planned or cleaned, whatever lies about in its storage."""
+    before, found = tiering.remote_files(kafka, topic_id), states(kafka, topic_id)
+    with Cleaning.of(kafka) as cleaning:
+        assert cleaning.mark().marked == ()
+        assert cleaning.plan().rows.num_rows == 0
+        assert cleaning.clean()["events"] == {}
+        assert cleaning.deletions(topic_id) == [None] * len(cleaning.deletions(topic_id))
+    assert tiering.remote_files(kafka, topic_id) == before
+    assert states(kafka, topic_id) == found
+
+
+def test_a_deleted_while_the_broker_starts(kafka: FaultyKafka) -> None:
+    """
+    The broker deletes some partitions and forgets others.
+
+    Protection: the marker asks for partitions with unfinished segments (``marker._needs_observation``); without, it marks
+    those that the broker has deleted itself too.
+    """
+    topic_id = scenario_a(kafka, "scenario-a")
+    orphans = tiering.remote_files(kafka, topic_id)
+    left = states(kafka, topic_id)
+    assert left.keys() == {"COPY_SEGMENT_FINISHED"}
+    partitions = {path.split("/")[0] for path in orphans}
+    events = assert_cleaned(kafka, topic_id, len(partitions), left.total())
+    assert events["DELETE_SEGMENT_STARTED"] == events["DELETE_SEGMENT_FINISHED"] == left.total()
+
+
+def test_d1_killed_while_it_deletes_from_slow_storage(kafka: FaultyKafka) -> None:
+    """
+    One partition is in mid-deletion, the others are untouched.
+
+    Protection: a segment in DELETE_SEGMENT_STARTED may be finished without any object, where the root is verified
+    (``partition_cleaner._may_finish_unseen``, I2); without, the one that the broker did delete stays for good.
+    """
+    topic_id = scenario_d1(kafka, "scenario-d1")
+    assert states(kafka, topic_id) == {"DELETE_SEGMENT_STARTED": 3, "COPY_SEGMENT_FINISHED": 6}
+    assert len(tiering.remote_files(kafka, topic_id)) in {35, 40}
+    events = assert_cleaned(kafka, topic_id, 3, 9)
+    assert events["DELETE_SEGMENT_STARTED"] == 6, "what the broker has started is not started again"
+
+
+def test_d2_killed_in_mid_copy(kafka: FaultyKafka) -> None:
+    """
+    A copy that nobody will finish, on a living topic, then on a deleted one.
+
+    Protection: nothing is marked for a topic id that is not absent (``marker._event_for``, I7); without, the write guard
+    is the last to refuse.
+    """
+    topic_id = scenario_d2(kafka, "scenario-d2")
+    assert states(kafka, topic_id) == {"COPY_SEGMENT_STARTED": 1, "COPY_SEGMENT_FINISHED": 3}
+    assert_left_alone(kafka, topic_id)
+    tiering.provoke_scenario_b(kafka, "scenario-d2")
+    assert assert_cleaned(kafka, topic_id, 1, 4)["DELETE_SEGMENT_FINISHED"] == 4
+
+
+def test_d3_storage_refuses_deletions(kafka: FaultyKafka) -> None:
+    """
+    Every segment is in DELETE_SEGMENT_STARTED with all its objects, and the broker does not come back to them.
+
+    Protection: their objects are deleted though the cleaner has nothing to start (``partition_cleaner._delete_batch``
+    takes what is in DELETE_SEGMENT_STARTED as of the latest replay, not what it published).
+    """
+    topic_id = scenario_d3(kafka, "scenario-d3")
+    assert states(kafka, topic_id) == {"DELETE_SEGMENT_STARTED": 9}
+    assert len(tiering.remote_files(kafka, topic_id)) == 45
+    assert assert_cleaned(kafka, topic_id, 3, 9) == {
+        "DELETE_PARTITION_STARTED": 3,
+        "DELETE_SEGMENT_FINISHED": 9,
+        "DELETE_PARTITION_FINISHED": 3,
+    }
+
+
+def test_d7_tiering_disabled_and_killed(kafka: FaultyKafka) -> None:
+    """
+    The remote segments of a topic that is no longer tiered, while it lives and after its deletion.
+
+    Protection: as in d2; and a topic's segments are found by the metadata topic alone, whatever its configuration says.
+    """
+    topic_id = scenario_d7(kafka, "scenario-d7")
+    left = states(kafka, topic_id)
+    assert left.total() == 9
+    assert_left_alone(kafka, topic_id)
+    delete_topic(kafka, "scenario-d7")
+    await_deletions_done(kafka)
+    assert states(kafka, topic_id) == left, "the broker no longer takes them for its own"
+    assert assert_cleaned(kafka, topic_id, 3, 9)["DELETE_SEGMENT_FINISHED"] == 9
