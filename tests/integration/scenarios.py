@@ -8,19 +8,51 @@ They return the id of the topic that they deleted or, where it still lives, left
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from dev import tiering
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from dev import formatter, tiering
 from dev.broker import LocalKafka, await_condition
 from dev.faults import FaultyKafka
-from tests.integration.kafka_topics import TIMEOUT_S, admin_of, create_topic
+from tests.integration.kafka_topics import TIMEOUT_S, admin_of, create_topic, delete_topic
+from tests.scrub import scrub
 
 SLOW_MS = 400
 """Long beside the time that a SIGKILL takes."""
 
 FOREVER_MS = 600_000
+
+
+METADATA_PARTITIONS = 2
+LIVING = "living"
+
+
+@contextmanager
+def broker_with_a_living_topic() -> Iterator[FaultyKafka]:
+    """A broker, and a living topic through whose partitions it reads every metadata partition: no event goes unread."""
+    with FaultyKafka(metadata_partitions=METADATA_PARTITIONS) as kafka:
+        partitions, read = 0, set[int]()
+        while len(read) < METADATA_PARTITIONS:
+            if read:
+                delete_topic(kafka, LIVING)
+            partitions += 4
+            topic_id = tiering.create_tiered_topic(kafka, LIVING, partitions)
+            tips = [TopicIdPartition(topic_id, LIVING, p) for p in range(partitions)]
+            read = {metadata_partition_for(tip, METADATA_PARTITIONS) for tip in tips}
+        tiering.produce_until_remote(kafka, LIVING, 1)
+        yield kafka
+
+
+def assert_unharmed(kafka: LocalKafka) -> None:
+    """The broker copies and serves, Kafka reads all of the metadata topic, storage and metadata say the same."""
+    tiering.tiering_alive(kafka, LIVING)
+    assert formatter.formatter_lines(kafka)
+    assert scrub(kafka) == []
 
 
 def tiered_topic(kafka: LocalKafka, name: str, partitions: int, segments: int) -> UUID:
@@ -34,6 +66,12 @@ def request_deletion(kafka: LocalKafka, topic: str) -> None:
     """Delete a topic; the controller's answer comes before the brokers have done anything about it."""
     admin = admin_of(kafka)
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+
+def request_topic(kafka: LocalKafka, topic: str) -> None:
+    """Create a topic of one partition; the broker leads it when it has done all that came before."""
+    admin = admin_of(kafka)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
 
 
 def await_deletions_done(kafka: LocalKafka) -> None:

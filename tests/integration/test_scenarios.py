@@ -13,41 +13,29 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
-from dev import formatter, tiering
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from dev import tiering
 from dev.faults import FaultyKafka
 from tests.integration.cleaning import Cleaning
 from tests.integration.kafka_topics import delete_topic
 from tests.integration.scenarios import (
+    assert_unharmed,
     await_deletions_done,
+    broker_with_a_living_topic,
     scenario_a,
     scenario_d1,
     scenario_d2,
     scenario_d3,
     scenario_d7,
 )
-from tests.scrub import scrub
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
-
-METADATA_PARTITIONS = 2
-LIVING = "living"
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[FaultyKafka]:
-    """A broker that all scenarios share, and a living topic through which it reads every metadata partition."""
-    with FaultyKafka(metadata_partitions=METADATA_PARTITIONS) as broker:
-        partitions = 0
-        while True:
-            partitions += 4
-            topic_id = tiering.create_tiered_topic(broker, LIVING, partitions)
-            tips = [TopicIdPartition(topic_id, LIVING, p) for p in range(partitions)]
-            if {metadata_partition_for(tip, METADATA_PARTITIONS) for tip in tips} == set(range(METADATA_PARTITIONS)):
-                break
-            delete_topic(broker, LIVING)
-        tiering.produce_until_remote(broker, LIVING, 1)
+    """A broker that all scenarios share."""
+    with broker_with_a_living_topic() as broker:
         yield broker
 
 
@@ -55,14 +43,6 @@ def kafka() -> Iterator[FaultyKafka]:
 def _healthy_storage(kafka: FaultyKafka) -> Iterator[None]:
     yield
     kafka.faults.heal()
-
-
-def assert_unharmed(kafka: FaultyKafka) -> None:
-    """The broker copies and serves, Kafka reads all of the metadata topic, storage and metadata say the same."""
-    tiering.tiering_alive(kafka, LIVING)
-    await_deletions_done(kafka)
-    assert len(formatter.formatter_lines(kafka)) > 0
-    assert scrub(kafka) == []
 
 
 def assert_cleaned(kafka: FaultyKafka, topic_id: UUID, partitions: int, segments: int) -> Counter[str]:
