@@ -12,7 +12,7 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
@@ -85,7 +85,6 @@ class CleanupPlanner:
     def _plan_metadata_partition(
         self, metadata_partition: int, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
     ) -> None:
-        marked = scan_topic_ids(self._log, metadata_partition).marked
         replay = MetadataPartitionReplay(self._log, metadata_partition)
         replay.advance()
         draft.note(replay)
@@ -101,7 +100,8 @@ class CleanupPlanner:
                 Refusal(f"metadata partition {metadata_partition}", o, OBSTACLE_ADVICE) for o in obstacles
             ]
             return
-        observations = look(self._topics, {i: replay.names_of(i) for i in marked})
+        marked = {h.topic_id_partition.topic_id for h in work}
+        observations = look(self._topics, {i: replay.names_of(i) for i in sorted(marked)})
         before = len(draft.rows)
         cleanable = False
         for history in work:

@@ -71,6 +71,7 @@ class MetadataPartitionReplay:
         self.histories: dict[TopicIdPartition, UserPartitionHistory] = {}
         self.quarantined: list[QuarantinedRecord] = []
         self.routed_records = 0
+        self._first_unread_deletion: int | None = None
 
     def advance(self) -> None:
         """
@@ -127,6 +128,7 @@ class MetadataPartitionReplay:
         if self._topic_ids is not None:
             ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
             wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
+            self._note_unread_deletions(decoded.filter(pc.and_(applied, pc.invert(wanted))))
         rows = batch.filter(wanted)
         for offset, timestamp_ms, value in zip(
             rows.column("offset").to_pylist(),
@@ -135,6 +137,14 @@ class MetadataPartitionReplay:
             strict=True,
         ):
             yield offset, timestamp_ms, deserialize(value)
+
+    def _note_unread_deletions(self, unwanted: pa.RecordBatch) -> None:
+        """Remember where a topic was marked of which no history is kept: it happened after the topic ids were chosen."""
+        import pyarrow.compute as pc
+
+        if self._first_unread_deletion is None:
+            deletions = unwanted.filter(pc.equal(unwanted.column("api_key"), PARTITION_DELETE_API_KEY))
+            self._first_unread_deletion = pc.min(deletions.column("offset")).as_py()
 
     def _quarantine(self, bad: pa.RecordBatch, codes: type) -> None:
         for row in bad.select(["offset", "error_code", "error"]).to_pylist():
@@ -154,6 +164,7 @@ class MetadataPartitionReplay:
     def first_unsettled_offset(self) -> int:
         """Return the offset of the first marker that is not settled, the end of the replay where all are (I4)."""
         offsets = [h.unsettled_marker_offset for h in self.histories.values() if h.deletion_under_way()]
+        offsets.append(self._first_unread_deletion)
         return min((o for o in offsets if o is not None), default=self.end)
 
     def obstacles(self, allowed_quarantine: frozenset[str]) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=600, help="number of simulated seeds")
+    parser.addoption("--seeds", type=int, default=2000, help="number of simulated seeds")
 
 
 @pytest.fixture(scope="session")

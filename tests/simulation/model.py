@@ -3,88 +3,172 @@
 The invariants I1 to I8, judged from outside: from the bytes in the log, the keys in the store and the list of topics.
 
 Nothing here uses the lifecycle layer. The state machines are written down again, so that a mistake there is seen here.
+
+Two cleaners and a leader may write at the same time, and nothing in the topic can fence one of them off. So an event of
+ours is judged twice. *When it is published* it must follow from the part of the log that its writer had read, without
+any allowance: :func:`judge`. *When it lands*, others may have written in between. Then, and only then, it may be one that
+Kafka drops: :func:`check_landing` says which, and why that harms nobody.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    SegmentEvent,
     TopicIdPartition,
+    topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize
 
 SEGMENT_STEPS = {(None, 0), (0, 1), (0, 2), (1, 2), (2, 3)}
 PARTITION_STEPS = {(None, 0), (0, 1), (1, 2), (2, 0)}
+MARKED, STARTED, FINISHED = 0, 1, 2
 OURS = -1
 
+Event = SegmentEvent | RemotePartitionDeleteMetadata
 
-@dataclass
+
+@dataclass(frozen=True, slots=True)
 class PartitionModel:
-    """What the log says about one user partition, as Kafka would understand it."""
+    """
+    What the log says about one user partition, as Kafka would understand it.
 
-    segments: dict[UUID, int] = field(default_factory=dict)  # id → state, 3 included
+    :param segments: segment id → state, ``DELETE_SEGMENT_FINISHED`` included.
+    :param deletion: state of the partition's deletion.
+    :param observed_ms: since when its absence stands: the first marker (or repeated start) after the last foreign event.
+    :param marker_offset: offset of the marker of the deletion under way.
+    """
+
+    segments: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
     deletion: int | None = None
-    foreign_since_observation: bool = False
+    observed_ms: int | None = None
     marker_offset: int | None = None
-    markers_since_foreign: int = 0
 
+    @property
     def unfinished(self) -> list[UUID]:
-        return [s for s, state in self.segments.items() if state != 3]
+        return [segment for segment, state in self.segments.items() if state != 3]
+
+    @property
+    def under_way(self) -> bool:
+        return self.deletion in (MARKED, STARTED)
+
+    def after(self, event: Event, offset: int, timestamp_ms: int) -> PartitionModel:
+        """Return what the log says with one more record."""
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            return self._after_deletion(int(event.state), offset, max(event.event_timestamp_ms, timestamp_ms))
+        segment = event.remote_log_segment_id.id
+        step = self.segments.get(segment), int(event.state)
+        segments = {**self.segments, segment: step[1]} if step in SEGMENT_STEPS else self.segments
+        return replace(self, segments=segments, observed_ms=self.observed_ms if event.broker_id == OURS else None)
+
+    def _after_deletion(self, target: int, offset: int, observed_ms: int) -> PartitionModel:
+        if target == FINISHED:
+            return replace(self, deletion=FINISHED, observed_ms=None, marker_offset=None)
+        if self.under_way:
+            observed = self.observed_ms if self.observed_ms is not None else observed_ms
+            return replace(self, deletion=max(self.deletion or MARKED, target), observed_ms=observed)
+        if target == MARKED and (self.deletion is None or self.unfinished):
+            return replace(self, deletion=MARKED, observed_ms=observed_ms, marker_offset=offset)
+        return self
 
 
 @dataclass
 class LogModel:
-    """A fold over all records of the log, in order; :meth:`apply` judges our own events as it goes."""
+    """Every state that every user partition was ever in, by the offset of the record that led to it."""
 
-    partitions: dict[TopicIdPartition, PartitionModel] = field(default_factory=dict)
+    states: dict[TopicIdPartition, list[tuple[int, PartitionModel]]] = field(default_factory=dict)
+    metadata_partition_of: dict[TopicIdPartition, int] = field(default_factory=dict)
+    ends: Counter[int] = field(default_factory=Counter)
 
-    def apply(self, metadata_partition: int, offset: int, value: bytes) -> None:
-        event = deserialize(value)
-        if isinstance(event, RemotePartitionDeleteMetadata):
-            self._apply_deletion(event, offset)
-            return
-        assert isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
-        segment_id = event.remote_log_segment_id
-        partition = self.partitions.setdefault(segment_id.topic_id_partition, PartitionModel())
-        source, target = partition.segments.get(segment_id.id), int(event.state)
-        if event.broker_id == OURS:
-            assert source == target or (source, target) in SEGMENT_STEPS, f"I6: {source} → {target} of {segment_id}"
-            assert partition.deletion == 1, f"I6: segment event outside a started deletion: {segment_id}"
-        else:
-            partition.foreign_since_observation = True
-            partition.markers_since_foreign = 0
-        if (source, target) in SEGMENT_STEPS:
-            partition.segments[segment_id.id] = target
+    def append(self, metadata_partition: int, event: Event, timestamp_ms: int) -> None:
+        tip = topic_id_partition_of(event)
+        offset = self.ends[metadata_partition]
+        self.ends[metadata_partition] += 1
+        self.metadata_partition_of[tip] = metadata_partition
+        self.states.setdefault(tip, []).append((offset, self.at(tip).after(event, offset, timestamp_ms)))
 
-    def _apply_deletion(self, event: RemotePartitionDeleteMetadata, offset: int) -> None:
-        partition = self.partitions.setdefault(event.topic_id_partition, PartitionModel())
-        source, target = partition.deletion, int(event.state)
-        ours = event.broker_id == OURS
-        if ours:
-            assert source == target or (source, target) in PARTITION_STEPS, f"I6: {source} → {target}"
-        if target == 2:
-            if ours:
-                assert not partition.unfinished(), f"I3: finished with {partition.unfinished()} unfinished"
-                assert not partition.foreign_since_observation, "I3: finished after a foreign event"
-            partition.deletion, partition.marker_offset = 2, None
-            return
-        if target == 0 and ours:
-            partition.markers_since_foreign += 1
-            assert partition.markers_since_foreign <= 1, "I8: marked twice without a reason"
-            assert partition.unfinished(), "I8: a partition without unfinished segments was marked"
-        if target == 0 and source in (None, 2) and (source is None or partition.unfinished()):
-            partition.deletion, partition.marker_offset = 0, offset
-            partition.markers_since_foreign = 1
-        if target == 1 and source in (0, 1):
-            partition.deletion = 1
-        if partition.deletion in (0, 1):
-            partition.foreign_since_observation = False
+    def at(self, tip: TopicIdPartition, end: int | None = None) -> PartitionModel:
+        """Return what the log says about a partition, up to an offset, exclusive."""
+        for offset, state in reversed(self.states.get(tip, [])):
+            if end is None or offset < end:
+                return state
+        return PartitionModel()
 
-    def first_unsettled(self, topic_partitions: set[TopicIdPartition]) -> int | None:
-        offsets = [p.marker_offset for tip, p in self.partitions.items() if tip in topic_partitions]
+    def first_unsettled(self, metadata_partition: int) -> int | None:
+        offsets = [
+            self.at(tip).marker_offset for tip, p in self.metadata_partition_of.items() if p == metadata_partition
+        ]
         return min((o for o in offsets if o is not None), default=None)
+
+
+def is_settled(seen: PartitionModel, now_ms: int, min_absence_ms: int) -> bool:
+    """Tell whether destructive work may be done on what was read: observed long enough ago, nobody else at work."""
+    return seen.under_way and seen.observed_ms is not None and now_ms - seen.observed_ms >= min_absence_ms
+
+
+def judge(event: Event, seen: PartitionModel, now_ms: int, min_absence_ms: int) -> None:
+    """Judge an event of ours by what its writer had read."""
+    assert event.broker_id == OURS, f"I6: written as broker {event.broker_id}: {event}"
+    assert isinstance(event, RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata), f"I6: {event}"
+    settled = is_settled(seen, now_ms, min_absence_ms)
+    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+        step = seen.segments.get(event.remote_log_segment_id.id), int(event.state)
+        assert step in {(0, 2), (1, 2), (2, 3)}, f"I6: {step} of {event.remote_log_segment_id}"
+        assert seen.deletion == STARTED, f"I6: segment event outside a started deletion: {event}"
+        assert settled, f"§7: {event} is not settled: {seen}"
+        return
+    target = int(event.state)
+    if target == MARKED:
+        _judge_marker(seen)
+    elif target == STARTED:
+        assert seen.under_way, f"I6: {seen.deletion} → STARTED"
+        if seen.deletion == STARTED:
+            # The marker's second observation of a deletion that somebody else's event had voided.
+            assert seen.observed_ms is None, "I8: started twice without a reason"
+        else:
+            assert settled, f"§7: started, not settled: {seen}"
+    else:
+        assert seen.deletion == STARTED, f"I6: {seen.deletion} → FINISHED"
+        assert not seen.unfinished, f"I3: finished with {seen.unfinished} unfinished"
+        assert settled, f"I3: finished after a foreign event, or too early: {seen}"
+
+
+def _judge_marker(seen: PartitionModel) -> None:
+    assert seen.deletion != STARTED, "I6: STARTED → MARKED"
+    if seen.deletion == MARKED:
+        # A voided observation is made anew even where the leader has finished the last segment itself: without it the
+        # partition could never be finished.
+        assert seen.observed_ms is None, "I8: marked twice without a reason"
+    else:
+        assert seen.unfinished, "I8: a partition without unfinished segments was marked"
+
+
+def check_landing(event: Event, seen: PartitionModel, now: PartitionModel) -> None:
+    """
+    Judge an event of ours where it landed.
+
+    Others may have written between its writer's last read and now. Then Kafka may drop it, and only such events are
+    tolerated:
+
+    - a segment event about a segment that is finished by now: brokers do not know the segment any more and ignore it;
+    - a partition event that no longer follows: no broker reads them, and our own replay ignores it (a second FINISHED
+      or a late STARTED of a finished deletion) or opens the partition again, which costs a run and deletes nothing.
+
+    What a broker would choke on (an event after FINISHED on a broker that still serves the partition) cannot come from
+    this: FINISHED is written for ids that are absent, min_absence after the last sign of life.
+    """
+    if isinstance(event, RemotePartitionDeleteMetadata):
+        step = now.deletion, int(event.state)
+        follows = step in PARTITION_STEPS or step[0] == step[1]
+        harmless = True
+    else:
+        source, target = now.segments.get(event.remote_log_segment_id.id), int(event.state)
+        follows = source == target or (source, target) in SEGMENT_STEPS
+        harmless = source == 3
+    assert follows or (harmless and now is not seen), f"I6: {event} does not follow {now}"

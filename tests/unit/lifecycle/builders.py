@@ -224,6 +224,17 @@ def on_nth_publish(state: S | P, action: Callable[[], object], nth: int = 1) -> 
     return hook
 
 
+def once(effect: str, action: Callable[[], object]) -> Callable[[str, Any], None]:
+    """Return a hook that acts at the first effect of this name."""
+    waiting = [action]
+
+    def hook(name: str, detail: Any) -> None:
+        if name == effect and waiting:
+            waiting.pop()()
+
+    return hook
+
+
 def reasons(report: MetadataPartitionReport) -> str:
     """All refusals of a run in one text."""
     refusals: Iterable[Any] = [*report.refusals, *(r for p in report.partitions for r in p.refusals)]

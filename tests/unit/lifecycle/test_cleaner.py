@@ -14,7 +14,7 @@ from airflow_provider_rlmm.manager.event_log import Failed, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from tests.unit.lifecycle.builders import Cluster, add, deletion, on_nth_publish, reasons, tip, update
+from tests.unit.lifecycle.builders import Cluster, add, deletion, on_nth_publish, once, reasons, tip, update
 
 GONE = tip()
 
@@ -249,6 +249,16 @@ def test_the_committed_offset_stops_at_the_first_unsettled_marker(cluster: Clust
     assert cluster.offsets.committed() == {0: marker}
     cluster.topics.delete(GONE.topic)
     assert cluster.clean().committed_offset == cluster.log.high_water_marks()[0]
+
+
+def test_a_topic_that_is_marked_during_a_run_holds_the_committed_offset_back(cluster: Cluster) -> None:
+    later = tip("later", topic_id=8)
+    cluster.segment(later, 20)
+    planned, marker = cluster.everything(), cluster.log.high_water_marks()[0]
+    cluster.log.after_effect = once("read", lambda: cluster.foreign(deletion(later, P.DELETE_PARTITION_MARKED)))
+    report = cluster.clean(planned=planned)
+    assert [(p.topic, p.outcome) for p in report.partitions] == [("gone", "FINISHED")]
+    assert report.committed_offset == marker < cluster.log.high_water_marks()[0]
 
 
 def test_lost_offsets_cost_nothing_but_a_replay(cluster: Cluster) -> None:

@@ -22,9 +22,10 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
 )
 from airflow_provider_rlmm.lifecycle.planner import Plan
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.plan import Count, Reason
-from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
+from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, deletion, once, tip, update
 
 GONE = tip()
 
@@ -48,6 +49,14 @@ def test_the_plan_holds_every_unfinished_segment_of_a_settled_partition(cluster:
         ("gone", 0, "ORPHANED", True)
     }
     assert plan.rows.schema.equals(plan_schema())
+
+
+def test_a_topic_that_is_marked_while_the_plan_is_made_is_left_to_the_next_one(cluster: Cluster) -> None:
+    later = tip("later", topic_id=8)
+    cluster.segment(later, 20)
+    cluster.log.after_effect = once("read", lambda: cluster.foreign(deletion(later, P.DELETE_PARTITION_MARKED)))
+    assert {row["topic"] for row in cluster.plan().rows.to_pylist()} == {"gone"}
+    assert "marked 0 ms ago" in cluster.plan().summary.refusals[0].why
 
 
 def test_the_summary_counts(cluster: Cluster) -> None:

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole stories, one per seed, and many of them in several processes."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from airflow_provider_rlmm.metadata import columnar
+from tests.simulation.witness import Process
+from tests.simulation.world import Trouble, World
+
+CHUNK = 100
+MOST_EFFECTS = 160
+MOST_CHANGES = 60
+
+
+def trouble_of(seed: int) -> Trouble:
+    """Return how hostile a seed's world is: every kind of trouble alone, in pairs, and all together."""
+    choose = random.Random(seed + 2_000_003).choice
+    return Trouble(
+        fault_rate=choose([0.0, 0.005, 0.02, 0.08]),
+        actor_rate=choose([0.05, 0.2, 0.5]),
+        scripts=choose([0, 1, 2, 4]),
+        stale_rate=choose([0.0, 0.0, 0.03, 0.2]),
+        switch_rate=choose([0.02, 0.1, 0.5]),
+    )
+
+
+def _process(world: World) -> Process:
+    adversary = world.adversary
+    crashes, in_changes = adversary.random() < 0.6, adversary.random() < 0.7
+    crash_at = adversary.randint(1, MOST_CHANGES if in_changes else MOST_EFFECTS) if crashes else None
+    return Process(world, dry_run=adversary.random() < 0.1, crash_at=crash_at, crash_in_changes=in_changes)
+
+
+def play(seed: int) -> World:
+    """
+    Play one seed: one to three days of trouble, then peace until nothing is left to do.
+
+    :raises AssertionError: naming the seed, if an invariant is broken.
+    """
+    world = World(seed, trouble_of(seed))
+    adversary = world.adversary
+    try:
+        for _ in range(adversary.randint(1, 3)):
+            strange_root = not world.lonely and adversary.random() < 0.05
+            if strange_root:
+                world.happened["strange root"] += 1
+                world.hide_storage()
+            processes = [_process(world) for _ in range(adversary.choice([1, 1, 2]))]
+            world.happened[f"{len(processes)} processes"] += 1
+            for end in world.run(*processes):
+                world.happened[f"ended: {end or 'well'}"] += 1
+            if strange_root:
+                world.show_storage()
+        world.converge()
+    except Exception as e:
+        raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e
+    return world
+
+
+def digest(world: World) -> str:
+    """Return a fingerprint of everything that happened."""
+    log = [(tip, [(offset, state.deletion) for offset, state in states]) for tip, states in world.model.states.items()]
+    story = repr((sorted(world.happened.items()), log, sorted(world.storage.keys), world.now_ms))
+    return hashlib.sha256(story.encode()).hexdigest()
+
+
+@contextmanager
+def remembered_decoding() -> Iterator[None]:
+    """
+    Remember the answers of ``columnar.decode`` for as long as this lasts.
+
+    It is pure, and every replay begins at the beginning: half of a simulation's time would go into decoding the same few
+    records again.
+    """
+    decode = columnar.decode
+    known: dict[Any, Any] = {}
+
+    def remembering(values: Any, **columns: Any) -> Any:
+        key = (
+            tuple(values.to_pylist()),
+            *((name, c.to_pylist().__repr__() if hasattr(c, "to_pylist") else c) for name, c in columns.items()),
+        )
+        if key not in known:
+            known[key] = decode(values, **columns)
+        return known[key]
+
+    with mock.patch.object(columnar, "decode", remembering):
+        yield
+
+
+def play_chunk(first: int, count: int) -> Counter[str]:
+    """Play some seeds in a row; return what happened in them."""
+    happened: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        with remembered_decoding():
+            happened += play(seed).happened
+    return happened
+
+
+def play_many(first: int, count: int) -> Counter[str]:
+    """Play seeds on all cores; return what happened in them."""
+    chunks = [(start, min(CHUNK, first + count - start)) for start in range(first, first + count, CHUNK)]
+    workers = min(len(chunks), os.cpu_count() or 1)
+    if workers < 2:
+        return sum((play_chunk(*chunk) for chunk in chunks), Counter())
+    happened: Counter[str] = Counter()
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for found in pool.map(play_chunk, *zip(*chunks, strict=True)):
+            happened += found
+    return happened
