@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,8 +11,8 @@ from typing import Any, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
@@ -31,6 +31,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from dev.broker import LocalKafka
 
 HOUR_MS = 3_600_000
+GROUP_ID = "cleaner-without-airflow"
 
 
 class Cleaning:
@@ -55,7 +56,7 @@ class Cleaning:
     ) -> None:
         config = KafkaClientConfig({"bootstrap.servers": bootstrap_servers})
         self.log = KafkaMetadataEventLog(config)
-        self.offsets = KafkaOffsetStore(config, CLEANER_GROUP_ID)
+        self.offsets = KafkaOffsetStore(config, GROUP_ID)
         self._topics = KafkaClusterTopics(config)
         self._storage = ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
         self._publisher = GuardedPublisher(self.log, allow_writes=True)
@@ -100,10 +101,9 @@ class Cleaning:
         }
 
     def _clean(self, metadata_partition: int, plan: Plan) -> MetadataPartitionReport:
-        planned: dict[tuple[UUID, int], frozenset[UUID]] = {}
+        planned: defaultdict[tuple[UUID, int], set[UUID]] = defaultdict(set)
         for row in plan.rows.to_pylist():
-            key = (UUID(bytes=row["topic_id"]), row["partition"])
-            planned[key] = planned.get(key, frozenset()) | {UUID(bytes=row["segment_id"])}
+            planned[UUID(bytes=row["topic_id"]), row["partition"]].add(UUID(bytes=row["segment_id"]))
         cleaner = RemoteLogCleaner(
             self.log,
             self._publisher,
@@ -113,7 +113,7 @@ class Cleaning:
             limits=self._limits,
             expected_cluster_id=self._cluster_id,
         )
-        return cleaner.clean(metadata_partition, planned)
+        return cleaner.clean(metadata_partition, {key: frozenset(ids) for key, ids in planned.items()})
 
     def events(self) -> Iterator[RemoteLogMetadata]:
         """Every event of the topic, in the order of each metadata partition."""
@@ -122,30 +122,19 @@ class Cleaning:
             for batch in self.log.read(metadata_partition, 0, ends[metadata_partition]):
                 yield from (deserialize(value) for value in batch.column("value").to_pylist())
 
-    def replays(self) -> list[MetadataPartitionReplay]:
-        found = [MetadataPartitionReplay(self.log, partition) for partition in range(self.log.partition_count)]
-        for replay in found:
+    def _histories(self, topic_id: UUID) -> Iterator[UserPartitionHistory]:
+        for metadata_partition in range(self.log.partition_count):
+            replay = MetadataPartitionReplay(self.log, metadata_partition, frozenset({topic_id}))
             replay.advance()
-        return found
+            yield from replay.histories.values()
 
     def segment_states(self, topic_id: UUID) -> Counter[str]:
         """States of a topic's segments that are not finished."""
-        return Counter(
-            metadata.state.name
-            for replay in self.replays()
-            for tip, history in replay.histories.items()
-            for metadata in history.unfinished()
-            if tip.topic_id == topic_id
-        )
+        return Counter(m.state.name for history in self._histories(topic_id) for m in history.unfinished())
 
     def deletions(self, topic_id: UUID) -> list[RemotePartitionDeleteState | None]:
         """How far the deletion of each of a topic's user partitions is."""
-        return [
-            history.delete_state
-            for replay in self.replays()
-            for tip, history in replay.histories.items()
-            if tip.topic_id == topic_id
-        ]
+        return [history.delete_state for history in self._histories(topic_id)]
 
 
 def _refusals_of(report: MetadataPartitionReport) -> Sequence[Any]:

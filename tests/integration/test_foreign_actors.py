@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer
 
-from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadataSnapshot,
@@ -22,7 +21,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from dev import tiering
 from dev.broker import await_condition, partitions_served
 from dev.faults import FaultyKafka
-from tests.integration.cleaning import Cleaning
+from tests.integration.cleaning import GROUP_ID, Cleaning
 from tests.integration.kafka_topics import TIMEOUT_S, admin_of
 from tests.integration.scenarios import (
     assert_unharmed,
@@ -35,9 +34,9 @@ from tests.integration.scenarios import (
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
 
 FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-MIN_ABSENCE_MS = 3_000
-DELETE_MS = 250
-"""Of one segment; five of them are silent for less than half of :data:`MIN_ABSENCE_MS`."""
+MIN_ABSENCE_MS = 5_000
+DELETE_MS = 500
+"""Of one segment; the five of a partition are a silence of half of :data:`MIN_ABSENCE_MS`."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_lost_offsets_cost_a_replay_and_nothing_else(kafka: FaultyKafka) -> None
 
     def forget() -> None:
         admin = admin_of(kafka)
-        admin.delete_consumer_groups([CLEANER_GROUP_ID])[CLEANER_GROUP_ID].result(TIMEOUT_S)
+        admin.delete_consumer_groups([GROUP_ID])[GROUP_ID].result(TIMEOUT_S)
         assert cleaning.offsets.committed() == {}
 
     ids = [tiered_topic(kafka, name, 3, 2) for name in ("first-lost", "second-lost")]

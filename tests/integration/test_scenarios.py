@@ -120,8 +120,8 @@ def test_d2_killed_in_mid_copy(kafka: FaultyKafka) -> None:
     """
     A copy that nobody will finish, on a living topic, then on a deleted one.
 
-    Protection: nothing is marked for a topic id that is not absent (``marker._event_for``, I7); without, the write guard
-    is the last to refuse.
+    Protection: nothing is marked for a topic id that is listed (``DeletedPartitionMarker.mark``), nor for one that is not
+    absent (``marker._event_for``). Each holds without the other; without both, the write guard raises (I7).
     """
     topic_id = scenario_d2(kafka, "scenario-d2")
     assert states(kafka, topic_id) == {"COPY_SEGMENT_STARTED": 1, "COPY_SEGMENT_FINISHED": 3}
@@ -151,7 +151,7 @@ def test_d7_tiering_disabled_and_killed(kafka: FaultyKafka) -> None:
     """
     The remote segments of a topic that is no longer tiered, while it lives and after its deletion.
 
-    Protection: as in d2; and a topic's segments are found by the metadata topic alone, whatever its configuration says.
+    Protection: as in d2.
     """
     topic_id = scenario_d7(kafka, "scenario-d7")
     left = states(kafka, topic_id)
