@@ -8,7 +8,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate integration scenarios cluster spark system package bench lock clean
+.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-test: lint unit simulate integration spark system package ## Run every check that CI runs
+test: lint unit simulate mutations integration spark system package ## Run every check that CI runs
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -42,6 +42,9 @@ unit: setup ## Unit and property tests: no server
 
 simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
+
+mutations: setup ## Break the code on purpose and see every break caught
+	$(BIN)/python -m tests.mutations
 
 integration: setup ## Tests on a real Kafka broker
 	$(PYTEST) -m "not cluster and not scenarios" tests/integration

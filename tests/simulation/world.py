@@ -154,7 +154,9 @@ class World(Content):
         if name == "read":
             return self.adversary.randint(detail.start, detail.end)
         if part is self.storage:
-            kinds = [StorageUnavailableError, StorageAccessError, *([StorageRootError] if name == "list" else [])]
+            kinds = [StorageUnavailableError, StorageRootError if name == "list" else StorageUnavailableError]
+            if not (self.lonely and name == "put"):  # without its stamp a root with nothing left in it stays unproven
+                kinds.append(StorageAccessError)
             raise self.adversary.choice(kinds)(f"{name} refused")
         raise self.adversary.choice([EventLogUnavailableError, EventLogAccessError])(f"{name} refused")
 

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Break the package on purpose, once per row of the table, and see each break caught: ``python -m tests.mutations``.
+
+Each mutation is applied to a copy of the package. A text that is not there exactly once is an error, so the table cannot
+silently fall behind the code; a mutation that its test or the simulation does not notice fails the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.mutations.mutation import Mutation
+from tests.mutations.table import MUTATIONS, as_markdown
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 200
+TIMEOUT_S = 300
+UNIT_TESTS = ("lifecycle", "manager/test_write_guard.py", "policy", "storage")
+
+
+def mutated(source: str, mutation: Mutation) -> str:
+    """
+    Return the broken source.
+
+    :raises ValueError: if the text to break is not there exactly once.
+    """
+    if (count := source.count(mutation.old)) != 1:
+        raise ValueError(f"{mutation.file} has the text of {mutation.name!r} {count} times")
+    return source.replace(mutation.old, mutation.new)
+
+
+@contextmanager
+def broken_copy(mutation: Mutation) -> Iterator[Path]:
+    """Copy package and tests to a directory of their own, and break them there."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as name:
+        copy = Path(name)
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for part in ("airflow_provider_rlmm", "tests"):
+            # Compiled modules come along and stay valid: all but the broken one.
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("data"))
+        target = copy / "airflow_provider_rlmm" / mutation.file
+        target.write_text(mutated(target.read_text(), mutation))
+        yield copy
+
+
+def _python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def failing_test(copy: Path, *tests: str) -> str | None:
+    """Return the first unit test that fails, ``None`` where none does."""
+    paths = [f"tests/unit/{test}" for test in tests]
+    done = _python(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_timeout", *paths)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"pytest {paths} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    return failed[0].removeprefix("tests/unit/").partition("[")[0] if failed else None
+
+
+def broken_invariant(copy: Path) -> str | None:
+    """Return what the simulation says of the first seed that breaks an invariant, ``None`` where none does."""
+    done = _python(copy, "-c", f"from tests.simulation.runs import play_chunk; play_chunk(0, {SEEDS})")
+    if done.returncode == 0:
+        return None
+    last = done.stderr.strip().splitlines()[-1]
+    if not last.startswith("AssertionError: seed "):
+        raise RuntimeError(f"the simulation ended with {done.returncode}: {done.stderr[-2000:]}")
+    return last.removeprefix("AssertionError: ")
+
+
+def check(mutation: Mutation) -> str | None:
+    """Return what let a mutation survive, ``None`` where everything that must notice it does."""
+    with broken_copy(mutation) as copy:
+        if mutation.test and failing_test(copy, mutation.test) is None:
+            return f"{mutation.test} does not notice it"
+        if mutation.simulated and broken_invariant(copy) is None:
+            return f"{SEEDS} simulated seeds do not notice it"
+    return None if mutation.test or mutation.simulated else "the table names nothing that must notice it"
+
+
+def find(mutation: Mutation) -> str:
+    """Return who notices a mutation."""
+    with broken_copy(mutation) as copy:
+        return f"{failing_test(copy, *UNIT_TESTS)} | {broken_invariant(copy)}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only mutations whose names contain one of these")
+    parser.add_argument("--find", action="store_true", help="say who notices each mutation, whatever the table says")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/safety.md")
+    options = parser.parse_args()
+    if options.table:
+        print(as_markdown(), end="")  # noqa: T201
+        return 0
+    chosen = [m for m in MUTATIONS if not options.names or any(name in m.name for name in options.names)]
+    began = time.monotonic()
+    survivors = 0
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for mutation, answer in zip(chosen, pool.map(find if options.find else check, chosen), strict=True):
+            survived = answer is not None and not options.find
+            survivors += survived
+            verdict = answer if options.find else f"SURVIVED: {answer}" if survived else "caught"
+            print(f"{mutation.promise}: {mutation.name}: {verdict}", flush=True)  # noqa: T201  # a program's output
+    print(f"{len(chosen)} mutations, {survivors} survived, {time.monotonic() - began:.0f} s")  # noqa: T201
+    return 1 if survivors or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

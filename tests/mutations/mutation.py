@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One small break of the code, and who must notice it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WRITE_GUARD = "manager/write_guard.py"
+ABSENCE = "policy/absence.py"
+GUARDS = "policy/guards.py"
+PLAN = "policy/plan.py"
+HISTORY = "lifecycle/history.py"
+SETTLING = "lifecycle/settling.py"
+PARTITION_CLEANER = "lifecycle/partition_cleaner.py"
+CLEANER = "lifecycle/cleaner.py"
+MARKER = "lifecycle/marker.py"
+REPLAY = "lifecycle/replay.py"
+PLANNER = "lifecycle/planner.py"
+LOOK = "lifecycle/cluster_look.py"
+EFFECTS = "lifecycle/effects.py"
+DELETION = "storage/deletion.py"
+LAYOUT_STORAGE = "storage/layout_storage.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """
+    :param promise: what it breaks: an invariant, or a rule.
+    :param name: what the broken code does.
+    :param file: below ``airflow_provider_rlmm``.
+    :param old: text that is there exactly once.
+    :param new: what takes its place.
+    :param test: what must fail, below ``tests/unit``: a test, or any of a file's; empty where only the simulation sees it.
+    :param simulated: whether the simulation must see it too.
+    """
+
+    promise: str
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str = ""
+    simulated: bool = False
+
+
+def switched_off(
+    file: str, promise: str, name: str, condition: str, test: str = "", *, simulated: bool = False
+) -> Mutation:
+    """
+    Return a mutation whose check never holds.
+
+    :param condition: the whole line of the ``if``.
+    """
+    indent = condition[: len(condition) - len(condition.lstrip())]
+    return Mutation(promise, name, file, condition, f"{indent}if False:", test, simulated)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All mutations, and the table of them that docs/safety.md prints."""
+
+from __future__ import annotations
+
+from tests.mutations.invariants import INVARIANTS
+from tests.mutations.mutation import Mutation
+from tests.mutations.rules import RULES
+
+MUTATIONS = [*INVARIANTS, *RULES]
+
+
+def as_markdown() -> str:
+    """Return the table, one row per mutation."""
+    rows = [f"| {m.promise} | {m.name} | `{m.file}` | {_catchers(m)} |" for m in MUTATIONS]
+    return "\n".join(["| breaks | the broken code | in | noticed by |", "|---|---|---|---|", *rows, ""])
+
+
+def _catchers(mutation: Mutation) -> str:
+    file, _, function = mutation.test.partition("::")
+    named = [f"`{file}`: {function.removeprefix('test_').replace('_', ' ') or 'its contract'}"] if file else []
+    return "; ".join([*named, *(["simulation"] if mutation.simulated else [])])

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of mutations is true: of the code, of the tests that it names, and of the page that prints it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.table import MUTATIONS, Mutation, as_markdown
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_each_mutation_fits_the_code_and_names_tests_that_exist(mutation: Mutation) -> None:
+    source = (ROOT / "airflow_provider_rlmm" / mutation.file).read_text()
+    assert source.count(mutation.old) == 1
+    compile(source.replace(mutation.old, mutation.new), mutation.file, "exec")
+    assert mutation.test or mutation.simulated
+    if mutation.test:
+        file, _, function = mutation.test.partition("::")
+        assert re.search(rf"^ *def {function or 'test_'}", (ROOT / "tests" / "unit" / file).read_text(), re.MULTILINE)
+
+
+def test_names_are_unique_and_every_invariant_is_broken_in_the_simulation_too() -> None:
+    assert len({m.name for m in MUTATIONS}) == len(MUTATIONS)
+    simulated = {m.promise for m in MUTATIONS if m.simulated}
+    assert simulated >= {f"I{number}" for number in range(1, 9)}
+
+
+def test_the_page_prints_the_table() -> None:
+    page = (ROOT / "docs" / "safety.md").read_text()
+    assert page.endswith(as_markdown()), "print it with `python -m tests.mutations --table`"
