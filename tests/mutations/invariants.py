@@ -157,11 +157,19 @@ INVARIANTS = [
         "storage/test_in_memory.py",
         simulated=True,
     ),
+    Mutation(
+        "I2",
+        "does not notice that the root was replaced while objects were deleted",
+        LAYOUT_STORAGE,
+        "        if self._calls.root_identity() != root:\n            raise StorageUnavailableError(",
+        "        if False:\n            raise StorageUnavailableError(",
+        "storage/test_object_store.py",
+    ),
     switched_off(
         LAYOUT_STORAGE,
         "I2",
-        "does not notice that the root was replaced",
-        "        if self._calls.root_identity() != root:",
+        "believes the listing of another root than the one that was checked",
+        "        if self._checked_root not in (None, (root,)):",
         "storage/test_object_store.py",
     ),
     switched_off(
