@@ -209,7 +209,6 @@ INVARIANTS = [
         "finishes while a record may still land",
         "        if obstacle is None and self._progress.outcome_unknown:",
         "lifecycle/test_cleaner.py::test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run",
-        simulated=True,
     ),
     switched_off(
         WRITE_GUARD,
@@ -234,7 +233,6 @@ INVARIANTS = [
         "        offsets.append(self._first_unread_deletion)\n",
         "",
         "lifecycle/test_cleaner.py::test_a_topic_that_is_marked_during_a_run_holds_the_committed_offset_back",
-        simulated=True,
     ),
     Mutation(
         "I4",
@@ -377,7 +375,6 @@ INVARIANTS = [
         "marks what is not absent",
         "        if observations[tip.topic_id].presence is not Presence.ABSENT:",
         "lifecycle/test_marker.py::test_a_topic_that_only_describing_finds_is_not_marked",
-        simulated=True,
     ),
     Mutation(
         "I7",
@@ -411,7 +408,6 @@ INVARIANTS = [
         "(self.delete_state is None or self.unfinished())",
         "True",
         "lifecycle/test_history.py::test_a_marker_for_a_finished_partition_does_nothing",
-        simulated=True,
     ),
     Mutation(
         "I8",
@@ -437,6 +433,5 @@ INVARIANTS = [
         "elif event.state == _MARKED and (self.delete_state is None or self.unfinished()):",
         "elif event.state == _MARKED and self.delete_state is None:",
         "lifecycle/test_history.py::test_new_segments_open_a_finished_partition_again_from_its_next_marker",
-        simulated=True,
     ),
 ]

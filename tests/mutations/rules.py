@@ -29,7 +29,6 @@ RULES = [
         "a listed id is absent",
         "    if listed:",
         "policy/test_absence.py::test_an_id_in_the_listing_is_present_whatever_its_name",
-        simulated=True,
     ),
     switched_off(
         ABSENCE,
@@ -85,7 +84,6 @@ RULES = [
         "a foreign event after STARTED is ignored",
         "        if self._history.last_foreign_offset != self._foreign_offset:",
         "lifecycle/test_cleaner.py::test_a_foreign_event_in_the_middle_stops_before_the_next_delete",
-        simulated=True,
     ),
     Mutation(
         "absence",
@@ -372,7 +370,7 @@ RULES = [
         CLEANER,
         "        cleaners[-1].prepare()\n    return tuple(cleaner.clean() for cleaner in cleaners)",
         "        cleaners[-1].prepare()\n        cleaners[-1].clean()\n    return tuple(cleaner.clean() for cleaner in cleaners)",
-        "lifecycle/test_cleaner_missing.py::test_missing_segments_are_counted_over_the_whole_run",
+        "lifecycle/test_cleaner_missing.py::test_a_later_partition_that_misses_too_much_saves_the_earlier_ones",
     ),
     Mutation(
         "keys",
@@ -387,6 +385,6 @@ RULES = [
         "keys",
         "a key may leave the prefix",
         '            if not stem.startswith(layout.prefix) or ".." in stem.split("/"):',
-        "storage/test_in_memory.py",
+        "storage/test_in_memory.py::test_a_deletion_does_not_trust_its_layout",
     ),
 ]

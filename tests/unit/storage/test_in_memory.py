@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.errors import StorageUnavailableError, UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from tests.contracts.remote_storage import (
     LAYOUT,
@@ -114,3 +116,15 @@ def test_times_come_from_the_clock_or_from_the_caller(storage: InMemoryStorage) 
     storage.memory.put_object("a", b"")
     storage.memory.put_object("b", b"", 5)
     assert [(o.key, o.last_modified_ms) for o in storage.manager.list_objects()] == [("a", 1_234), ("b", 5)]
+
+
+class EscapingLayout(LocalTieredStorageLayout):
+    """A layout with a bug: its keys walk out of the prefix."""
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        return f"{self.prefix}../elsewhere/{metadata.start_offset}"
+
+
+def test_a_deletion_does_not_trust_its_layout() -> None:
+    with pytest.raises(UnsafeObjectKeyError, match="leaves the prefix"):
+        InMemoryRemoteStorageManager(EscapingLayout()).delete_log_segments([segment(0)])
