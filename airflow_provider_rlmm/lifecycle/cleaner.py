@@ -11,10 +11,11 @@ one of a run: the next run reads from the topic where it stands and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
+from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
@@ -30,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
 """(topic id, user partition) → segment ids that the plan allows to delete."""
+
+
+def _forget(report: MetadataPartitionReport) -> None:
+    """Leave it at the error that is raised."""
 
 
 class RemoteLogCleaner:
@@ -70,12 +75,19 @@ class RemoteLogCleaner:
         self._clock = clock
         self._dry_run = dry_run
 
-    def clean(self, metadata_partition: int, planned: PlannedSegments) -> MetadataPartitionReport:
+    def clean(
+        self,
+        metadata_partition: int,
+        planned: PlannedSegments,
+        on_interrupted: Callable[[MetadataPartitionReport], object] = _forget,
+    ) -> MetadataPartitionReport:
         """
         Clean every settled user partition of one metadata partition, as far as the plan allows.
 
         :param metadata_partition: which metadata partition.
         :param planned: segments that may be deleted; a partition without any is only finished.
+        :param on_interrupted: where an error ends the run after the first user partition was begun, gets the report of what
+            was done before the error is raised.
         :raises ClusterMismatchError: if this is another cluster than expected.
         :raises StorageRootError: if the storage root does not exist, or too many expected objects are missing there.
         :raises EventLogError: if the log or the cluster cannot be read.
@@ -93,24 +105,35 @@ class RemoteLogCleaner:
             Refusal(f"metadata partition {metadata_partition}", obstacle, OBSTACLE_ADVICE)
             for obstacle in (replay.obstacles(self._limits.allowed_quarantine) if work else ())
         ]
-        partitions: tuple[UserPartitionReport, ...] = ()
-        committed = None
-        if not refusals:
-            if work:
-                topic_ids = ids.all | frozenset(self._topics.list_topics().values())
-                context = self._context(replay, effects, topic_ids, cluster_id)
-                partitions = _clean_all(work, context, planned)
-            committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
-        return MetadataPartitionReport(
-            metadata_partition=metadata_partition,
-            dry_run=self._dry_run,
-            partitions=partitions,
-            refusals=tuple(refusals),
-            events=dict(effects.events),
-            would_write=tuple(effects.would_write),
-            committed_offset=committed,
-            duration_ms=self._clock() - began,
-        )
+
+        def report(
+            partitions: Iterable[UserPartitionReport] = (), committed: int | None = None
+        ) -> MetadataPartitionReport:
+            return MetadataPartitionReport(
+                metadata_partition=metadata_partition,
+                dry_run=self._dry_run,
+                partitions=tuple(partitions),
+                refusals=tuple(refusals),
+                events=dict(effects.events),
+                would_write=tuple(effects.would_write),
+                committed_offset=committed,
+                duration_ms=self._clock() - began,
+            )
+
+        if refusals:
+            return report()
+        cleaners: list[UserPartitionCleaner] = []
+        if work:
+            topic_ids = ids.all | frozenset(self._topics.list_topics().values())
+            cleaners = _prepared(work, self._context(replay, effects, topic_ids, cluster_id), planned)
+        try:
+            for cleaner in cleaners:
+                cleaner.clean()
+        except RlmmError as e:
+            on_interrupted(report(cleaner.report(interrupted_by=e) for cleaner in cleaners))
+            raise
+        committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
+        return report((cleaner.report() for cleaner in cleaners), committed)
 
     def _effects(self) -> Effects:
         if self._dry_run:
@@ -129,13 +152,13 @@ class RemoteLogCleaner:
         return CleaningContext(self._topics, state, effects, self._storage, self._limits, root, self._clock)
 
 
-def _clean_all(
+def _prepared(
     work: Sequence[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
-) -> tuple[UserPartitionReport, ...]:
+) -> list[UserPartitionCleaner]:
     """Prepare all user partitions before the first is touched: a wrong storage root must leave no trace."""
     cleaners = []
     for history in work:
         key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
         cleaners.append(UserPartitionCleaner(history, context, planned.get(key, frozenset())))
         cleaners[-1].prepare()
-    return tuple(cleaner.clean() for cleaner in cleaners)
+    return cleaners

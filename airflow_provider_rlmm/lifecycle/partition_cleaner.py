@@ -11,7 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import StorageError, StorageRootError
+from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
@@ -85,6 +85,7 @@ class _Progress:
     objects: int = 0
     bytes: int = 0
     begun: bool = False
+    finished: bool = False
     outcome_unknown: bool = False
     left: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -136,29 +137,44 @@ class UserPartitionCleaner:
         else:
             self._eligible = self._find_eligible()
 
-    def clean(self) -> UserPartitionReport:
+    def clean(self) -> None:
         """Go as far as the rules allow; a failure of storage that concerns this partition alone ends up in the report."""
         if self._refused is not None:
             logger.warning("%s refused: %s", self._tip, self._refused.why)
-            return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), self._refused)
-        outcome = PartitionOutcome.FINISHED
+            return
         p = self._progress
-        if not self._go_through():
-            outcome = PartitionOutcome.INCOMPLETE if p.begun else PartitionOutcome.REFUSED
+        p.finished = self._go_through()
         logger.info(
             "%s%s: %s, %d segments, %d objects, %d bytes deleted",
             self._context.effects.log_prefix,
             self._tip,
-            outcome,
+            self._outcome(),
             p.segments,
             p.objects,
             p.bytes,
         )
+
+    def _outcome(self) -> PartitionOutcome:
+        if self._progress.finished:
+            return PartitionOutcome.FINISHED
+        return PartitionOutcome.INCOMPLETE if self._progress.begun else PartitionOutcome.REFUSED
+
+    def report(self, interrupted_by: RlmmError | None = None) -> UserPartitionReport:
+        """
+        Say what was done, and what was left and why.
+
+        :param interrupted_by: what ended the run, where something did.
+        """
+        if self._refused is not None:
+            return UserPartitionReport.refused(self._tip, len(self._history.unfinished()), self._refused)
+        p = self._progress
+        if interrupted_by is not None and not p.finished:
+            p.leave(self._tip, f"the run was ended by {type(interrupted_by).__name__}: {interrupted_by}", NEXT_RUN)
         return UserPartitionReport(
             topic=self._tip.topic,
             topic_id=kafka_uuid_str(self._tip.topic_id),
             partition=self._tip.partition,
-            outcome=outcome,
+            outcome=self._outcome(),
             segments_deleted=p.segments,
             segments_left=len(self._history.unfinished()),
             objects_deleted=p.objects,

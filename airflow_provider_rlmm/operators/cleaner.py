@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseOperator
@@ -181,8 +182,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         report = self._clean(artifact_uri(name))
-        write_document(artifact_uri(name), _part_name(self.metadata_partition), json.dumps(report.to_dict()))
-        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+        self._keep(artifact_uri(name), report)
         for line in report.would_write:
             self.log.info("would write %s", line)
         counts = totals([report.to_dict()])
@@ -210,7 +210,11 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
                 dry_run=dry_run,
             )
-            return cleaner.clean(self.metadata_partition, planned)
+            return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep, uri))
+
+    def _keep(self, uri: str, report: MetadataPartitionReport) -> None:
+        write_document(uri, _part_name(self.metadata_partition), json.dumps(report.to_dict()))
+        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
 
 
 class ReportRemoteLogCleanupOperator(BaseOperator):

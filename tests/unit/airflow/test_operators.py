@@ -22,6 +22,7 @@ from airflow_provider_rlmm.errors import (
     ConfigurationError,
     EventLogUnavailableError,
     PlanError,
+    StorageRootError,
     WriteRefusedError,
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -330,6 +331,28 @@ def test_the_report_shows_a_metadata_partition_whose_task_left_none(cluster: Clu
     planned = read_summary(str(work / "dag.run")).by_metadata_partition[first].segments
     assert part["refusals"][0]["why"] == f"its cleaning task left no report; {planned} segments were planned"
     assert document["totals"]["refusals"] == 1
+
+
+def test_the_report_shows_what_was_done_before_an_error_ended_a_task(cluster: Cluster, work: Path) -> None:
+    first, *others = mark_and_plan()
+
+    def unmount(effect: str, key: str) -> None:
+        if effect == "delete":
+            cluster.storage.root_exists = False
+
+    cluster.storage.after_effect = unmount
+    with pytest.raises(StorageRootError):
+        clean(first)
+    part = json.loads(read_document(str(work / "dag.run"), f"clean-{first}.json"))
+    assert part["events"] == {"DELETE_PARTITION_STARTED": 2, "DELETE_SEGMENT_STARTED": 4}
+    cluster.storage.after_effect, cluster.storage.root_exists = None, True
+    for metadata_partition in others:
+        clean(metadata_partition)
+    report, ctx = report_after(failed=1)
+    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+        report.execute(ctx)
+    totals = json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]
+    assert (totals["segments_deleted"], totals["segments_left"], totals["partitions_incomplete"]) == (2, 4, 2)
 
 
 def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluster) -> None:

@@ -168,10 +168,12 @@ class Cluster:
         self,
         metadata_partition: int = 0,
         planned: PlannedSegments | None = None,
+        on_interrupted: Callable[[MetadataPartitionReport], object] = lambda report: None,
         **kwargs: Any,
     ) -> MetadataPartitionReport:
         """Clean with everything planned that there is, unless told otherwise."""
-        return self.cleaner(**kwargs).clean(metadata_partition, self.everything() if planned is None else planned)
+        planned = self.everything() if planned is None else planned
+        return self.cleaner(**kwargs).clean(metadata_partition, planned, on_interrupted)
 
     def everything(self) -> PlannedSegments:
         found: dict[tuple[UUID, int], set[UUID]] = {}

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -270,6 +271,32 @@ def test_a_root_that_goes_away_stops_the_run(cluster: Cluster) -> None:
     with pytest.raises(StorageRootError, match="taken away"):
         cluster.clean()
     assert len(cluster.keys_of(GONE)) + len(cluster.keys_of(later)) == 20
+
+
+def test_an_error_that_ends_the_run_does_not_lose_the_report_of_what_was_done(cluster: Cluster) -> None:
+    for number, topic in enumerate(["doubtful", "interrupted", "untouched"]):
+        cluster.segment(tip(topic, 0, 10 + number), 1)
+    cluster.mark_and_wait()
+
+    def unmount(effect: str, key: str) -> None:
+        if effect == "delete" and "doubtful" in key:
+            cluster.storage.root_exists = False
+
+    cluster.storage.after_effect = unmount
+    kept: list[MetadataPartitionReport] = []
+    with pytest.raises(StorageRootError) as error:
+        cluster.clean(on_interrupted=kept.append)
+    (report,) = kept
+    assert [(p.topic, p.outcome, p.segments_deleted, p.segments_left) for p in report.partitions] == [
+        ("gone", "FINISHED", 3, 0),
+        ("doubtful", "INCOMPLETE", 0, 1),
+        ("interrupted", "INCOMPLETE", 0, 1),
+        ("untouched", "REFUSED", 0, 1),
+    ]
+    assert report.committed_offset is None
+    assert report.events["DELETE_SEGMENT_FINISHED"] == 3
+    for partition in report.partitions[2:]:
+        assert f"the run was ended by StorageRootError: {error.value}" in partition.refusals[-1].why
 
 
 def test_nothing_is_deleted_while_writes_are_not_allowed(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -25,9 +25,9 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from dev import tiering
 from dev.faults import FaultyKafka
 from tests.integration.cleaning import Cleaning
-from tests.integration.cleaning_worker import BEGUN, ENDED
-from tests.integration.orphans import clone_orphans
-from tests.integration.scenarios import assert_unharmed, broker_with_a_living_topic
+from tests.integration.scenarios.cleaning_worker import BEGUN, ENDED
+from tests.integration.scenarios.orphans import clone_orphans
+from tests.integration.scenarios.provoke import assert_unharmed
 from tests.scrub import unfinished_segments
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
@@ -41,18 +41,12 @@ SEED = 4
 FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[FaultyKafka]:
-    with broker_with_a_living_topic() as broker:
-        yield broker
-
-
 def run_worker(kafka: FaultyKafka, kill_after_s: float | None) -> tuple[bool, float]:
     """Let a worker clean; tell whether it was killed before its end, and the seconds of its cleaning."""
     arguments = (kafka.bootstrap_servers, str(kafka.remote_dir), kafka.cluster_id, str(BATCH))
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.cleaning_worker", *arguments],
-        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "tests.integration.scenarios.cleaning_worker", *arguments],
+        cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True,
     ) as worker:  # fmt: skip
         assert worker.stdout is not None
         assert worker.stdout.readline().strip() == BEGUN

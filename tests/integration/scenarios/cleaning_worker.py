@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that marks, plans and cleans once, to be killed: ``python -m tests.integration.cleaning_worker <arguments>``."""
+"""A process that marks, plans and cleans once, to be killed; run as a module, with the arguments of :func:`main`."""
 
 from __future__ import annotations
 

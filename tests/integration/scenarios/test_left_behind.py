@@ -8,7 +8,6 @@ Scenario B is in ``test_remote_log_cleaner.py``, by way of the operators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -18,10 +17,9 @@ from dev import tiering
 from dev.faults import FaultyKafka
 from tests.integration.cleaning import Cleaning
 from tests.integration.kafka_topics import delete_topic
-from tests.integration.scenarios import (
+from tests.integration.scenarios.provoke import (
     assert_unharmed,
     await_deletions_done,
-    broker_with_a_living_topic,
     scenario_a,
     scenario_d1,
     scenario_d2,
@@ -30,19 +28,6 @@ from tests.integration.scenarios import (
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[FaultyKafka]:
-    """A broker that all scenarios share."""
-    with broker_with_a_living_topic() as broker:
-        yield broker
-
-
-@pytest.fixture(autouse=True)
-def _healthy_storage(kafka: FaultyKafka) -> Iterator[None]:
-    yield
-    kafka.faults.heal()
 
 
 def assert_cleaned(kafka: FaultyKafka, topic_id: UUID, partitions: int, segments: int) -> Counter[str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -23,9 +22,8 @@ from dev.broker import await_condition, partitions_served
 from dev.faults import FaultyKafka
 from tests.integration.cleaning import GROUP_ID, Cleaning
 from tests.integration.kafka_topics import TIMEOUT_S, admin_of
-from tests.integration.scenarios import (
+from tests.integration.scenarios.provoke import (
     assert_unharmed,
-    broker_with_a_living_topic,
     request_deletion,
     request_topic,
     tiered_topic,
@@ -37,18 +35,6 @@ FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 MIN_ABSENCE_MS = 5_000
 DELETE_MS = 500
 """Of one segment; the five of a partition are a silence of half of :data:`MIN_ABSENCE_MS`."""
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[FaultyKafka]:
-    with broker_with_a_living_topic() as broker:
-        yield broker
-
-
-@pytest.fixture(autouse=True)
-def _healthy_storage(kafka: FaultyKafka) -> Iterator[None]:
-    yield
-    kafka.faults.heal()
 
 
 def segment_events_after_finished(cleaning: Cleaning, topic_id: UUID) -> list[Any]:
