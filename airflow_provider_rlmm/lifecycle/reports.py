@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -97,7 +98,27 @@ class MetadataPartitionReport:
         return plain
 
 
-TOTALS = ("segments_deleted", "segments_left", "objects_deleted", "bytes_deleted")
+def with_earlier_try(report: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Add what an earlier try of the same run did to a report; what is left and refused is as of the later one.
+
+    :param report: document of :meth:`MetadataPartitionReport.to_dict`.
+    :param earlier: the earlier try's, of the same metadata partition.
+    """
+    before = {(p["topic_id"], p["partition"]): p for p in earlier["partitions"]}
+    partitions = []
+    for partition in report["partitions"]:
+        done = before.pop((partition["topic_id"], partition["partition"]), None) or {}
+        partitions.append({**partition, **{name: partition[name] + done.get(name, 0) for name in DONE}})
+    # What the earlier try finished is no work any more; what a later one did not get to is as it was left.
+    partitions += before.values()
+    events = Counter(report["events"]) + Counter(earlier["events"])
+    duration_ms = report["duration_ms"] + earlier["duration_ms"]
+    return {**report, "partitions": partitions, "events": dict(events), "duration_ms": duration_ms}
+
+
+DONE = ("segments_deleted", "objects_deleted", "bytes_deleted")
+TOTALS = (*DONE, "segments_left")
 
 
 def totals(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_document,
     write_plan,
 )
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document, totals
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document, totals, with_earlier_try
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.policy.plan import Count, Refusal
@@ -182,10 +182,10 @@ class CleanMetadataPartitionOperator(BaseOperator):
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         report = self._clean(artifact_uri(name))
-        self._keep(artifact_uri(name), report)
+        kept = self._keep(artifact_uri(name), report)
         for line in report.would_write:
             self.log.info("would write %s", line)
-        counts = totals([report.to_dict()])
+        counts = totals([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if report.dry_run else "deleted"
         label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
@@ -212,9 +212,14 @@ class CleanMetadataPartitionOperator(BaseOperator):
             )
             return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep, uri))
 
-    def _keep(self, uri: str, report: MetadataPartitionReport) -> None:
-        write_document(uri, _part_name(self.metadata_partition), json.dumps(report.to_dict()))
+    def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
+        """Write the report of this try, with what earlier tries of the run did; return it."""
+        part, document = _part_name(self.metadata_partition), report.to_dict()
+        if not report.dry_run and (earlier := _document(uri, part)) is not None:
+            document = with_earlier_try(document, earlier)
+        write_document(uri, part, json.dumps(document))
         _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+        return document
 
 
 class ReportRemoteLogCleanupOperator(BaseOperator):
@@ -251,11 +256,10 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             ) from e
         reports, missing = [], []
         for metadata_partition, planned in sorted(summary.by_metadata_partition.items()):
-            try:
-                reports.append(json.loads(read_document(uri, _part_name(metadata_partition))))
-            except PlanError:
+            report = _document(uri, _part_name(metadata_partition))
+            if report is None:
                 missing.append(metadata_partition)
-                reports.append(_no_report(metadata_partition, planned).to_dict())
+            reports.append(report or _no_report(metadata_partition, planned).to_dict())
         document = cleanup_document(
             report_id=name,
             plan_id=summary.plan_id,
@@ -294,6 +298,15 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
 
 def _part_name(metadata_partition: int) -> str:
     return f"clean-{metadata_partition}.json"
+
+
+def _document(uri: str, part: str) -> dict[str, Any] | None:
+    """Return a report that this run has written, ``None`` where it has not."""
+    try:
+        document: dict[str, Any] = json.loads(read_document(uri, part))
+    except PlanError:
+        return None
+    return document
 
 
 def _no_report(metadata_partition: int, planned: Count) -> MetadataPartitionReport:

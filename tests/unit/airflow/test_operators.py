@@ -355,6 +355,27 @@ def test_the_report_shows_what_was_done_before_an_error_ended_a_task(cluster: Cl
     assert (totals["segments_deleted"], totals["segments_left"], totals["partitions_incomplete"]) == (2, 4, 2)
 
 
+def test_a_retried_task_reports_what_its_earlier_try_did_too(cluster: Cluster, work: Path) -> None:
+    metadata_partition = max(
+        mark_and_plan(), key=lambda p: sum(metadata_partition_for(tip, PARTITIONS) == p for tip in GONE)
+    )
+
+    def unmount(effect: str, key: str) -> None:
+        if effect == "delete" and "gone-1" in key:
+            cluster.storage.root_exists = False
+
+    cluster.storage.after_effect = unmount
+    limits = NOW | {"batch_segments": 1}
+    with pytest.raises(StorageRootError):
+        clean(metadata_partition, limits=limits)
+    cluster.storage.after_effect, cluster.storage.root_exists = None, True
+    counts = clean(metadata_partition)
+    part = json.loads(read_document(str(work / "dag.run"), f"clean-{metadata_partition}.json"))
+    assert (counts["segments_deleted"], counts["segments_left"], counts["partitions_finished"]) == (4, 0, 2)
+    assert part["events"]["DELETE_SEGMENT_FINISHED"] == 4
+    assert [p["segments_left"] for p in part["partitions"]] == [0, 0]
+
+
 def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluster) -> None:
     report, ctx = report_after(failed=1)
     with pytest.raises(AirflowFailException, match="the run made no plan: see the tasks before this one"):
