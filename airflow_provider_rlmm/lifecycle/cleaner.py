@@ -17,12 +17,12 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.plan import Refusal
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager

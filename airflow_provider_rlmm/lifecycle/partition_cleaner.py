@@ -14,12 +14,12 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.replay import WorkState
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, Unknown
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,

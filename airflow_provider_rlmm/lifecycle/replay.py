@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,

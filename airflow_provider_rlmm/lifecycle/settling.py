@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.absence import Observation, Presence, settle
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.plan import Refusal

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
@@ -22,6 +21,7 @@ from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState

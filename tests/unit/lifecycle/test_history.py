@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.lifecycle.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P

@@ -2,8 +2,8 @@
 """
 What the metadata topic says about one user partition, in the order in which it was said.
 
-This is the cleaner's whole memory: segments and their states, how far the partition's deletion is, when its absence was
-first observed, and whether anybody else wrote about it since.
+This is the whole memory of the cleaner and of the topic-based manager: segments and their states, how far the
+partition's deletion is, when its absence was first observed, and whether anybody else wrote about it since.
 """
 
 from __future__ import annotations
