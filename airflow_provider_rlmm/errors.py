@@ -19,6 +19,10 @@ Every error that this package raises.
     │   ├── EventLogAccessError             authentication or authorisation failed
     │   ├── MetadataTopicNotFoundError      the metadata topic does not exist
     │   ├── MetadataPartitionOutOfRangeError  no such metadata partition
+    │   ├── OffsetOutOfRangeError           an offset to read from was deleted, or lies behind the end
+    │   ├── NotReadyError                   the local view has not caught up yet (retriable)
+    │   ├── PartitionNotAssignedError       the local view does not follow this user partition
+    │   ├── ReadAfterWriteError             events are written, and the local view has not seen them in time
     │   ├── PublishFailedError              the log refused a record: it was certainly not written
     │   └── PublishOutcomeUnknownError      a record may or may not have been written: read back before going on
     ├── WriteRefusedError                   the write guard refused an event, nothing was written
@@ -97,6 +101,35 @@ class MetadataTopicNotFoundError(EventLogError):
 
 class MetadataPartitionOutOfRangeError(EventLogError, ValueError):
     """Raised when a metadata partition is not in ``range(partition_count)``."""
+
+
+class OffsetOutOfRangeError(EventLogError):
+    """
+    Raised when a metadata partition is to be read from an offset that it does not have.
+
+    :param message: names topic, partition and offsets.
+    :param metadata_partition: which partition.
+    :param offset: the offset that was asked for.
+    """
+
+    def __init__(self, message: str, metadata_partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.metadata_partition = metadata_partition
+        self.offset = offset
+
+
+class NotReadyError(EventLogError):
+    """Raised when a user partition is read before the local view has caught up with the metadata topic."""
+
+    retriable = True
+
+
+class PartitionNotAssignedError(EventLogError):
+    """Raised when a user partition is read or written about that the manager was not told to follow."""
+
+
+class ReadAfterWriteError(EventLogError):
+    """Raised when events are written but the local view has not consumed them in time: do not publish them again."""
 
 
 class PublishFailedError(EventLogError):

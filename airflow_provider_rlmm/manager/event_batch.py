@@ -48,3 +48,24 @@ def event_batch(
         for column, field in zip((offsets, timestamps_ms, keys, values), schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@cache
+def subscription_schema() -> pa.Schema:
+    """Return the schema of a subscription's batch: ``metadata_partition`` int32, then as :func:`event_schema`."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field("metadata_partition", pa.int32(), nullable=False), *event_schema()])
+
+
+def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """
+    Put the metadata partition in front of a batch.
+
+    :param metadata_partition: where all of its records lie.
+    :param batch: what :func:`event_batch` made.
+    """
+    import pyarrow as pa
+
+    partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([partitions, *batch.columns], schema=subscription_schema())

@@ -87,12 +87,82 @@ class MetadataEventLog(Protocol):
         """
         ...
 
+    def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
+        """
+        Follow metadata partitions from given offsets on, without end.
+
+        :param assignment: metadata partition → offset to start at, inclusive; may be empty.
+        :return: the stream, and the handle that changes what it follows.
+        :raises MetadataPartitionOutOfRangeError: if there is no such partition.
+        """
+        ...
+
     def beginning_offsets(self) -> Mapping[int, int]:
         """Return the first offset that is still there, per metadata partition."""
         ...
 
     def high_water_marks(self) -> Mapping[int, int]:
         """Return the offset after the last durable record, per metadata partition."""
+        ...
+
+
+class EventStream(Protocol):
+    """
+    What is appended to the assigned metadata partitions, in order and once.
+
+    Not thread-safe: whoever polls also uses the handle, and closes.
+    """
+
+    def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
+        """
+        Return what has arrived, and wait for the first of it if nothing has.
+
+        An error loses nothing: what had arrived with it was returned before, or is by the next call.
+
+        :param timeout_s: seconds to wait at most, for as long as the brokers answer; an in-process log never waits.
+        :return: batches of one metadata partition each, not empty: the columns ``metadata_partition`` int32 and those of
+            :meth:`MetadataEventLog.read`.
+        :raises OffsetOutOfRangeError: if a partition's next offset is not in the log. The partition is no longer
+            assigned then, the others are.
+        :raises EventLogUnavailableError: if the brokers do not answer; polling on is what retries.
+        :raises EventLogAccessError: if authentication or authorisation has failed.
+        :raises MetadataTopicNotFoundError: if the topic has disappeared.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop; nothing may be called afterwards but this."""
+        ...
+
+
+class SubscriptionHandle(Protocol):
+    """What an :class:`EventStream` follows; changes of one partition leave the others undisturbed."""
+
+    def add(self, metadata_partition: int, start: int) -> None:
+        """
+        Follow one more partition.
+
+        :param metadata_partition: which; must not be assigned.
+        :param start: first offset, inclusive.
+        :raises MetadataPartitionOutOfRangeError: if there is no such partition.
+        :raises ValueError: if it is assigned already.
+        """
+        ...
+
+    def remove(self, metadata_partition: int) -> None:
+        """
+        Follow a partition no longer; nothing of it is returned afterwards.
+
+        :param metadata_partition: which; no effect where it is not assigned.
+        """
+        ...
+
+    def assigned(self) -> Mapping[int, int]:
+        """Return metadata partition → position: everything below it was returned; offsets without a record count."""
+        ...
+
+    def end_offsets(self) -> Mapping[int, int]:
+        """Return metadata partition → end of what is known to exist, as last heard: no call is made for it."""
         ...
 
 

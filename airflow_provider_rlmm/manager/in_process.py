@@ -10,6 +10,8 @@ middle. What they return steers the effect, ``None`` lets it happen:
   of a record that is not written; ``Unknown`` from ``after_effect`` becomes the outcome of a record that is.
 - ``read``, :class:`ReadEffect`, once per call, when the first batch is asked for and after the last: an offset from
   ``on_effect`` ends the read there, with an ``EventLogUnavailableError``.
+- ``poll``, the positions by metadata partition, once per call: an offset from ``on_effect`` ends the poll there, in every
+  partition; raise from it to make the poll fail.
 - ``beginning_offsets``, ``high_water_marks``, ``cluster_id``, ``list_topics``, all with ``None``, and
   ``describe_topic`` with the topic's name: a return value means nothing.
 
@@ -24,9 +26,20 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataPartitionOutOfRangeError
-from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch
-from airflow_provider_rlmm.manager.event_log import Acked, Failed, PublishOutcome, Unknown
+from airflow_provider_rlmm.errors import (
+    EventLogUnavailableError,
+    MetadataPartitionOutOfRangeError,
+    OffsetOutOfRangeError,
+)
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch, subscription_batch
+from airflow_provider_rlmm.manager.event_log import (
+    Acked,
+    EventStream,
+    Failed,
+    PublishOutcome,
+    SubscriptionHandle,
+    Unknown,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +102,10 @@ class _Partition:
     def end(self) -> int:
         return self.beginning + len(self.values)
 
+    def batch(self, start: int, end: int) -> pa.RecordBatch:
+        rows = slice(start - self.beginning, end - self.beginning)
+        return event_batch(range(start, end), self.timestamps_ms[rows], self.keys[rows], self.values[rows])
+
 
 class InProcessMetadataEventLog:
     """
@@ -148,15 +165,19 @@ class InProcessMetadataEventLog:
         end = min(cut, effect.end) if isinstance(cut, int) else effect.end
         for start in range(effect.start, end, BATCH_ROWS):
             stop = min(start + BATCH_ROWS, end)
-            rows = slice(start - partition.beginning, stop - partition.beginning)
-            yield event_batch(
-                range(start, stop), partition.timestamps_ms[rows], partition.keys[rows], partition.values[rows]
-            )
+            yield partition.batch(start, stop)
         if end < effect.end:
             raise EventLogUnavailableError(
                 f"metadata partition {effect.metadata_partition}: cut short at offset {end}, before {effect.end}"
             )
         self.after_effect("read", effect)
+
+    def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
+        subscription = _Subscription(self)
+        for metadata_partition, start in assignment.items():
+            subscription.add(metadata_partition, start)
+        return subscription, subscription
 
     def beginning_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
@@ -215,6 +236,61 @@ class InProcessMetadataEventLog:
                 f"no metadata partition {metadata_partition}: the log has {len(self._partitions)}"
             )
         return self._partitions[metadata_partition]
+
+
+class _Subscription:
+    """
+    Stream and handle in one: nothing moves between two calls.
+
+    :param log: what it follows.
+    """
+
+    def __init__(self, log: InProcessMetadataEventLog) -> None:
+        self._log = log
+        self._positions: dict[int, int] = {}
+
+    def add(self, metadata_partition: int, start: int) -> None:
+        self._log._partition(metadata_partition)
+        if metadata_partition in self._positions:
+            raise ValueError(f"metadata partition {metadata_partition} is assigned already")
+        self._positions[metadata_partition] = start
+
+    def remove(self, metadata_partition: int) -> None:
+        self._positions.pop(metadata_partition, None)
+
+    def assigned(self) -> Mapping[int, int]:
+        return dict(self._positions)
+
+    def end_offsets(self) -> Mapping[int, int]:
+        return {number: self._log._partition(number).end for number in self._positions}
+
+    def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
+        cut = self._log.on_effect("poll", self.assigned())
+        self._raise_if_out_of_range()
+        batches = []
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
+            if position < end:
+                batches.append(subscription_batch(number, partition.batch(position, end)))
+                self._positions[number] = end
+        self._log.after_effect("poll", self.assigned())
+        return batches
+
+    def _raise_if_out_of_range(self) -> None:
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            if not partition.beginning <= position <= partition.end:
+                del self._positions[number]
+                raise OffsetOutOfRangeError(
+                    f"metadata partition {number}: offset {position} is not in the log, which holds offsets "
+                    f"{partition.beginning} to {partition.end} (exclusive): read it from its beginning",
+                    number,
+                    position,
+                )
+
+    def close(self) -> None:
+        self._positions.clear()
 
 
 class InProcessClusterTopics:

@@ -105,6 +105,11 @@ class ClientWatch:
         """Whether authentication or authorisation has failed since the last :meth:`forget`."""
         return self._access is not None
 
+    @property
+    def troubled(self) -> bool:
+        """Whether anything was reported since the last :meth:`forget`."""
+        return self._last is not None
+
     def forget(self) -> None:
         """Start a call: what was reported before it is not about it."""
         self._last = self._access = None

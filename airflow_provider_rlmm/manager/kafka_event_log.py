@@ -14,8 +14,8 @@ from airflow_provider_rlmm.errors import (
     MetadataPartitionOutOfRangeError,
     MetadataTopicNotFoundError,
 )
-from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch
-from airflow_provider_rlmm.manager.event_log import PublishOutcome
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
+from airflow_provider_rlmm.manager.event_log import EventStream, PublishOutcome, SubscriptionHandle
 from airflow_provider_rlmm.manager.kafka_admin import list_offsets, metadata_topic_description
 from airflow_provider_rlmm.manager.kafka_client import (
     METADATA_TOPIC,
@@ -27,6 +27,7 @@ from airflow_provider_rlmm.manager.kafka_client import (
 )
 from airflow_provider_rlmm.manager.kafka_config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_producer import BatchProducer
+from airflow_provider_rlmm.manager.kafka_subscription import KafkaSubscription, message_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ class KafkaMetadataEventLog:
     A :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog` on confluent-kafka.
 
     Clients are opened when first used, so the object may be built before a fork, not shared across one. Every call ends
-    within its timeout, with one error that names the brokers.
+    within its timeout, with one error that names the brokers. One thread may publish while others read.
 
     :param config: the clients' properties.
     :param topic: the metadata topic; never created here.
@@ -119,7 +120,10 @@ class KafkaMetadataEventLog:
     def _read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         if start >= end:
             return
-        reader = self._idle_readers.pop() if self._idle_readers else _Reader(self._config, self._topic)
+        try:
+            reader = self._idle_readers.pop()
+        except IndexError:
+            reader = _Reader(self._config, self._topic)
         done = False
         try:
             yield from reader.read(metadata_partition, start, end, self._admin.request_timeout_s)
@@ -130,6 +134,19 @@ class KafkaMetadataEventLog:
                 self._idle_readers.append(reader)
             else:
                 reader.close()
+
+    def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`; records are read as :meth:`read` does.
+
+        Each subscription has a consumer of its own, which outlives :meth:`close`: close its stream.
+        """
+        for metadata_partition in assignment:
+            self._check(metadata_partition)
+        subscription = KafkaSubscription(self._config, self._topic, self._check)
+        for metadata_partition, start in assignment.items():
+            subscription.add(metadata_partition, start)
+        return subscription, subscription
 
     def beginning_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
@@ -200,7 +217,7 @@ class _Reader:
             records, reached = self._sort(messages, what)
             wanted = [m for m in records if _offset(m) < end]
             if wanted:
-                yield _batch(wanted)
+                yield message_batch(wanted)
             if reached > position:
                 position = reached
                 deadline = time.monotonic() + timeout_s
@@ -236,8 +253,3 @@ class _Reader:
 def _offset(message: Message) -> int:
     offset = message.offset()
     return -1 if offset is None else offset
-
-
-def _batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    columns: Any = zip(*[(m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages], strict=True)
-    return event_batch(*columns)

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import MetadataPartitionOutOfRangeError
+from airflow_provider_rlmm.errors import MetadataPartitionOutOfRangeError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog
+from dev.broker import await_condition
 
 PARTITIONS = 3
 LARGE_BATCH = 50_000
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,36 @@ class EventLogUnderTest:
 
     def values(self, metadata_partition: int, start: int = 0, end: int | None = None) -> list[object]:
         return [row["value"] for row in self.rows(metadata_partition, start, end)]
+
+
+class Following:
+    """A subscription, and what it has delivered so far."""
+
+    def __init__(self, log: MetadataEventLog, assignment: dict[int, int]) -> None:
+        self.stream, self.handle = log.subscribe(assignment)
+        self.batches: list[pa.RecordBatch] = []
+
+    def await_values(self, positions: dict[int, int]) -> dict[int, list[object]]:
+        """Poll until the subscription is where it should be; return all values by metadata partition."""
+        await_condition(lambda: self._poll() == positions, f"positions {positions}", TIMEOUT_S, interval=0)
+        values: dict[int, list[object]] = {}
+        for batch in self.batches:
+            (number,) = set(batch.column("metadata_partition").to_pylist())
+            values.setdefault(number, []).extend(batch.column("value").to_pylist())
+        return values
+
+    def _poll(self) -> dict[int, int]:
+        self.batches += self.stream.poll(0.1)
+        return dict(self.handle.assigned())
+
+
+@contextmanager
+def subscribed(under_test: EventLogUnderTest, assignment: dict[int, int]) -> Iterator[Following]:
+    following = Following(under_test.log, assignment)
+    try:
+        yield following
+    finally:
+        following.stream.close()
 
 
 class MetadataEventLogContract:
@@ -183,3 +216,137 @@ class MetadataEventLogContract:
         assert outcomes == [Acked(n // PARTITIONS) for n in range(LARGE_BATCH)]
         for partition in range(PARTITIONS):
             assert under_test.values(partition) == [value for p, value in records if p == partition]
+
+    def test_a_subscription_delivers_what_was_there_and_what_comes_once_and_in_order(self, under_test):
+        under_test.log.publish([(0, b"a"), (1, b"x"), (0, b"b")])
+
+        with subscribed(under_test, {0: 0, 1: 0}) as following:
+            assert following.await_values({0: 2, 1: 1}) == {0: [b"a", b"b"], 1: [b"x"]}
+            under_test.log.publish([(1, b"y"), (0, b"c")])
+            assert following.await_values({0: 3, 1: 2}) == {0: [b"a", b"b", b"c"], 1: [b"x", b"y"]}
+            assert following.handle.assigned() == {0: 3, 1: 2}
+            assert following.handle.end_offsets() == {0: 3, 1: 2}
+            assert following.stream.poll(0) == []
+
+    def test_batches_of_a_subscription_name_their_metadata_partition(self, under_test):
+        under_test.append(2, b"value", b"key")
+        under_test.append(2, None, None)
+
+        with subscribed(under_test, {2: 0}) as following:
+            following.await_values({2: 2})
+
+        assert {batch.schema.to_string() for batch in following.batches} == {
+            pa.schema(
+                [
+                    pa.field("metadata_partition", pa.int32(), nullable=False),
+                    pa.field("offset", pa.int64(), nullable=False),
+                    pa.field("timestamp_ms", pa.int64(), nullable=False),
+                    ("key", pa.binary()),
+                    ("value", pa.binary()),
+                ]
+            ).to_string()
+        }
+        rows = [row for batch in following.batches for row in batch.to_pylist()]
+        assert [(r["metadata_partition"], r["offset"], r["key"], r["value"]) for r in rows] == [
+            (2, 0, b"key", b"value"),
+            (2, 1, None, None),
+        ]
+
+    def test_a_subscription_starts_where_it_was_told(self, under_test):
+        under_test.log.publish([(0, bytes([n])) for n in range(5)])
+
+        with subscribed(under_test, {0: 3}) as following:
+            assert following.handle.assigned() == {0: 3}
+            assert following.await_values({0: 5}) == {0: [b"\x03", b"\x04"]}
+
+    def test_a_subscription_to_nothing_waits_for_an_assignment(self, under_test):
+        under_test.log.publish([(0, b"a")])
+
+        with subscribed(under_test, {}) as following:
+            assert following.stream.poll(0) == []
+            assert following.handle.assigned() == {}
+            following.handle.add(0, 0)
+            assert following.await_values({0: 1}) == {0: [b"a"]}
+
+    def test_adding_a_partition_leaves_the_others_undisturbed(self, under_test):
+        under_test.log.publish([(0, b"a"), (1, b"x")])
+
+        with subscribed(under_test, {0: 0}) as following:
+            following.await_values({0: 1})
+            following.handle.add(1, 0)
+            under_test.log.publish([(0, b"b")])
+
+            assert following.await_values({0: 2, 1: 1}) == {0: [b"a", b"b"], 1: [b"x"]}
+
+    def test_nothing_of_a_removed_partition_is_delivered(self, under_test):
+        under_test.log.publish([(0, b"a"), (1, b"x")])
+
+        with subscribed(under_test, {0: 0, 1: 0}) as following:
+            following.handle.remove(1)
+            under_test.log.publish([(1, b"y"), (0, b"b")])
+
+            assert following.await_values({0: 2}) == {0: [b"a", b"b"]}
+            assert following.handle.assigned() == {0: 2}
+            assert following.handle.end_offsets() == {0: 2}
+
+    def test_a_partition_that_is_added_again_starts_where_it_is_told(self, under_test):
+        under_test.log.publish([(0, b"a"), (0, b"b")])
+
+        with subscribed(under_test, {0: 0}) as following:
+            following.await_values({0: 2})
+            following.handle.remove(0)
+            following.handle.add(0, 1)
+
+            assert following.await_values({0: 2}) == {0: [b"a", b"b", b"b"]}
+
+    def test_a_partition_is_not_assigned_twice(self, under_test):
+        with subscribed(under_test, {0: 0}) as following, pytest.raises(ValueError, match="assigned already"):
+            following.handle.add(0, 0)
+
+    def test_removing_what_is_not_assigned_does_nothing(self, under_test):
+        with subscribed(under_test, {}) as following:
+            following.handle.remove(2)
+
+            assert following.handle.assigned() == {}
+
+    @pytest.mark.parametrize("metadata_partition", [-1, PARTITIONS])
+    def test_a_subscription_to_a_partition_that_does_not_exist_is_an_error(self, under_test, metadata_partition):
+        with pytest.raises(MetadataPartitionOutOfRangeError):
+            under_test.log.subscribe({metadata_partition: 0})
+
+        with subscribed(under_test, {}) as following, pytest.raises(MetadataPartitionOutOfRangeError):
+            following.handle.add(metadata_partition, 0)
+
+    @pytest.mark.parametrize("offset", [2, 9])
+    def test_an_offset_that_the_log_does_not_have_is_a_typed_error_and_the_others_go_on(self, under_test, offset):
+        under_test.log.publish([(0, b"x")] * 6 + [(1, b"a")])
+        under_test.truncate(0, 4)
+
+        with subscribed(under_test, {0: offset, 1: 0}) as following:
+            with pytest.raises(OffsetOutOfRangeError, match=rf"{offset}.*4.*6") as raised:
+                following.await_values({0: 6, 1: 1})
+            assert (raised.value.metadata_partition, raised.value.offset) == (0, offset)
+            assert following.await_values({1: 1})[1] == [b"a"]
+            assert set(following.handle.assigned()) == {1}
+            following.handle.add(0, 4)
+            assert following.await_values({0: 6, 1: 1})[0] == [b"x", b"x"]
+
+    def test_a_subscription_may_start_at_the_end(self, under_test):
+        under_test.log.publish([(0, b"a")])
+
+        with subscribed(under_test, {0: 1}) as following:
+            under_test.log.publish([(0, b"b")])
+            assert following.await_values({0: 2}) == {0: [b"b"]}
+
+    def test_a_subscription_and_reads_do_not_disturb_each_other(self, under_test):
+        under_test.log.publish([(0, b"a"), (0, b"b")])
+
+        with subscribed(under_test, {0: 0}) as following:
+            assert under_test.values(0) == [b"a", b"b"]
+            assert following.await_values({0: 2}) == {0: [b"a", b"b"]}
+
+    def test_a_subscription_can_be_closed_twice(self, under_test):
+        stream, _ = under_test.log.subscribe({0: 0})
+
+        stream.close()
+        stream.close()
