@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
@@ -28,26 +29,6 @@ if TYPE_CHECKING:
 
 
 OBSTACLE_ADVICE = "look at the record; this metadata partition stays out of deletion until it is understood"
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedRecord:
-    """
-    A record that cannot be applied.
-
-    :param metadata_partition: where it lies.
-    :param offset: its offset.
-    :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
-    :param reason: in words.
-    """
-
-    metadata_partition: int
-    offset: int
-    code: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
 
 
 class MetadataPartitionReplay:

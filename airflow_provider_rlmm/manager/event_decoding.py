@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a batch of records to the events that count, and the records that cannot be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+    SegmentEvent,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """
+    A record that cannot be applied.
+
+    :param metadata_partition: where it lies.
+    :param offset: its offset.
+    :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
+    :param reason: in words.
+    """
+
+    metadata_partition: int
+    offset: int
+    code: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedEvent:
+    """
+    An event and where it was read.
+
+    :param offset: offset of its record in the metadata partition.
+    :param timestamp_ms: the record's timestamp, ms since the epoch.
+    :param event: the event.
+    """
+
+    offset: int
+    timestamp_ms: int
+    event: SegmentEvent | RemotePartitionDeleteMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """
+    What a batch of one metadata partition says.
+
+    :param events: the events of the wanted topics, by offset; keyed ones too, as brokers look at no key.
+    :param quarantined: every record that is not good, of whatever topic.
+    :param routed: number of records that prove our partitioner.
+    """
+
+    events: list[LocatedEvent]
+    quarantined: list[QuarantinedRecord]
+    routed: int
+
+
+def decode_batch(
+    batch: pa.RecordBatch, metadata_partition: int, num_partitions: int, topic_ids: Collection[UUID]
+) -> DecodedBatch:
+    """
+    Decode a batch; bad records never raise.
+
+    :param batch: as :meth:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog.read` yields it.
+    :param metadata_partition: where all of it lies.
+    :param num_partitions: number of metadata partitions.
+    :param topic_ids: whose events are wanted.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata import columnar
+
+    decoded = columnar.decode(
+        batch.column("value"),
+        keys=batch.column("key"),
+        metadata_partition=metadata_partition,
+        offset=batch.column("offset"),
+        timestamp_ms=batch.column("timestamp_ms"),
+        num_partitions=num_partitions,
+    )
+    codes = decoded.column("error_code")
+    good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
+    applicable = pc.or_(good, pc.equal(codes, int(columnar.ErrorCode.KEYED)))
+    ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
+    wanted = decoded.filter(pc.and_(applicable, pc.is_in(decoded.column("topic_id"), value_set=ids)))
+    places = zip(wanted.column("offset").to_pylist(), wanted.column("timestamp_ms").to_pylist(), strict=True)
+    events = [
+        LocatedEvent(offset, timestamp_ms, event)
+        for (offset, timestamp_ms), event in zip(places, columnar.iter_events(wanted), strict=True)
+        # Neither gets past the filter above; the type checker does not know.
+        if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
+    ]
+    quarantined = [
+        QuarantinedRecord(metadata_partition, row["offset"], code, row["error"] or code)
+        for row in decoded.filter(pc.invert(good)).select(["offset", "error_code", "error"]).to_pylist()
+        for code in (columnar.ErrorCode(row["error_code"]).name,)
+    ]
+    return DecodedBatch(events, quarantined, int(pc.sum(good).as_py() or 0))

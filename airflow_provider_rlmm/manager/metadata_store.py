@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The local view: what was consumed of each assigned user partition (Kafka: ``RemotePartitionMetadataStore``).
+
+Any thread assigns, reads and waits; one thread, that of the consumer task, creates, feeds and drops the views.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
+from airflow_provider_rlmm.manager.event_decoding import LocatedEvent
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.records import (
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+
+
+@dataclass(slots=True)
+class UserPartitionView:
+    """
+    One user partition as far as it was consumed.
+
+    :param history: its segments and the state of its deletion.
+    :param metadata_partition: where its events lie.
+    :param next_offset: everything below it was delivered, once; nothing at or above it was.
+    :param assignment: number of the assignment that ``target_offset`` belongs to.
+    :param target_offset: end of the metadata partition as of that assignment: there it is initialised.
+    :param missing_before: events below this offset were deleted from the log before they could be read; 0 where none
+        were.
+    :param live: fed by the subscription; otherwise by its bootstrap.
+    """
+
+    history: UserPartitionHistory
+    metadata_partition: int
+    next_offset: int
+    assignment: int
+    target_offset: int
+    missing_before: int
+    live: bool = False
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it was consumed up to the end offset taken at its assignment."""
+        return self.next_offset >= self.target_offset
+
+    def apply(self, located: LocatedEvent) -> None:
+        """
+        Apply an event, unless it was delivered before.
+
+        :param located: an event of this user partition.
+        """
+        if located.offset < self.next_offset:
+            return
+        if isinstance(located.event, RemotePartitionDeleteMetadata):
+            self.history.apply_partition_event(located.event, located.offset, located.timestamp_ms)
+        else:
+            self.history.apply_segment_event(located.event, located.offset)
+        self.next_offset = located.offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class UserPartitionStatus:
+    """
+    How far the local view of a user partition is.
+
+    :param metadata_partition: where its events lie.
+    :param initialized: whether it may be read.
+    :param next_offset: everything below it was consumed.
+    :param target_offset: where it is, or was, initialised.
+    :param missing_before: its history is incomplete where this is above 0: events below it were deleted from the log.
+    """
+
+    metadata_partition: int
+    initialized: bool
+    next_offset: int
+    target_offset: int
+    missing_before: int
+
+
+@dataclass(slots=True)
+class RemotePartitionMetadataStore:
+    """
+    Assignments and views, guarded by one lock; whoever holds ``changed`` may look at everything.
+
+    :param changed: notified after each change of a view or an assignment.
+    :param assignments: user partition → number of its assignment; what is not in it is not followed.
+    :param views: what the consumer task has made of the assignments.
+    """
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    assignments: dict[TopicIdPartition, int] = field(default_factory=dict)
+    views: dict[TopicIdPartition, UserPartitionView] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def assign(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """
+        Follow user partitions; those that are followed already stay as they are.
+
+        :param partitions: which.
+        """
+        with self.changed:
+            for partition in partitions:
+                if partition not in self.assignments:
+                    self.assignments[partition] = next(self._numbers)
+            self.changed.notify_all()
+
+    def unassign(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """
+        Follow user partitions no longer; they cannot be read from now on.
+
+        :param partitions: which; no effect for those that are not followed.
+        """
+        with self.changed:
+            for partition in partitions:
+                self.assignments.pop(partition, None)
+            self.changed.notify_all()
+
+    def is_initialized(self, partition: TopicIdPartition) -> bool:
+        """
+        Tell whether a user partition may be read.
+
+        :param partition: any.
+        """
+        with self.changed:
+            return self._ready_view(partition) is not None
+
+    def status(self, partition: TopicIdPartition) -> UserPartitionStatus | None:
+        """
+        Return how far a user partition is, ``None`` where the consumer task has not begun with it.
+
+        :param partition: any.
+        """
+        with self.changed:
+            view = self.views.get(partition)
+            if view is None or partition not in self.assignments:
+                return None
+            ready = self._ready_view(partition) is not None
+            return UserPartitionStatus(
+                view.metadata_partition, ready, view.next_offset, view.target_offset, view.missing_before
+            )
+
+    @contextmanager
+    def reading(self, partition: TopicIdPartition) -> Iterator[UserPartitionView]:
+        """
+        Hold an initialised view still.
+
+        :param partition: which.
+        :raises PartitionNotAssignedError: if it is not followed.
+        :raises NotReadyError: if it is not initialised.
+        """
+        with self.changed:
+            view = self._ready_view(partition)
+            if view is None:
+                raise self._not_ready(partition)
+            yield view
+
+    def await_consumed(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float) -> bool:
+        """
+        Wait, once for all, until user partitions were consumed up to offsets.
+
+        :param offsets: user partition → offset in its metadata partition, exclusive.
+        :param timeout_s: seconds.
+        :return: whether they were.
+        :raises PartitionNotAssignedError: if one of them is not followed, or no longer.
+        """
+        waiting = dict(offsets)
+
+        def consumed() -> bool:
+            for partition, offset in list(waiting.items()):
+                if partition not in self.assignments:
+                    raise self._not_ready(partition)
+                view = self.views.get(partition)
+                if view is None or view.next_offset < offset:
+                    return False
+                del waiting[partition]
+            return True
+
+        with self.changed:
+            return self.changed.wait_for(consumed, timeout_s)
+
+    def topic_ids(self, metadata_partition: int) -> frozenset[UUID]:
+        """
+        Return the topics of the user partitions that are fed from a metadata partition.
+
+        :param metadata_partition: which.
+        """
+        return frozenset(p.topic_id for p, v in self.views.items() if v.metadata_partition == metadata_partition)
+
+    def deliver(self, events: Iterable[LocatedEvent], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
+        """
+        Deliver events to the views that they are about; those about anything else are ignored.
+
+        :param events: events of one metadata partition, by offset.
+        :param to: the views to feed.
+        """
+        with self.changed:
+            for located in events:
+                view = to.get(topic_id_partition_of(located.event))
+                if view is not None:
+                    view.apply(located)
+
+    def _ready_view(self, partition: TopicIdPartition) -> UserPartitionView | None:
+        view = self.views.get(partition)
+        if view is None or view.assignment != self.assignments.get(partition) or not view.caught_up:
+            return None
+        return view
+
+    def _not_ready(self, partition: TopicIdPartition) -> PartitionNotAssignedError | NotReadyError:
+        if partition not in self.assignments:
+            return PartitionNotAssignedError(
+                f"{partition} is not followed: assign it with on_partition_leadership_changes first"
+            )
+        view = self.views.get(partition)
+        if view is None or view.assignment != self.assignments[partition]:
+            return NotReadyError(f"{partition} was assigned and is not read yet: try again soon")
+        return NotReadyError(
+            f"{partition} is read up to offset {view.next_offset} of metadata partition {view.metadata_partition} and "
+            f"may be used from offset {view.target_offset} on: try again soon"
+        )
