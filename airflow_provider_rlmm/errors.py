@@ -22,6 +22,7 @@ Every error that this package raises.
     │   ├── OffsetOutOfRangeError           an offset to read from was deleted, or lies behind the end
     │   ├── NotReadyError                   the local view has not caught up yet (retriable)
     │   ├── PartitionNotAssignedError       the local view does not follow this user partition
+    │   ├── ManagerClosedError              the manager was closed
     │   ├── ReadAfterWriteError             events are written, and the local view has not seen them in time
     │   ├── PublishFailedError              the log refused a record: it was certainly not written
     │   └── PublishOutcomeUnknownError      a record may or may not have been written: read back before going on
@@ -44,6 +45,7 @@ Every error that this package raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -128,8 +130,21 @@ class PartitionNotAssignedError(EventLogError):
     """Raised when a user partition is read or written about that the manager was not told to follow."""
 
 
+class ManagerClosedError(EventLogError):
+    """Raised when a metadata manager is used after it was closed."""
+
+
 class ReadAfterWriteError(EventLogError):
-    """Raised when events are written but the local view has not consumed them in time: do not publish them again."""
+    """
+    Raised when events are written but the local view has not consumed them in time: do not publish them again.
+
+    :param message: what was waited for.
+    :param outcomes: the outcome of each event of the batch.
+    """
+
+    def __init__(self, message: str, outcomes: Sequence[object]) -> None:
+        super().__init__(message)
+        self.outcomes = tuple(outcomes)
 
 
 class PublishFailedError(EventLogError):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -326,11 +326,15 @@ class ConsumerTask:
             )
             for number, followed in self._followed.items()
         }
-        before = self._liveness
+        seen = replace(self._liveness, last_poll_ms=self._last_poll_ms, metadata_partitions=partitions)
         if not self._failures:
-            return Liveness(self._last_poll_ms, partitions, before.last_error, before.last_error_ms)
-        failures = before.failures_in_a_row + 1
-        return Liveness(self._last_poll_ms, partitions, "; ".join(self._failures), self._clock(), failures)
+            return replace(seen, failures_in_a_row=0)
+        return replace(
+            seen,
+            last_error="; ".join(self._failures),
+            last_error_ms=self._clock(),
+            failures_in_a_row=seen.failures_in_a_row + 1,
+        )
 
     def quarantined(self) -> list[QuarantinedRecord]:
         """Return the records that cannot be applied, the first of each metadata partition that is followed."""

@@ -72,11 +72,15 @@ class KafkaSubscription:
 
     def end_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.SubscriptionHandle`; every fetch brings them along."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         for number, known in self._ends.items():
-            cached = self._open.get_watermark_offsets(TopicPartition(self._topic, number), cached=True)
-            self._ends[number] = max(known, self._positions[number], cached[1] if cached else known)
+            try:
+                cached = self._open.get_watermark_offsets(TopicPartition(self._topic, number), cached=True)[1]
+            except KafkaException:
+                # Nothing was fetched yet.
+                cached = known
+            self._ends[number] = max(known, self._positions[number], cached)
         return dict(self._ends)
 
     def poll(self, timeout_s: float) -> list[pa.RecordBatch]:

@@ -39,6 +39,7 @@ class Liveness:
     """
     What the consumer saw last.
 
+    :param running: whether the thread that consumes is alive.
     :param last_poll_ms: when a poll last succeeded, ms since the epoch; ``None`` where none has.
     :param metadata_partitions: the metadata partitions that are followed.
     :param last_error: the last failure, in words; it stays after things work again.
@@ -46,6 +47,7 @@ class Liveness:
     :param failures_in_a_row: steps that have failed since the last one that did not.
     """
 
+    running: bool = False
     last_poll_ms: int | None = None
     metadata_partitions: Mapping[int, MetadataPartitionLiveness] = field(default_factory=dict)
     last_error: str | None = None

@@ -8,11 +8,10 @@ Any thread assigns, reads and waits; one thread, that of the consumer task, crea
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
 from airflow_provider_rlmm.manager.event_decoding import LocatedEvent
@@ -187,13 +186,16 @@ class RemotePartitionMetadataStore:
         with self.changed:
             return self.changed.wait_for(consumed, timeout_s)
 
-    def topic_ids(self, metadata_partition: int) -> frozenset[UUID]:
+    def await_initialized(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
         """
-        Return the topics of the user partitions that are fed from a metadata partition.
+        Wait until user partitions may be read.
 
-        :param metadata_partition: which.
+        :param partitions: which.
+        :param timeout_s: seconds.
+        :return: whether they all may be.
         """
-        return frozenset(p.topic_id for p, v in self.views.items() if v.metadata_partition == metadata_partition)
+        with self.changed:
+            return self.changed.wait_for(lambda: all(self._ready_view(p) is not None for p in partitions), timeout_s)
 
     def deliver(self, events: Iterable[LocatedEvent], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
         """

@@ -37,6 +37,9 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemoteP
 WritableEvent = RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
 """The kinds of events that the cleaner and the marker write."""
 
+OfferedEvent = RemoteLogSegmentMetadata | WritableEvent
+"""The kinds of events that may be offered to the guard; it refuses the first event of a segment, a copier's alone."""
+
 _OUR_SEGMENT_STATES = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
@@ -88,7 +91,7 @@ class GuardedPublisher:
                 f"not allowed to {what}: allow_writes is off; set it in the rlmm connection once a dry run looks right"
             )
 
-    def publish(self, events: Sequence[WritableEvent], state: ReplayedState) -> list[PublishOutcome]:
+    def publish(self, events: Sequence[OfferedEvent], state: ReplayedState) -> list[PublishOutcome]:
         """
         Check all events, then publish them in one batch; if one is refused nothing is written.
 
@@ -103,7 +106,7 @@ class GuardedPublisher:
         return self._log.publish(check_events(events, state, self._log.partition_count))
 
 
-def check_events(events: Sequence[WritableEvent], state: ReplayedState, num_partitions: int) -> list[tuple[int, bytes]]:
+def check_events(events: Sequence[OfferedEvent], state: ReplayedState, num_partitions: int) -> list[tuple[int, bytes]]:
     """
     Check a batch and return its records.
 
@@ -135,7 +138,7 @@ def check_events(events: Sequence[WritableEvent], state: ReplayedState, num_part
     return records
 
 
-def _encode(event: WritableEvent) -> bytes:
+def _encode(event: OfferedEvent) -> bytes:
     try:
         value = serialize(event)
         read_back = deserialize(value)
@@ -146,7 +149,7 @@ def _encode(event: WritableEvent) -> bytes:
     return value
 
 
-def _check_event(event: WritableEvent, state: ReplayedState) -> None:
+def _check_event(event: OfferedEvent, state: ReplayedState) -> None:
     if not isinstance(event, RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata):
         raise UnsafeEventError(f"a {type(event).__name__} is never written by this package")
     topic_id_partition = topic_id_partition_of(event)

@@ -208,6 +208,18 @@ class RemoteLogMetadataCache:
         state = self.leader_epochs.get(leader_epoch)
         return state.highest_offset if state else None
 
+    def next_segment_with_txn_index(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """
+        Return the first segment from an offset on, without a gap, that has aborted transactions; ``None`` where none has.
+
+        :param leader_epoch: the leader epoch that the offset was written in.
+        :param offset: the offset.
+        """
+        metadata = self.remote_log_segment_metadata(leader_epoch, offset)
+        while metadata is not None and metadata.txn_idx_empty:
+            metadata = self.remote_log_segment_metadata(leader_epoch, metadata.end_offset + 1)
+        return metadata
+
     def list_remote_log_segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
         """
         Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.

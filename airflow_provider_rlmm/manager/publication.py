@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing on the strength of the local view: caught up before, guarded, read back where in doubt, awaited after."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import (
+    EventLogUnavailableError,
+    NotReadyError,
+    PartitionNotAssignedError,
+    QuarantinedRecordsError,
+    ReadAfterWriteError,
+)
+from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
+from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, PublishOutcome, Unknown
+from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, OfferedEvent
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+_BACKOFF_S = 0.5
+
+_logger = logging.getLogger(__name__)
+
+IsAbsent = Callable[[UUID], bool]
+"""Tells whether a topic id was found absent from the cluster (``policy.absence`` says what that takes)."""
+
+
+def nothing_is_absent(topic_id: UUID) -> bool:
+    """
+    Take every topic for a living one, about which nothing may be written.
+
+    :param topic_id: any.
+    """
+    return False
+
+
+class GuardedView:
+    """
+    A :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState` for one batch of events.
+
+    :param store: the local view.
+    :param task: knows whether the partitioner is verified.
+    :param is_absent: asked once per topic id.
+    :param in_doubt: user partitions about which an event may still land.
+    """
+
+    def __init__(
+        self,
+        store: RemotePartitionMetadataStore,
+        task: ConsumerTask,
+        is_absent: IsAbsent,
+        in_doubt: Collection[TopicIdPartition],
+    ) -> None:
+        self._store = store
+        self._task = task
+        self._is_absent = is_absent
+        self._in_doubt = in_doubt
+        self._absent: dict[UUID, bool] = {}
+
+    def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        with self._store.reading(segment_id.topic_id_partition) as view:
+            return view.history.cache.segment(segment_id)
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        with self._store.reading(topic_id_partition) as view:
+            return view.history.delete_state if view.history.deletion_under_way() else None
+
+    def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        if topic_id_partition in self._in_doubt:
+            return "an event about it was published with an unknown outcome and may still land"
+        with self._store.reading(topic_id_partition) as view:
+            return view.history.obstacle_to_finish()
+
+    def is_absent(self, topic_id: UUID) -> bool:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        if topic_id not in self._absent:
+            self._absent[topic_id] = self._is_absent(topic_id)
+        return self._absent[topic_id]
+
+    def routing_verified(self) -> bool:
+        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        return self._task.routing_verified()
+
+
+def find_records(
+    log: MetadataEventLog, records: Collection[tuple[int, bytes]], starts: Mapping[int, int]
+) -> dict[tuple[int, bytes], int]:
+    """
+    Look for records by their values, up to the high watermark as of now.
+
+    What is found is durable. What is not may still land: a broker can hold it, or a connection.
+
+    :param log: the log.
+    :param records: (metadata partition, value).
+    :param starts: metadata partition → first offset at which its records can be.
+    :return: record → its offset, the first one where it lies there more than once.
+    :raises EventLogUnavailableError: if the log could not be read.
+    """
+    ends = log.high_water_marks()
+    found: dict[tuple[int, bytes], int] = {}
+    for number in {number for number, _ in records}:
+        wanted = {value for at, value in records if at == number}
+        for batch in log.read(number, starts[number], ends[number]):
+            rows = zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)
+            for offset, value in rows:
+                if value in wanted:
+                    found.setdefault((number, value), offset)
+    return found
+
+
+class Publication:
+    """
+    The publishing half of the manager.
+
+    :param log: the metadata event log.
+    :param publisher: the write guard around the same log.
+    :param store: the local view.
+    :param is_absent: tells which topics may be written about.
+    :param consume_wait_s: seconds to wait for the local view, before and after a batch, and to look for lost records.
+    :param closed: set when nobody waits any more.
+    """
+
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        publisher: GuardedPublisher,
+        store: RemotePartitionMetadataStore,
+        is_absent: IsAbsent,
+        consume_wait_s: float,
+        closed: threading.Event,
+    ) -> None:
+        self._log = log
+        self._publisher = publisher
+        self._store = store
+        self._is_absent = is_absent
+        self._consume_wait_s = consume_wait_s
+        self._closed = closed
+        self._publishing = threading.Lock()
+        self._in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], int]] = {}
+
+    def publish(self, events: Sequence[OfferedEvent], task: ConsumerTask | None, *, wait: bool) -> list[PublishOutcome]:
+        """
+        Publish a batch; see :meth:`~airflow_provider_rlmm.manager.topic_based.TopicBasedRemoteLogMetadataManager.publish`.
+
+        :param events: the events.
+        :param task: what consumes; ``None`` where nothing was ever assigned.
+        :param wait: whether to wait until they can be read.
+        """
+        if not events:
+            return []
+        self._publisher.require_writes(f"write {len(events)} events")
+        if task is None:
+            raise PartitionNotAssignedError("nothing was written: no user partition was ever assigned")
+        partitions = {topic_id_partition_of(event): self._metadata_partition(event) for event in events}
+        with self._publishing:
+            starts = self._catch_up(partitions)
+            self._require_whole_history(task, partitions)
+            self._look_again(partitions)
+            view = GuardedView(self._store, task, self._is_absent, self._in_doubt)
+            outcomes = self._resolve(events, self._publisher.publish(events, view), starts)
+        if wait:
+            self._await_own(events, outcomes)
+        return outcomes
+
+    def _metadata_partition(self, event: OfferedEvent) -> int:
+        return metadata_partition_for(topic_id_partition_of(event), self._log.partition_count)
+
+    def _catch_up(self, partitions: dict[TopicIdPartition, int]) -> dict[int, int]:
+        """Bring the local view to the high watermark, which is also where the batch cannot be before."""
+        ends = dict(self._log.high_water_marks())
+        if not self._await_consumed({partition: ends[number] for partition, number in partitions.items()}):
+            raise NotReadyError(
+                f"nothing was written: the local view did not reach the end of the metadata topic within "
+                f"{self._consume_wait_s:g} s; see liveness()"
+            )
+        for partition in partitions:
+            with self._store.reading(partition):
+                pass
+        return ends
+
+    def _require_whole_history(self, task: ConsumerTask, partitions: dict[TopicIdPartition, int]) -> None:
+        numbers = set(partitions.values())
+        for record in task.quarantined():
+            if record.metadata_partition in numbers:
+                raise QuarantinedRecordsError(f"nothing was written: {record}; look at the record first")
+        for partition in partitions:
+            with self._store.reading(partition) as view:
+                if view.missing_before:
+                    raise QuarantinedRecordsError(
+                        f"nothing was written about {partition}: its history is incomplete, metadata partition "
+                        f"{view.metadata_partition} lacks the records before offset {view.missing_before}"
+                    )
+
+    def _resolve(
+        self, events: Sequence[OfferedEvent], outcomes: list[PublishOutcome], starts: dict[int, int]
+    ) -> list[PublishOutcome]:
+        unknown = {
+            index: (outcome.reason, (self._metadata_partition(events[index]), serialize(events[index])))
+            for index, outcome in enumerate(outcomes)
+            if isinstance(outcome, Unknown)
+        }
+        if not unknown:
+            return outcomes
+        found = self._find({record: starts[record[0]] for _, record in unknown.values()})
+        resolved = list(outcomes)
+        for index, (reason, record) in unknown.items():
+            if record in found:
+                resolved[index] = Acked(found[record])
+                continue
+            resolved[index] = Unknown(
+                f"{reason}; it is not in metadata partition {record[0]} from offset {starts[record[0]]} on and may still "
+                "land: build nothing on it; publishing it again is safe, the state machine allows repeats"
+            )
+            self._in_doubt.setdefault(topic_id_partition_of(events[index]), {})[record] = starts[record[0]]
+        return resolved
+
+    def _look_again(self, partitions: Collection[TopicIdPartition]) -> None:
+        """See whether events of earlier batches have landed since."""
+        for partition in self._in_doubt.keys() & set(partitions):
+            doubts = self._in_doubt[partition]
+            for record in self._find(doubts):
+                del doubts[record]
+            if not doubts:
+                del self._in_doubt[partition]
+
+    def _find(self, records: dict[tuple[int, bytes], int]) -> dict[tuple[int, bytes], int]:
+        """Look for records, and try again while the brokers are away: mostly they were when the outcome became unknown."""
+        starts = {number: min(s for (at, _), s in records.items() if at == number) for number, _ in records}
+        deadline = time.monotonic() + self._consume_wait_s
+        while True:
+            try:
+                return find_records(self._log, records, starts)
+            except EventLogUnavailableError as error:
+                if time.monotonic() > deadline or self._closed.is_set():
+                    _logger.warning("Events of unknown outcome could not be looked for: %s", error)
+                    return {}
+            self._closed.wait(_BACKOFF_S)
+
+    def _await_own(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+        needed: dict[TopicIdPartition, int] = {}
+        for event, outcome in zip(events, outcomes, strict=True):
+            if isinstance(outcome, Acked):
+                partition = topic_id_partition_of(event)
+                needed[partition] = max(needed.get(partition, 0), outcome.offset + 1)
+        if not self._await_consumed(needed):
+            raise ReadAfterWriteError(
+                f"{len(events)} events were published and did not come back within {self._consume_wait_s:g} s: they are "
+                "written, do not publish them again; see liveness()",
+                outcomes,
+            )
+
+    def _await_consumed(self, offsets: dict[TopicIdPartition, int]) -> bool:
+        return self._store.await_consumed(offsets, self._consume_wait_s)

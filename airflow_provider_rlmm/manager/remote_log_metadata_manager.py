@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps the metadata of remote log segments can do (Kafka: the interface ``RemoteLogMetadataManager``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+
+
+class RemoteLogMetadataManager(Protocol):
+    """
+    Stores and answers for the metadata of the user partitions that it was told to follow.
+
+    Every read raises ``PartitionNotAssignedError`` for a user partition that is not followed, and the retriable
+    ``NotReadyError`` for one that was not consumed up to the end as of its assignment.
+    """
+
+    def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """Store the first event of a segment, wait until it can be read, and return its offset."""
+        ...
+
+    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> int:
+        """Store a later event of a segment, wait until it can be read, and return its offset."""
+        ...
+
+    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> int:
+        """Store a step of a user partition's deletion, wait until it can be read, and return its offset."""
+        ...
+
+    def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """Return the segment that serves reads of an offset written in a leader epoch."""
+        ...
+
+    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
+        """Return the largest offset of a leader epoch that was ever copied, inclusive."""
+        ...
+
+    def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Return the segments that are not ``DELETE_SEGMENT_FINISHED``, by start offset."""
+        ...
+
+    def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int:
+        """Return the bytes of the segments that hold anything of a leader epoch."""
+        ...
+
+    def next_segment_with_txn_index(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """Return the first segment from an offset on, without a gap, that has aborted transactions."""
+        ...
+
+    def on_partition_leadership_changes(
+        self, leader_partitions: Collection[TopicIdPartition], follower_partitions: Collection[TopicIdPartition]
+    ) -> None:
+        """Follow user partitions, of either kind; those that are followed already go on."""
+        ...
+
+    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Follow user partitions no longer."""
+        ...
+
+    def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
+        """Tell whether a user partition may be read."""
+        ...
+
+    def close(self) -> None:
+        """Stop; a second time does nothing."""
+        ...
