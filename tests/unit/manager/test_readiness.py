@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow_provider_rlmm.errors import NotReadyError
+from airflow_provider_rlmm.manager.readiness import NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from dev.broker import await_condition
+from tests.contracts.consuming import TIMEOUT_S
+from tests.unit.lifecycle.builders import add, deletion, tip, update
+
+A = tip("a", topic_id=1)
+CALLS = {
+    "add_remote_log_segment_metadata": (add(A, 0),),
+    "update_remote_log_segment_metadata": (update(A, 0, S.COPY_SEGMENT_FINISHED),),
+    "put_remote_partition_delete_metadata": (deletion(A, P.DELETE_PARTITION_MARKED),),
+    "remote_log_segment_metadata": (A, 0, 5),
+    "highest_offset_for_epoch": (A, 0),
+    "list_remote_log_segments": (A, 0),
+    "remote_log_size": (A, 0),
+    "next_segment_with_txn_index": (A, 0, 5),
+    "on_partition_leadership_changes": ([A], []),
+    "on_stop_partitions": ([A],),
+}
+
+
+class Recording:
+    """A manager that answers every call with its name, and remembers the arguments."""
+
+    def __init__(self):
+        self.calls = {}
+        self.closed = False
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls[name] = arguments
+            return name
+
+        return call
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("manager", [NotReadyRemoteLogMetadataManager(), SwappableRemoteLogMetadataManager()])
+@pytest.mark.parametrize("name", CALLS)
+def test_before_there_is_a_manager_every_call_is_refused(manager, name):
+    with pytest.raises(NotReadyError, match="still being set up; try again later"):
+        getattr(manager, name)(*CALLS[name])
+
+    assert NotReadyError.retriable
+    assert not manager.is_ready(A)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_passed_on_with_their_arguments(name):
+    swappable, manager = SwappableRemoteLogMetadataManager(), Recording()
+    swappable.swap(manager)
+
+    answer = getattr(swappable, name)(*CALLS[name])
+
+    assert manager.calls == {name: CALLS[name]}
+    assert answer == (None if name.startswith("on_") else name)
+
+
+def test_a_swap_returns_the_former_manager():
+    swappable, first, second = SwappableRemoteLogMetadataManager(), Recording(), Recording()
+
+    assert isinstance(swappable.swap(first), NotReadyRemoteLogMetadataManager)
+    assert swappable.swap(second) is first
+    assert swappable.is_ready(A) == "is_ready"
+    assert second.calls == {"is_ready": (A,)}
+
+
+def test_closing_closes_the_manager_in_place_and_fails_closed():
+    first = Recording()
+    with SwappableRemoteLogMetadataManager() as swappable:
+        swappable.swap(first)
+
+    assert first.closed
+    with pytest.raises(NotReadyError, match="was closed"):
+        swappable.remote_log_size(A, 0)
+
+
+def test_a_swap_waits_for_the_calls_to_the_former_manager_and_holds_no_new_one_up():
+    entered, leave, swapped = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Recording):
+        def remote_log_size(self, *arguments):
+            entered.set()
+            assert leave.wait(TIMEOUT_S)
+            return 1
+
+    swappable, slow, fast = SwappableRemoteLogMetadataManager(), Slow(), Recording()
+    swappable.swap(slow)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(swappable.remote_log_size(A, 0)))
+    asking.start()
+    assert entered.wait(TIMEOUT_S)
+    swapping = threading.Thread(target=lambda: (swappable.swap(fast), swapped.set()))
+    swapping.start()
+
+    # New calls go to the new manager while the old one is still at work.
+    await_condition(lambda: swappable._current is fast, "the new one is in place", TIMEOUT_S)
+    assert swappable.remote_log_size(A, 0) == "remote_log_size"
+    assert not swapped.is_set()
+    leave.set()
+    swapping.join()
+    asking.join()
+
+    assert answers == [1]
+    assert swapped.is_set()
