@@ -8,10 +8,10 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench lock clean
+.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench bench-publish lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
@@ -66,6 +66,9 @@ package: setup ## Build the wheel and try it in a clean environment
 
 bench: setup ## Measure this package beside its peers
 	$(BIN)/python -m benchmarks.columnar_decode
+
+bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
+	$(BIN)/python -m benchmarks.publish
 
 lock: setup ## Resolve the dependencies anew into requirements.lock
 	$(UV_COMPILE) --upgrade -o requirements.lock

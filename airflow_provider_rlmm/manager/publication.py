@@ -175,7 +175,7 @@ class Publication:
             view = GuardedView(self._store, task, self._is_absent, self._in_doubt)
             outcomes = self._resolve(events, self._publisher.publish(events, view), starts)
         if wait:
-            self._await_own(events, outcomes)
+            self.await_readable(events, outcomes)
         return outcomes
 
     def _metadata_partition(self, event: OfferedEvent) -> int:
@@ -252,7 +252,13 @@ class Publication:
                     return {}
             self._closed.wait(_BACKOFF_S)
 
-    def _await_own(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+        """
+        Wait until everything that is acked was consumed.
+
+        :param events: the events.
+        :param outcomes: the outcome of each.
+        """
         needed: dict[TopicIdPartition, int] = {}
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):

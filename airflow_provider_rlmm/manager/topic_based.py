@@ -271,6 +271,16 @@ class TopicBasedRemoteLogMetadataManager:
         self._require_open()
         return self._publication.publish(events, self._task, wait=wait)
 
+    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+        """
+        Wait, once, until everything that is acked can be read here: for batches published with ``wait=False``.
+
+        :param events: the events, of one batch or of several.
+        :param outcomes: the outcome of each.
+        :raises ReadAfterWriteError: if the local view did not catch up with them in time.
+        """
+        self._publication.await_readable(events, outcomes)
+
     def _publish_one(self, event: OfferedEvent) -> int:
         (outcome,) = self.publish([event])
         what = f"{event.state.name} of {topic_id_partition_of(event)}"
