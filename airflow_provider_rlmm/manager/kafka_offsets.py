@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.errors import MetadataTopicNotFoundError
+from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.manager.kafka_client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
@@ -13,6 +16,9 @@ from airflow_provider_rlmm.manager.kafka_client import (
     is_unknown_topic,
 )
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 
 class KafkaOffsetStore:
@@ -25,7 +31,7 @@ class KafkaOffsetStore:
     :param config: the client's properties.
     :param group_id: the cleaner's group id.
     :param topic: the metadata topic.
-    :param request_timeout_s: seconds for one request.
+    :param request_timeout_s: seconds for one request; one without an answer is sent a second time.
     """
 
     def __init__(
@@ -52,9 +58,7 @@ class KafkaOffsetStore:
         request = [ConsumerGroupTopicPartitions(self._group_id)]
         timeout = self._admin.request_timeout_s
         what = f"asking for the offsets of group {self._group_id!r}"
-        outcome = self._admin.results(
-            what, lambda client: client.list_consumer_group_offsets(request, request_timeout=timeout)
-        )[self._group_id]
+        outcome = self._ask(what, lambda client: client.list_consumer_group_offsets(request, request_timeout=timeout))
         if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.GROUP_ID_NOT_FOUND:
             return {}
         partitions = self._admin.checked(what, outcome).topic_partitions
@@ -78,9 +82,7 @@ class KafkaOffsetStore:
         request = [ConsumerGroupTopicPartitions(self._group_id, partitions)]
         timeout = self._admin.request_timeout_s
         what = f"committing offsets of group {self._group_id!r}"
-        outcome = self._admin.results(
-            what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout)
-        )[self._group_id]
+        outcome = self._ask(what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout))
         for partition in self._admin.checked(what, outcome).topic_partitions:
             if is_unknown_topic(partition.error):
                 raise MetadataTopicNotFoundError(
@@ -88,6 +90,32 @@ class KafkaOffsetStore:
                 )
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
 
+    def _ask(self, what: str, start: Callable[[AdminClient], Mapping[str, Future[Any]]]) -> Any:
+        """
+        Ask the group's coordinator, and once more with a new client where there was no answer.
+
+        A client whose search for the coordinator fails on a dying connection does not search again: it waits for the next
+        change of a connection (librdkafka's ``rd_kafka_coord_req_fsm``), and after a broker's restart none may come. Both
+        requests may be sent twice.
+        """
+        from confluent_kafka import KafkaError
+
+        try:
+            outcome = self._admin.results(what, start)[self._group_id]
+        except EventLogUnavailableError:
+            outcome = None
+        if outcome is None or (isinstance(outcome, KafkaError) and outcome.code() in _no_answer_codes()):
+            self._admin.close()
+            outcome = self._admin.results(what, start)[self._group_id]
+        return outcome
+
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
+
+
+@cache
+def _no_answer_codes() -> frozenset[int]:
+    from confluent_kafka import KafkaError
+
+    return frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD})

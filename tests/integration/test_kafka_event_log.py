@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.manager import kafka_event_log
@@ -42,6 +44,13 @@ def slow_reader(kafka: LocalKafka, topic: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(kafka_event_log, "BATCH_ROWS", 10)
     config = config_of(kafka, **{"queued.min.messages": 1, "fetch.message.max.bytes": 1_000})
     return KafkaMetadataEventLog(config, topic, request_timeout_s=5)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[LocalKafka]:
+    """Start a broker that no other module uses."""
+    with LocalKafka() as broker:
+        yield broker
 
 
 class TestContract(MetadataEventLogContract):
@@ -83,6 +92,36 @@ class TestOffsetStoreContract(OffsetStoreContract):
     def test_a_topic_that_does_not_exist_is_named(self, kafka):
         with pytest.raises(MetadataTopicNotFoundError, match="missing-topic-0"):
             KafkaOffsetStore(config_of(kafka), f"cleaner-{uuid4().hex}", "missing-topic").commit({0: 1})
+
+
+class TestOffsetStoreOfALongLife:
+    @pytest.fixture
+    def dead_end(self):
+        """An address that nobody listens at."""
+        with socket.socket() as reserved:
+            reserved.bind(("127.0.0.1", 0))
+            yield f"127.0.0.1:{reserved.getsockname()[1]}"
+
+    def test_a_client_that_finds_no_coordinator_is_replaced(self, kafka, dead_end):
+        topic, group = create_topic(kafka, 1), f"cleaner-{uuid4().hex}"
+        store = KafkaOffsetStore(config_of(kafka), group, topic, request_timeout_s=3)
+
+        for call in (lambda: store.commit({0: 7}), store.committed):
+            store._admin._client = AdminClient({"bootstrap.servers": dead_end, "log_level": 2})
+            call()
+
+        assert store.committed() == {0: 7}
+
+    def test_a_client_opened_before_a_kill_commits_after_it(self, mortal):
+        topic, group = create_topic(mortal, 1), f"cleaner-{uuid4().hex}"
+        store = KafkaOffsetStore(config_of(mortal), group, topic)
+        store.commit({0: 1})
+        mortal.kill()
+        mortal.start()
+
+        store.commit({0: 2})
+
+        assert store.committed() == {0: 2}
 
 
 class TestTransactionsOfForeignWriters:
@@ -202,13 +241,6 @@ class TestTopic:
         assert values(log, 0) == {0: b"a"}
         assert log.publish([(0, b"b")]) == [Acked(1)]
         log.close()
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[LocalKafka]:
-    """Start a broker that no other module uses."""
-    with LocalKafka() as broker:
-        yield broker
 
 
 class TestBrokerDies:
