@@ -123,10 +123,10 @@ class ConsumerTask:
         try:
             return part()
         except Exception as error:
-            if not isinstance(error, RlmmError):
-                _logger.exception("Consuming the metadata topic failed, and is tried again")
-            elif not self._liveness.failures_in_a_row:
-                _logger.warning("Consuming the metadata topic failed, and is tried again: %s", error)
+            if not self._liveness.failures_in_a_row:
+                # A failure that this package has no word for is a defect: its origin is worth knowing.
+                trace = None if isinstance(error, RlmmError) else error
+                _logger.warning("Consuming the metadata topic failed, and is tried again: %s", error, exc_info=trace)
             self._failures.append(f"{type(error).__name__}: {error}")
             return None
 
