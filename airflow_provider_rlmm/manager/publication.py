@@ -7,10 +7,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import (
-    EventLogUnavailableError,
+    EventLogError,
     NotReadyError,
     PartitionNotAssignedError,
     QuarantinedRecordsError,
@@ -100,7 +101,7 @@ class GuardedView:
 
 def find_records(
     log: MetadataEventLog, records: Collection[tuple[int, bytes]], starts: Mapping[int, int]
-) -> dict[tuple[int, bytes], int]:
+) -> dict[tuple[int, bytes], list[int]]:
     """
     Look for records by their values, up to the high watermark as of now.
 
@@ -109,19 +110,34 @@ def find_records(
     :param log: the log.
     :param records: (metadata partition, value).
     :param starts: metadata partition → first offset at which its records can be.
-    :return: record → its offset, the first one where it lies there more than once.
+    :return: record → the offsets at which it lies, ascending.
     :raises EventLogUnavailableError: if the log could not be read.
     """
     ends = log.high_water_marks()
-    found: dict[tuple[int, bytes], int] = {}
+    found: dict[tuple[int, bytes], list[int]] = {}
     for number in {number for number, _ in records}:
         wanted = {value for at, value in records if at == number}
         for batch in log.read(number, starts[number], ends[number]):
             rows = zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)
             for offset, value in rows:
                 if value in wanted:
-                    found.setdefault((number, value), offset)
+                    found.setdefault((number, value), []).append(offset)
     return found
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """
+    A record that was sent and not found.
+
+    :param start: first offset at which it can be.
+    :param copies: how often it was sent without being found.
+    :param accounted: where copies lie that are known to have been sent besides.
+    """
+
+    start: int
+    copies: int = 0
+    accounted: set[int] = field(default_factory=set)
 
 
 class Publication:
@@ -152,7 +168,7 @@ class Publication:
         self._consume_wait_s = consume_wait_s
         self._closed = closed
         self._publishing = threading.Lock()
-        self._in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], int]] = {}
+        self._in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], _Doubt]] = {}
 
     def publish(self, events: Sequence[OfferedEvent], task: ConsumerTask | None, *, wait: bool) -> list[PublishOutcome]:
         """
@@ -210,44 +226,56 @@ class Publication:
     def _resolve(
         self, events: Sequence[OfferedEvent], outcomes: list[PublishOutcome], starts: dict[int, int]
     ) -> list[PublishOutcome]:
-        unknown = {
-            index: (outcome.reason, (self._metadata_partition(events[index]), serialize(events[index])))
-            for index, outcome in enumerate(outcomes)
-            if isinstance(outcome, Unknown)
-        }
-        if not unknown:
-            return outcomes
-        found = self._find({record: starts[record[0]] for _, record in unknown.values()})
+        """Read back what is unknown, and keep the books of what is in doubt."""
+        unknown = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Unknown)]
+        records = {i: self._record(events[i]) for i in unknown}
+        found = self._find({record: starts[record[0]] for record in records.values()}) if unknown else {}
         resolved = list(outcomes)
-        for index, (reason, record) in unknown.items():
-            if record in found:
-                resolved[index] = Acked(found[record])
-                continue
-            resolved[index] = Unknown(
-                f"{reason}; it is not in metadata partition {record[0]} from offset {starts[record[0]]} on and may still "
-                "land: build nothing on it; publishing it again is safe, the state machine allows repeats"
-            )
-            self._in_doubt.setdefault(topic_id_partition_of(events[index]), {})[record] = starts[record[0]]
+        for i, record in records.items():
+            resolved[i] = Acked(found[record][0]) if record in found else self._not_found(outcomes[i], record, starts)
+        for event, outcome in zip(events, resolved, strict=True):
+            partition = topic_id_partition_of(event)
+            if isinstance(outcome, Acked) and partition in self._in_doubt:
+                # The same record sent again: finding this copy says nothing about the one before.
+                doubt = self._in_doubt[partition].get(self._record(event))
+                if doubt is not None:
+                    doubt.accounted.add(outcome.offset)
+            elif isinstance(outcome, Unknown):
+                record = self._record(event)
+                doubts = self._in_doubt.setdefault(partition, {})
+                doubts.setdefault(record, _Doubt(starts[record[0]])).copies += 1
         return resolved
+
+    def _record(self, event: OfferedEvent) -> tuple[int, bytes]:
+        return self._metadata_partition(event), serialize(event)
+
+    def _not_found(self, outcome: PublishOutcome, record: tuple[int, bytes], starts: dict[int, int]) -> Unknown:
+        reason = outcome.reason if isinstance(outcome, Unknown) else ""
+        return Unknown(
+            f"{reason}; it is not in metadata partition {record[0]} from offset {starts[record[0]]} on and may still land: "
+            "build nothing on it; publishing it again is safe, the state machine allows repeats"
+        )
 
     def _look_again(self, partitions: Collection[TopicIdPartition]) -> None:
         """See whether events of earlier batches have landed since."""
         for partition in self._in_doubt.keys() & set(partitions):
             doubts = self._in_doubt[partition]
-            for record in self._find(doubts):
-                del doubts[record]
+            for record, offsets in self._find({record: doubt.start for record, doubt in doubts.items()}).items():
+                if len(set(offsets) - doubts[record].accounted) >= doubts[record].copies:
+                    del doubts[record]
             if not doubts:
                 del self._in_doubt[partition]
 
-    def _find(self, records: dict[tuple[int, bytes], int]) -> dict[tuple[int, bytes], int]:
+    def _find(self, records: dict[tuple[int, bytes], int]) -> dict[tuple[int, bytes], list[int]]:
         """Look for records, and try again while the brokers are away: mostly they were when the outcome became unknown."""
         starts = {number: min(s for (at, _), s in records.items() if at == number) for number, _ in records}
         deadline = time.monotonic() + self._consume_wait_s
         while True:
             try:
                 return find_records(self._log, records, starts)
-            except EventLogUnavailableError as error:
-                if time.monotonic() > deadline or self._closed.is_set():
+            except EventLogError as error:
+                # An exception would take the outcomes of the batch away from the caller.
+                if not error.retriable or time.monotonic() > deadline or self._closed.is_set():
                     _logger.warning("Events of unknown outcome could not be looked for: %s", error)
                     return {}
             self._closed.wait(_BACKOFF_S)
@@ -264,11 +292,14 @@ class Publication:
             if isinstance(outcome, Acked):
                 partition = topic_id_partition_of(event)
                 needed[partition] = max(needed.get(partition, 0), outcome.offset + 1)
-        if not self._await_consumed(needed):
+        written = f"{len(events)} events were published: those that are acked are written, do not publish them again"
+        try:
+            consumed = self._await_consumed(needed)
+        except PartitionNotAssignedError as error:
+            raise ReadAfterWriteError(f"{written}; they cannot be read here: {error}", outcomes) from error
+        if not consumed:
             raise ReadAfterWriteError(
-                f"{len(events)} events were published and did not come back within {self._consume_wait_s:g} s: they are "
-                "written, do not publish them again; see liveness()",
-                outcomes,
+                f"{written}; they did not come back within {self._consume_wait_s:g} s, see liveness()", outcomes
             )
 
     def _await_consumed(self, offsets: dict[TopicIdPartition, int]) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
     EventLogUnavailableError,
     NotReadyError,
-    PartitionNotAssignedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
     QuarantinedRecordsError,
@@ -145,6 +145,42 @@ class TestOutcomes:
 
         assert manager.partition_delete_state(GONE) is P.DELETE_PARTITION_FINISHED
 
+    def test_finding_the_second_copy_of_an_event_says_nothing_about_the_first(self, managing):
+        managing.orphaned(1)
+        manager = managing.following(GONE)
+        (lost,) = started([0])
+        managing.log.on_effect = on("publish", LOST)
+        manager.publish([lost])
+        managing.log.on_effect = no_effect_hook
+        assert manager.publish([lost]) == [Acked(3)]
+        manager.publish(started([0], S.DELETE_SEGMENT_FINISHED))
+        finished = deletion(GONE, P.DELETE_PARTITION_FINISHED)
+
+        with pytest.raises(UnsafeEventError, match="may still land"):
+            manager.put_remote_partition_delete_metadata(finished)
+        managing.write(lost)
+        manager.put_remote_partition_delete_metadata(finished)
+
+    @pytest.mark.parametrize("name", ["read", "high_water_marks"])
+    def test_a_look_back_that_is_forbidden_leaves_the_outcomes_to_the_caller(self, managing, name):
+        managing.orphaned(1)
+        manager = managing.following(GONE)
+
+        def forbid(effect, detail):
+            if effect == "publish":
+                managing.log.on_effect = on(name, forbidden)
+                return LOST
+            return None
+
+        def forbidden():
+            raise EventLogAccessError("no")
+
+        managing.log.on_effect = forbid
+
+        (outcome,) = manager.publish(started([0]))
+
+        assert isinstance(outcome, Unknown)
+
     def test_an_event_that_the_log_refuses_is_an_error_of_its_own(self, managing):
         managing.orphaned(1)
         manager = managing.following(GONE)
@@ -224,7 +260,7 @@ class TestLife:
         def publish():
             try:
                 manager.publish(started([0]))
-            except PartitionNotAssignedError as error:
+            except ReadAfterWriteError as error:
                 errors.append(error)
 
         thread = threading.Thread(target=publish)
@@ -234,4 +270,4 @@ class TestLife:
         manager.close()
         thread.join()
 
-        assert len(errors) == 1
+        assert [error.outcomes for error in errors] == [(Acked(3),)]
