@@ -18,10 +18,10 @@ lost nor does it start the other one again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Readers wait while events are applied, so the lock is let go now and then.
 _EVENTS_PER_LOCK = 1_000
@@ -113,12 +115,13 @@ class ConsumerTask:
         if polled is not None:
             self._last_poll_ms = self._clock()
         moved = [self._attempt(partial(self._bootstrap, number)) for number in list(self._followed)]
+        ends = self._attempt(self._handle.end_offsets) or {}
         with self._store.changed:
-            self._liveness = self._observe()
+            self._liveness = self._observe(ends)
             self._store.changed.notify_all()
         return bool(changed or polled or any(moved))
 
-    def _attempt(self, part: Callable[[], bool]) -> bool | None:
+    def _attempt(self, part: Callable[[], T]) -> T | None:
         """Run one part; a failure of whatever kind is kept to be seen and ``None`` is returned."""
         try:
             return part()
@@ -235,7 +238,8 @@ class ConsumerTask:
     def _start_over(self, number: int) -> None:
         """Forget a metadata partition whose records went missing: the next step reads what is left from its beginning."""
         self._drop_views([p for p, v in self._store.views.items() if v.metadata_partition == number])
-        self._unfollow(number)
+        if number in self._followed:
+            self._unfollow(number)
 
     # --- bootstraps ----------------------------------------------------------------------------------------------------
 
@@ -273,10 +277,10 @@ class ConsumerTask:
                 self._deliver(number, batch, bootstrap.views)
                 bootstrap.next_offset = batch.column("offset")[-1].as_py() + 1
             else:
-                self._check_nothing_was_deleted(number, bootstrap)
                 bootstrap.next_offset, bootstrap.reading = bootstrap.end, None
             self._advance(bootstrap.views, bootstrap.next_offset)
         if bootstrap.next_offset >= followed.consumed:
+            self._check_nothing_was_deleted(number, bootstrap)
             with self._store.changed:
                 for view in bootstrap.views.values():
                     view.live = True
@@ -315,12 +319,11 @@ class ConsumerTask:
 
     # --- what can be seen ----------------------------------------------------------------------------------------------
 
-    def _observe(self) -> Liveness:
-        ends = self._handle.end_offsets()
+    def _observe(self, ends: Mapping[int, int]) -> Liveness:
         partitions = {
             number: MetadataPartitionLiveness(
                 followed.consumed,
-                max(ends[number], followed.known_end),
+                max(ends.get(number, 0), followed.known_end),
                 len(followed.waiting) + (len(followed.bootstrap.views) if followed.bootstrap else 0),
                 followed.quarantine.total,
             )

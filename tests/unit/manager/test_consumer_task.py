@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError
+from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog, ReadEffect
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -199,6 +199,42 @@ class TestConsuming(ConsumingContract):
         assert consuming.starts(A) == []
         assert [q.code for q in consuming.task.quarantined()] == ["MISROUTED"]
         assert not consuming.task.routing_verified()
+
+    def test_a_late_error_about_a_metadata_partition_that_is_no_longer_followed_does_no_harm(self, consuming):
+        consuming.log.on_effect = failing("poll", OffsetOutOfRangeError("late", 0, 5))
+
+        consuming.step()
+        consuming.follow(A)
+
+        assert consuming.starts(A) == []
+
+    def test_records_deleted_behind_a_bootstrap_show_when_it_ends(self, consuming):
+        consuming.segments(B, range(6))
+        consuming.follow(A)
+        consuming.store.assign([B])
+
+        def delete_at_the_end(name, detail):
+            if name == "beginning_offsets" and consuming.store.views.get(B):
+                consuming.log.truncate(0, 6)
+
+        consuming.log.on_effect = delete_at_the_end
+        consuming.settle()
+
+        # They were read; whether all of them were, nobody can tell any more.
+        assert consuming.store.status(B).missing_before == 6
+
+    def test_what_cannot_be_seen_stops_nothing(self, consuming, monkeypatch):
+        consuming.follow(A)
+        consuming.segments(A, [0])
+
+        def broken():
+            raise RuntimeError("no watermarks")
+
+        monkeypatch.setattr(consuming.task._handle, "end_offsets", broken)
+        consuming.step()
+
+        assert consuming.starts(A) == [0]
+        assert "no watermarks" in consuming.task.liveness().last_error
 
     def test_the_consumer_closes_its_subscription(self, consuming):
         consuming.follow(A)
