@@ -30,6 +30,15 @@ _POLL_S = 0.05
 # librdkafka times a request out by itself; ours is the net below it, for a client that is stuck.
 _SLACK_S = 2.0
 
+# librdkafka complains about a property under the one of its names that it likes best.
+_ALSO_CALLED = {
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "message.send.max.retries": "retries",
+    "queue.buffering.max.ms": "linger.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+}
+
 _logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
@@ -163,12 +172,18 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
     try:
         return factory(dict(properties), error_cb=watch.on_error, logger=client_logger)
     except KafkaException as error:
-        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {error.args[0].str()}") from None
+        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {_named(error.args[0].str())}") from None
     except (TypeError, ValueError):
         # Its message may quote a value.
         raise ConfigurationError(
             "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
         ) from None
+
+
+def _named(complaint: str) -> str:
+    """Add the name by which the user is likely to have set the property."""
+    found = next((other for name, other in _ALSO_CALLED.items() if f'"{name}"' in complaint), None)
+    return complaint if found is None else f"{complaint} (also called {found})"
 
 
 class KafkaAdmin:

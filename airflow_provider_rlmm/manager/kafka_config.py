@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
@@ -31,8 +31,11 @@ _ALIASES = {
     "request.required.acks": "acks",
     "auto.commit.enable": "enable.auto.commit",
     "metadata.broker.list": "bootstrap.servers",
+    "sasl.mechanisms": "sasl.mechanism",
 }
 _SAME_VALUE = {"-1": "all", "1": "true", "0": "false"}
+# Reads start at the beginning offsets by their assignment, which is what Kafka's own manager means by these words.
+_BEGINNING = frozenset({"earliest", "smallest", "beginning", "error"})
 _OWN = {
     "error_cb": "errors are watched by this package",
     "log_cb": "logging goes to Python's logging",
@@ -101,9 +104,7 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
 # These two change what a delivery report says, and the outcomes are read from delivery reports.
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
 
-_SHOWN = frozenset(
-    {"bootstrap.servers", "client.id", "sasl.mechanism", "sasl.mechanisms", "security.protocol", "ssl.ca.location"}
-)
+_SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -111,24 +112,26 @@ class KafkaClientConfig:
     """
     Properties for librdkafka, checked once: what correctness needs cannot be overridden.
 
-    :param properties: librdkafka's property names and values, as in the extra of Airflow's ``kafka`` connection.
-        ``bootstrap.servers`` is required. ``client.id`` becomes the middle of the clients' ids. Properties of consumer
-        groups are ignored: nothing joins one.
+    :param properties: librdkafka's property names and values for every client, as in the extra of Airflow's ``kafka``
+        connection. ``bootstrap.servers`` is required. ``client.id`` becomes the middle of the clients' ids. Properties of
+        consumer groups are ignored: nothing joins one.
+    :param producer_properties: further ones for the producer, which win.
+    :param consumer_properties: further ones for consumers, which win.
+    :param admin_properties: further ones for admin clients, which win.
     :raises ConfigurationError: naming the property that is missing, of the wrong type, or set to a value that would
         break the guarantees of the event log.
     """
 
     properties: Mapping[str, Any]
+    producer_properties: Mapping[str, Any] = field(default_factory=dict)
+    consumer_properties: Mapping[str, Any] = field(default_factory=dict)
+    admin_properties: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {}
-        for given_name, value in self.properties.items():
-            name = _ALIASES.get(given_name, given_name)
-            _check(given_name, name, value)
-            checked[name] = value
-        if not str(checked.get("bootstrap.servers") or "").strip():
+        for kind in ("properties", "producer_properties", "consumer_properties", "admin_properties"):
+            object.__setattr__(self, kind, _checked(getattr(self, kind)))
+        if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
-        object.__setattr__(self, "properties", checked)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -142,7 +145,7 @@ class KafkaClientConfig:
         :param delivery_timeout_s: seconds until a record that is not acked counts as failed.
         """
         own = {**_PRODUCER_FIXED, "message.timeout.ms": max(1, int(delivery_timeout_s * 1000))}
-        return self._client("producer", _CONSUMER_ONLY | _PRODUCER_DROPPED) | own
+        return self._client("producer", self.producer_properties, _CONSUMER_ONLY | _PRODUCER_DROPPED) | own
 
     def consumer(self, group_id: str) -> dict[str, Any]:
         """
@@ -150,17 +153,17 @@ class KafkaClientConfig:
 
         :param group_id: librdkafka insists on one; it is never joined and nothing is committed under it.
         """
-        given = self._client("consumer", _PRODUCER_ONLY)
+        given = self._client("consumer", self.consumer_properties, _PRODUCER_ONLY)
         return {**_CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED, "group.id": group_id}
 
     def admin(self) -> dict[str, Any]:
         """Return the properties of the admin client."""
-        return self._client("admin", _PRODUCER_ONLY | _CONSUMER_ONLY)
+        return self._client("admin", self.admin_properties, _PRODUCER_ONLY | _CONSUMER_ONLY)
 
-    def _client(self, kind: str, excluded: frozenset[str]) -> dict[str, Any]:
-        kept = {n: v for n, v in self.properties.items() if n not in excluded and n not in _GROUP_ONLY}
-        name = self.properties.get("client.id") or "airflow"
-        return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{name}_{kind}"}
+    def _client(self, kind: str, own: Mapping[str, Any], excluded: frozenset[str]) -> dict[str, Any]:
+        given = {**self.properties, **own}
+        kept = {n: v for n, v in given.items() if n not in excluded and n not in _GROUP_ONLY}
+        return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{given.get('client.id') or 'airflow'}_{kind}"}
 
     def describe(self) -> str:
         """
@@ -168,18 +171,58 @@ class KafkaClientConfig:
 
         Only properties known to be harmless show their value: a list of secret names would miss the next new one.
         """
-        parts = [f"{n}={v}" if n in _SHOWN else f"{n}=<hidden>" for n, v in sorted(self.properties.items())]
-        return ", ".join(parts)
+        kinds = {
+            "": self.properties,
+            "producer ": self.producer_properties,
+            "consumer ": self.consumer_properties,
+            "admin ": self.admin_properties,
+        }
+        return ", ".join(
+            f"{kind}{name}={value}" if name in _SHOWN else f"{kind}{name}=<hidden>"
+            for kind, properties in kinds.items()
+            for name, value in sorted(properties.items())
+        )
 
     def __repr__(self) -> str:
         return f"KafkaClientConfig({self.describe()})"
 
 
-def _check(given_name: str, name: str, value: Any) -> None:
-    """Refuse what breaks the guarantees, with the name as the user wrote it."""
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties under their canonical names."""
+    checked: dict[str, Any] = {}
+    for given_name, value in given.items():
+        name = canonical_name(given_name)
+        check_property(given_name, name, value)
+        checked[name] = value
+    return checked
+
+
+def canonical_name(name: str) -> str:
+    """
+    Return the name of a property that goes by several.
+
+    :param name: one of them.
+    """
+    return _ALIASES.get(name, name)
+
+
+def check_property(given_name: str, name: str, value: Any) -> None:
+    """
+    Refuse what breaks the guarantees of the event log.
+
+    :param given_name: the property as the user wrote it, for the message.
+    :param name: its canonical name.
+    :param value: its value; repeated in the message only where it cannot be a secret.
+    :raises ConfigurationError: naming the property.
+    """
     if name in _OWN:
         raise ConfigurationError(f"{given_name} cannot be set: {_OWN[name]}")
-    if name in _FIXED and _normal(value) != _normal(_FIXED[name]):
+    if name == "auto.offset.reset":
+        if _normal(value) not in _BEGINNING:
+            raise ConfigurationError(
+                f"{given_name} must be 'earliest', not {value!r}: the event log is read from its beginning; remove it"
+            )
+    elif name in _FIXED and _normal(value) != _normal(_FIXED[name]):
         raise ConfigurationError(
             f"{given_name} must be {_normal(_FIXED[name])!r}, not {value!r}: the event log relies on it; remove it"
         )

@@ -32,7 +32,8 @@ def test_an_alias_names_the_brokers_too():
         ("enable.auto.commit", True),
         ("auto.commit.enable", "true"),
         ("enable.auto.offset.store", "true"),
-        ("auto.offset.reset", "earliest"),
+        ("auto.offset.reset", "latest"),
+        ("auto.offset.reset", "largest"),
         ("enable.partition.eof", False),
         ("isolation.level", "read_committed"),
         ("allow.auto.create.topics", True),
@@ -62,6 +63,7 @@ def test_what_correctness_needs_cannot_be_overridden(name, value):
         ("enable.idempotence", 1),
         ("enable.auto.commit", "false"),
         ("isolation.level", "read_uncommitted"),
+        ("auto.offset.reset", "earliest"),
     ],
 )
 def test_the_required_value_may_be_given(name, value):
@@ -71,6 +73,8 @@ def test_the_required_value_may_be_given(name, value):
     assert config.producer(1)["enable.idempotence"] is True
     assert config.consumer("g")["enable.auto.commit"] is False
     assert config.consumer("g")["isolation.level"] == "read_uncommitted"
+    # Reads are assigned their first offset; one that is out of range must not become a silent jump.
+    assert config.consumer("g")["auto.offset.reset"] == "error"
 
 
 def test_each_client_gets_what_it_needs():
@@ -104,6 +108,27 @@ def test_tuning_is_left_to_the_user():
 
     assert config.producer(1)["linger.ms"] == 50
     assert config.consumer("g")["fetch.wait.max.ms"] == 100
+
+
+def test_what_is_meant_for_one_client_wins_there_and_nowhere_else():
+    config = KafkaClientConfig(
+        {**BROKERS, "socket.timeout.ms": 1, "sasl.mechanism": "PLAIN"},
+        producer_properties={"socket.timeout.ms": 2, "sasl.mechanisms": "SCRAM-SHA-512"},
+        consumer_properties={"socket.timeout.ms": 3},
+        admin_properties={"socket.timeout.ms": 4},
+    )
+
+    clients = [config.producer(1), config.consumer("g"), config.admin()]
+    assert [client["socket.timeout.ms"] for client in clients] == [2, 3, 4]
+    assert [client["sasl.mechanism"] for client in clients] == ["SCRAM-SHA-512", "PLAIN", "PLAIN"]
+    assert "producer sasl.mechanism=SCRAM-SHA-512" in repr(config)
+
+
+@pytest.mark.parametrize("kind", ["producer_properties", "consumer_properties", "admin_properties"])
+def test_what_is_meant_for_one_client_is_checked_and_hidden_too(kind):
+    with pytest.raises(ConfigurationError, match=r"^acks must be 'all', not 1"):
+        KafkaClientConfig(BROKERS, **{kind: {"acks": 1}})
+    assert "hunter2" not in repr(KafkaClientConfig(BROKERS, **{kind: {"sasl.password": "hunter2"}}))
 
 
 def test_the_group_of_a_shared_connection_is_not_used():
