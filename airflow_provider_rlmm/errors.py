@@ -18,6 +18,7 @@ Every error that this package raises.
     │   ├── EventLogUnavailableError        broker unreachable or too slow (retriable)
     │   ├── EventLogAccessError             authentication or authorisation failed
     │   ├── MetadataTopicNotFoundError      the metadata topic does not exist
+    │   ├── TopicIdMissingError             the cluster gives a topic no id
     │   ├── MetadataPartitionOutOfRangeError  no such metadata partition
     │   ├── OffsetOutOfRangeError           an offset to read from was deleted, or lies behind the end
     │   ├── NotReadyError                   the local view has not caught up yet (retriable)
@@ -99,6 +100,10 @@ class EventLogAccessError(EventLogError):
 
 class MetadataTopicNotFoundError(EventLogError):
     """Raised when the metadata topic does not exist on the cluster."""
+
+
+class TopicIdMissingError(EventLogError):
+    """Raised when the cluster describes a topic without an id, or with the id of zeros that stands for none."""
 
 
 class MetadataPartitionOutOfRangeError(EventLogError, ValueError):

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+    from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class ConnectionCheck:
         self._hook = hook
         self._cluster_id = ""
         self._topic_ids: frozenset[UUID] = frozenset()
+        self._description: MetadataTopicDescription | None = None
 
     def findings(self) -> list[Finding]:
         """Look; what cannot be looked at because something before it failed is left out. Never raises."""
@@ -49,6 +51,8 @@ class ConnectionCheck:
         found.append(_finding("the cluster", self._cluster))
         if found[-1].good:
             found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
+        if self._description is not None:
+            found += self._health(self._description)
         return [*found, _finding("the storage", self._storage)]
 
     def _settings(self) -> str:
@@ -64,6 +68,7 @@ class ConnectionCheck:
         settings = self._hook.get_connection_settings()
         with naming_connection(settings.kafka_conn_id):
             topic = self._hook.get_cluster_topics().describe_metadata_topic(settings.metadata_topic)
+        self._description = topic
         allowed = topic.authorized_operations
         needed = {"READ", "WRITE"} if settings.allow_writes else {"READ"}
         if allowed is not None and (missing := sorted(needed - allowed)):
@@ -73,6 +78,21 @@ class ConnectionCheck:
             )
         may = "nobody says what one may do with it" if allowed is None else f"one may {', '.join(sorted(allowed))}"
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
+
+    def _health(self, description: MetadataTopicDescription) -> list[Finding]:
+        from airflow_provider_rlmm.manager.health import HealthFinding, Severity, check_metadata_topic
+
+        found: list[HealthFinding] = []
+
+        def look() -> str:
+            settings = self._hook.get_connection_settings()
+            with naming_connection(settings.kafka_conn_id):
+                topics = self._hook.get_cluster_topics()
+                found.extend(check_metadata_topic(topics, description, settings.metadata_topic))
+            return "Its replicas, cleanup policy and retention are as they must be."
+
+        looked = _finding("the health of the metadata topic", look)
+        return [Finding(f.severity is not Severity.ERROR, _sentence(str(f))) for f in found] or [looked]
 
     def _permissions(self) -> str:
         with naming_connection(self._hook.get_connection_settings().kafka_conn_id):
@@ -95,8 +115,12 @@ def _finding(subject: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(True, look())
     except RlmmError as e:
-        text = str(e).rstrip(".")
+        text = str(e)
     except Exception as e:
         # Whatever is wrong belongs into the form; text that this package did not write may hold a secret.
         text = f"{subject} cannot be checked ({type(e).__name__})"
-    return Finding(False, f"{text[:1].upper()}{text[1:]}.")
+    return Finding(False, _sentence(text))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
     from airflow_provider_rlmm.manager.event_log import MetadataEventLog
     from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
     from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
     from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
     from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.manager.topic_provisioning import ProvisionedTopic
     from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 
 CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
@@ -65,6 +68,38 @@ class RemoteLogMetadataHook(RlmmHook):
         with naming_connection(settings.kafka_conn_id):
             self.log.info("metadata topic %s has %d partitions", settings.metadata_topic, log.partition_count)
         return log
+
+    def get_manager_config(
+        self, properties: Mapping[str, Any] | None = None
+    ) -> TopicBasedRemoteLogMetadataManagerConfig:
+        """
+        Return the settings of the topic-based manager on this connection.
+
+        :param properties: Kafka's properties, such as ``remote.log.metadata.topic.num.partitions``; client properties among
+            them win over the Kafka connection's.
+        :raises ConfigurationError: naming the property.
+        """
+        from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
+
+        connection = self.get_client_config().properties
+        return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
+
+    def provision_metadata_topic(self, properties: Mapping[str, Any] | None = None) -> ProvisionedTopic:
+        """
+        Find the metadata topic; create it if it is absent and the connection allows writes.
+
+        :param properties: as for :meth:`get_manager_config`.
+        :raises MetadataTopicNotFoundError: if it is absent and the connection does not allow writes.
+        :raises ConfigurationError: if the brokers refuse to create it like that, naming the property.
+        :raises EventLogUnavailableError: if no broker answers.
+        :raises EventLogAccessError: if the login fails or an ACL forbids it.
+        """
+        from airflow_provider_rlmm.manager.topic_provisioning import provision_metadata_topic
+
+        settings = self.get_connection_settings()
+        config = self.get_manager_config(properties)
+        with naming_connection(settings.kafka_conn_id):
+            return provision_metadata_topic(config, allow_create=settings.allow_writes, topic=settings.metadata_topic)
 
     def get_publisher(self, log: MetadataEventLog) -> GuardedPublisher:
         """

@@ -110,6 +110,15 @@ class TopicBasedRemoteLogMetadataManagerConfig:
                 )
         return cls(_client_config(clients, connection or {}, properties.get(BROKER_ID)), **numbers)
 
+    def value_of(self, name: str) -> int:
+        """
+        Return a setting.
+
+        :param name: Kafka's name, such as ``remote.log.metadata.topic.num.partitions``.
+        """
+        value: int = getattr(self, _FIELDS[name])
+        return value
+
     def initialization_retry(self) -> Retry:
         """Return how often and how long initialization is tried."""
         return Retry(self.initialization_retry_interval_ms, self.initialization_retry_max_timeout_ms)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError, TopicIdMissingError
 from airflow_provider_rlmm.manager.kafka_client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
@@ -49,6 +49,23 @@ TopicSettings = Mapping[str, int | bool | str]
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    """
+    Where one metadata partition is kept.
+
+    :param partition: its number.
+    :param has_leader: whether a broker leads it.
+    :param in_sync: replicas that have everything.
+    :param replicas: replicas that it should have.
+    """
+
+    partition: int
+    has_leader: bool
+    in_sync: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataTopicDescription:
     """
     The metadata topic as the cluster describes it.
@@ -59,6 +76,7 @@ class MetadataTopicDescription:
     :param settings: its settings.
     :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
         ``WRITE``; ``None`` where the brokers do not say.
+    :param replicas: one entry per metadata partition, in order.
     """
 
     topic_id: UUID
@@ -66,6 +84,7 @@ class MetadataTopicDescription:
     replication_factor: int
     settings: TopicSettings
     authorized_operations: frozenset[str] | None
+    replicas: tuple[PartitionReplicas, ...]
 
 
 class KafkaClusterTopics:
@@ -99,7 +118,7 @@ class KafkaClusterTopics:
             for name, outcome in self._describe(chunk).items():
                 # Deleted between the two requests: absent is what it is.
                 if not is_unknown_topic(outcome):
-                    topics[name] = self._topic_id(name, outcome)
+                    topics[name] = topic_id_of(self._admin, name, outcome)
         return topics
 
     def describe_topic(self, name: str) -> UUID | None:
@@ -113,7 +132,7 @@ class KafkaClusterTopics:
             return None
         if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
-        return self._topic_id(name, outcome)
+        return topic_id_of(self._admin, name, outcome)
 
     def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
         """
@@ -172,17 +191,22 @@ class KafkaClusterTopics:
 
         :param topic: its name.
         :raises MetadataTopicNotFoundError: if it does not exist.
+        :raises TopicIdMissingError: if it has no id.
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
         description = metadata_topic_description(self._admin, topic, operations=True)
         operations = description.authorized_operations
         return MetadataTopicDescription(
-            topic_id=self._topic_id(topic, description),
+            topic_id=topic_id_of(self._admin, topic, description),
             partition_count=len(description.partitions),
             replication_factor=min(len(p.replicas) for p in description.partitions),
             settings=self.topic_settings([topic]).get(topic, {}),
             authorized_operations=None if operations is None else frozenset(o.name for o in operations),
+            replicas=tuple(
+                PartitionReplicas(p.id, p.leader is not None, len(p.isr), len(p.replicas))
+                for p in description.partitions
+            ),
         )
 
     def close(self) -> None:
@@ -226,13 +250,26 @@ class KafkaClusterTopics:
         )
         return {resource.name: outcome for resource, outcome in outcomes.items()}
 
-    def _topic_id(self, name: str, outcome: Any) -> UUID:
-        what = f"describing topic {name!r}"
-        # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
-        topic_id = UUID(bytes=base64.b64decode(str(self._admin.checked(what, outcome).topic_id) + "=="))
-        if topic_id == _NO_ID:
-            raise self._admin.watch.error(what, "the cluster gives no topic id")
-        return topic_id
+
+def topic_id_of(admin: KafkaAdmin, name: str, outcome: Any) -> UUID:
+    """
+    Return the id of a described topic.
+
+    :param admin: the client that described it.
+    :param name: the topic's name.
+    :param outcome: the description, or the ``KafkaError`` where that failed.
+    :raises TopicIdMissingError: if it has none.
+    :raises EventLogAccessError: if it may not be described.
+    """
+    # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
+    description = admin.checked(f"describing topic {name!r}", outcome)
+    topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
+    if topic_id == _NO_ID:
+        raise TopicIdMissingError(
+            f"describing topic {name!r}, brokers {admin.config.bootstrap_servers}: the cluster gives no topic id; everything "
+            "here goes by ids, and tiered storage has them on every broker"
+        )
+    return topic_id
 
 
 def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
-from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription
+from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 
 SECRET = "s3cr3t"
@@ -70,6 +70,18 @@ def test_a_useless_kafka_connection_is_named(connect: Any, extra: dict[str, Any]
     connect("kafka_prod", "kafka", extra)
     with pytest.raises(ConfigurationError, match=f"^connection 'kafka_prod': .*{message}"):
         RemoteLogMetadataHook().get_client_config()
+
+
+def test_the_manager_is_configured_from_the_connection_and_kafkas_properties(connect: Any) -> None:
+    connect("rlmm_default", "rlmm")
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092", "sasl.password": SECRET, "linger.ms": 1})
+    config = RemoteLogMetadataHook().get_manager_config(
+        {"remote.log.metadata.topic.num.partitions": 5, "remote.log.metadata.producer.linger.ms": 2}
+    )
+    assert config.topic_num_partitions == 5
+    assert config.client.producer(1)["linger.ms"] == 2
+    assert config.client.producer(1)["sasl.password"] == SECRET
+    assert SECRET not in repr(config)
 
 
 def test_spark_gets_the_same_connection_in_javas_words(connect: Any) -> None:
@@ -172,8 +184,10 @@ def test_a_useless_storage_connection_is_named_without_its_secrets(
 
 
 class FakeTopics:
-    def __init__(self, *, forbidden: bool = False) -> None:
+    def __init__(self, *, forbidden: bool = False, in_sync: int = 3, **settings: int | str) -> None:
         self._forbidden = forbidden
+        self._in_sync = in_sync
+        self._settings = {"cleanup.policy": "delete", "min.insync.replicas": 2, "retention.ms": -1} | settings
 
     def cluster_id(self) -> str:
         return "cluster-1"
@@ -184,7 +198,11 @@ class FakeTopics:
         return {"a": uuid.uuid4(), "b": uuid.uuid4()}
 
     def describe_metadata_topic(self, topic: str) -> MetadataTopicDescription:
-        return MetadataTopicDescription(uuid.uuid4(), 5, 3, {}, frozenset({"READ", "DESCRIBE"}))
+        replicas = tuple(PartitionReplicas(n, True, self._in_sync, 3) for n in range(5))
+        return MetadataTopicDescription(uuid.uuid4(), 5, 3, self._settings, frozenset({"READ", "DESCRIBE"}), replicas)
+
+    def topic_settings(self, names: Any) -> dict[str, dict[str, Any]]:
+        return {name: {"remote.storage.enable": name == "a", "retention.ms": 7_000} for name in names}
 
 
 @pytest.fixture
@@ -202,6 +220,7 @@ def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
         "Writing is off.",
         "Cluster cluster-1 answers, as expected.",
         "Topic __remote_log_metadata has 5 partitions, one may DESCRIBE, READ.",
+        "Its replicas, cleanup policy and retention are as they must be.",
         "All 2 topics may be described.",
         "can be listed, but nothing shows yet that it belongs to this cluster",
     ):
@@ -231,6 +250,24 @@ def test_missing_permissions_are_a_finding(hook: RemoteLogMetadataHook, monkeypa
     assert not good
     assert "Connection 'kafka_default': topic x may not be described." in text
     assert "Topic __remote_log_metadata has 5 partitions" in text
+
+
+def test_an_unhealthy_metadata_topic_is_a_finding(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "get_cluster_topics", lambda: FakeTopics(in_sync=2, **{"retention.ms": 5_000}))
+    good, text = hook.test_connection()
+    assert not good
+    assert "Topic __remote_log_metadata has retention.ms=5000, and topic a keeps its data for 7000 ms: " in text
+    assert "of __remote_log_metadata have replicas that are not in sync (2 of 3 are): " in text
+    assert "as they must be" not in text
+
+
+def test_what_is_only_a_warning_does_not_fail_the_test(
+    hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "get_cluster_topics", lambda: FakeTopics(in_sync=2))
+    good, text = hook.test_connection()
+    assert good
+    assert "replicas that are not in sync (2 of 3 are)" in text
 
 
 def test_writing_that_is_allowed_here_and_not_there_is_a_finding(
