@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local Kafka behind TLS and SASL/SCRAM: what a client sees whose password, certificate or permission is wrong."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dev.broker import BrokerError, LocalKafka, _free_ports
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+LISTENER = "SECURED"
+MECHANISM = "SCRAM-SHA-512"
+
+_VALIDITY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateAuthority:
+    """
+    An authority that lives as long as its tests.
+
+    :param certificate: its own certificate.
+    :param key: what it signs with.
+    """
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def make(cls, name: str) -> CertificateAuthority:
+        """
+        Make a new one.
+
+        :param name: its common name.
+        """
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        return cls(_certificate(name, key, issuer=name, signed_with=key, is_authority=True), key)
+
+    def certificate_pem(self) -> bytes:
+        """Return its certificate: what clients trust."""
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return self.certificate.public_bytes(Encoding.PEM)
+
+    def issue_pem(self, name: str, address: str) -> bytes:
+        """
+        Issue a server's private key and certificate, in one PEM text as Kafka's key store of type PEM wants it.
+
+        :param name: the server's common name.
+        :param address: the IP address that clients connect to.
+        """
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        (authority,) = self.certificate.subject
+        certificate = _certificate(name, key, issuer=str(authority.value), signed_with=self.key, address=address)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return private + certificate.public_bytes(Encoding.PEM) + self.certificate_pem()
+
+
+class SecuredKafka(LocalKafka):
+    """
+    A broker with a second listener, where users log in by SASL/SCRAM over TLS and may do what ACLs allow.
+
+    On the first listener everybody is anonymous and may do everything: the broker itself, its clients for the metadata
+    topic, and the tests.
+
+    :param users: user → password.
+    :param data_dir: as for :class:`~dev.broker.LocalKafka`.
+    :param metadata_partitions: as for :class:`~dev.broker.LocalKafka`.
+    """
+
+    def __init__(self, users: Mapping[str, str], data_dir: Path | None = None, *, metadata_partitions: int = 5) -> None:
+        super().__init__(data_dir, metadata_partitions=metadata_partitions)
+        (self._secured_port,) = _free_ports(1)
+        self._users = dict(users)
+        self._key_store = self.data_dir / "broker.pem"
+        self.ca_path = self.data_dir / "ca.pem"
+        """Certificate of the authority that clients must trust."""
+
+    @property
+    def secured_servers(self) -> str:
+        """``host:port`` of the listener with TLS."""
+        return f"127.0.0.1:{self._secured_port}"
+
+    def login(self, user: str) -> dict[str, str]:
+        """
+        Properties of a librdkafka client that is one of the users.
+
+        :param user: one of the users.
+        """
+        return {
+            "bootstrap.servers": self.secured_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": user,
+            "sasl.password": self._users[user],
+            "ssl.ca.location": str(self.ca_path),
+        }
+
+    def start(self, timeout: float = 60.0) -> None:
+        """
+        Start as :class:`~dev.broker.LocalKafka` does; make the certificates first, if this has not been done.
+
+        :param timeout: seconds.
+        """
+        if not self._key_store.exists():
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            authority = CertificateAuthority.make("rlmm test authority")
+            self.ca_path.write_bytes(authority.certificate_pem())
+            self._key_store.touch(mode=0o600)
+            self._key_store.write_bytes(authority.issue_pem("rlmm test broker", "127.0.0.1"))
+        super().start(timeout)
+
+    def _default_properties(self) -> dict[str, str]:
+        properties = super()._default_properties()
+        address = f"{LISTENER}://{self.secured_servers}"
+        prefix = f"listener.name.{LISTENER.lower()}."
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return properties | {
+            "listeners": f"{properties['listeners']},{address}",
+            "advertised.listeners": f"{properties['advertised.listeners']},{address}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
+            f"{prefix}sasl.enabled.mechanisms": MECHANISM,
+            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": module,
+            f"{prefix}ssl.keystore.type": "PEM",
+            f"{prefix}ssl.keystore.location": str(self._key_store),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+
+    def _format(self) -> None:
+        configuration = str(self.data_dir / "server.properties")
+        users = [f"--add-scram={MECHANISM}=[name={name},password={password}]" for name, password in self._users.items()]
+        done = self.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", configuration, *users)
+        if done.returncode != 0:
+            # The message of the base class would do, but for the passwords: the tool may repeat its arguments.
+            raise BrokerError(f"the data folder {self.data_dir} could not be formatted (exit code {done.returncode})")
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    *,
+    issuer: str,
+    signed_with: ec.EllipticCurvePrivateKey,
+    is_authority: bool = False,
+    address: str | None = None,
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import NameOID
+
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _VALIDITY)
+        .not_valid_after(now + _VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+    )
+    if address is not None:
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(signed_with, hashes.SHA256())
