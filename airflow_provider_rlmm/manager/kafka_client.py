@@ -103,9 +103,13 @@ class ClientWatch:
 
         :param error: the error.
         """
+        from confluent_kafka import KafkaError
+
         if self._last is None or self._last.code() != error.code():
             _logger.info("Kafka client at %s: %s", self._config.bootstrap_servers, error_text(error))
-        self._last = error
+        # That all brokers are down comes right after the error that says why.
+        if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last = error
         if error.code() in access_codes():
             self._access = error
 
@@ -143,7 +147,7 @@ class ClientWatch:
         # A refused client's requests time out, so the cause alone may look like a broker that does not answer.
         denied = self.access_denied or (not isinstance(cause, str) and cause.code() in access_codes())
         text = cause if isinstance(cause, str) else error_text(cause)
-        if self._last is not None and self._last is not cause:
+        if self._last is not None and (isinstance(cause, str) or self._last.code() != cause.code()):
             text = f"{text}; last reported by the client: {error_text(self._last)}"
         message = f"{what}, brokers {self._config.bootstrap_servers}: {text}"
         if denied:

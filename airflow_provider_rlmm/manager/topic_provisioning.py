@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
@@ -147,17 +148,24 @@ def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataMa
     )
     what = f"creating topic {topic!r}, which needs the ACL CREATE"
     timeout = admin.request_timeout_s
-    outcome = admin.results(
-        what, lambda client: client.create_topics([new], operation_timeout=timeout, request_timeout=timeout)
-    )[topic]
+    try:
+        outcome = admin.results(
+            what, lambda client: client.create_topics([new], operation_timeout=timeout, request_timeout=timeout)
+        )[topic]
+    except ValueError as error:
+        # librdkafka's own limits are below Kafka's.
+        refused = _refusal(topic, config, (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR), str(error))
+        raise ConfigurationError(refused) from error
     if isinstance(outcome, KafkaError):
         if outcome.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         if (names := _to_blame().get(outcome.code())) is not None:
-            settings = ", ".join(f"{name}={config.value_of(name)}" for name in names)
-            raise ConfigurationError(
-                f"creating topic {topic!r} with {settings}, brokers {config.client.bootstrap_servers}: {error_text(outcome)}"
-            )
+            raise ConfigurationError(_refusal(topic, config, names, error_text(outcome)))
     admin.checked(what, outcome)
     _logger.info("topic %s created with %d partitions", topic, config.topic_num_partitions)
     return True
+
+
+def _refusal(topic: str, config: TopicBasedRemoteLogMetadataManagerConfig, names: Sequence[str], why: str) -> str:
+    settings = ", ".join(f"{name}={config.value_of(name)}" for name in names)
+    return f"creating topic {topic!r} with {settings}, brokers {config.client.bootstrap_servers}: {why}"

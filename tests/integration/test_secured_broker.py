@@ -199,7 +199,7 @@ def on_the_page(message: str, kafka: SecuredKafka) -> str:
     text = message.replace(kafka.secured_servers, "broker.example.com:9093").replace(
         "127.0.0.1:1", "broker.example.com:9093"
     )
-    text = re.sub(r"after \d+ms in state", "after 5ms in state", text)
+    text = re.sub(r"after \d+ms in state (\w+)(, \d+ identical error\(s\) suppressed)?", r"after 5ms in state \1", text)
     return re.sub(r"failed for [\d.]+ s, attempts: \d+", "failed for 120 s, attempts: 8", text)
 
 

@@ -121,6 +121,32 @@ class TestAccess:
         assert type(error) is EventLogAccessError
         assert "refused" in str(error)
 
+    def test_that_all_brokers_are_down_does_not_hide_why(self):
+        watch = ClientWatch(CONFIG)
+        watch.on_error(KafkaError(KafkaError._RESOLVE, "no such host"))
+        watch.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+
+        assert str(watch.error("asking", "late")).endswith("late; last reported by the client: _RESOLVE: no such host")
+
+    def test_where_nothing_else_is_known_that_all_brokers_are_down_is_said(self):
+        watch = ClientWatch(CONFIG)
+        watch.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+
+        assert str(watch.error("asking", "late")).endswith("_ALL_BROKERS_DOWN: 1/1 brokers are down")
+
+    def test_an_error_is_not_repeated_as_the_last_one(self):
+        watch = ClientWatch(CONFIG)
+        watch.on_error(KafkaError(KafkaError._AUTHENTICATION, "refused"))
+        watch.on_error(KafkaError(KafkaError._AUTHENTICATION, "refused again"))
+        watch.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+
+        with pytest.raises(EventLogAccessError) as caught:
+            watch.raise_if_denied("asking")
+        assert str(caught.value) == (
+            f"asking, brokers {NOWHERE}: _AUTHENTICATION: refused again; "
+            "check the credentials and ACLs of the Kafka connection"
+        )
+
 
 class TestLogging:
     def test_a_line_per_failed_connect_is_dropped(self, caplog):

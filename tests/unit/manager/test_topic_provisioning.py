@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -137,6 +137,17 @@ def test_settings_that_brokers_refuse_are_named_and_not_tried_again(monkeypatch,
     with pytest.raises(ConfigurationError, match="because") as caught:
         provision()
     assert all(f"remote.log.metadata.{name}" in str(caught.value) for name in names)
+
+
+def test_what_librdkafka_itself_refuses_is_named_too(monkeypatch):
+    def answer(admin: KafkaAdmin, what: str, start: Any) -> dict[str, Any]:
+        return {TOPIC: UNKNOWN} if what.startswith("describing") else start(admin.client)
+
+    monkeypatch.setattr(KafkaAdmin, "results", answer)
+    with pytest.raises(
+        ConfigurationError, match=r"remote\.log\.metadata\.topic\.num\.partitions=100001.*expected range"
+    ):
+        provision(replace(CONFIG, topic_num_partitions=100_001))
 
 
 @pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED])

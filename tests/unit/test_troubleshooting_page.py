@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page quotes what is really said; tests/integration/test_secured_broker.py holds it against a broker's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
+from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
+from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWatch, open_client
+
+PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
+DAY_MS = 86_400_000
+
+
+def quoted(message: str) -> bool:
+    return f"```text\n{message}\n```" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("producer.acks", "1"),
+        ("common.client.sasl.jaas.config", "hunter2"),
+        ("topic.replication.factor", 0),
+        ("producer.linger.msx", 1),
+    ],
+)
+def test_settings(name: str, value: object) -> None:
+    properties = {
+        "remote.log.metadata.common.client.bootstrap.servers": "127.0.0.1:1",
+        f"remote.log.metadata.{name}": value,
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        client = TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties).client
+        open_client(Producer, client.producer(1), ClientWatch(client))
+    assert quoted(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_sync"),
+    [({}, 1), ({"cleanup.policy": "compact"}, 3), ({"retention.ms": DAY_MS}, 3)],
+)
+def test_health(settings: Mapping[str, Any], in_sync: int) -> None:
+    replicas = tuple(PartitionReplicas(n, True, in_sync if n == 3 else 3, 3) for n in range(5))
+    healthy = {"min.insync.replicas": 2, "cleanup.policy": "delete", "retention.ms": -1}
+    description = MetadataTopicDescription(uuid4(), 5, 3, healthy | settings, None, replicas)
+
+    (finding,) = metadata_topic_findings(METADATA_TOPIC, description, TieredRetention("orders", 7 * DAY_MS))
+
+    assert quoted(str(finding))
+
+
+def test_the_group_that_needs_an_acl() -> None:
+    assert f"group `{CLEANER_GROUP_ID}`" in PAGE
