@@ -123,7 +123,7 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
         yield HealthFinding(
             Severity.ERROR,
             f"{_partitions(topic, leaderless)} no leader",
-            "nothing can be read from or written to them",
+            "nothing can be read or written there",
             "start the brokers that keep them",
         )
     if short:
@@ -131,7 +131,7 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
             Severity.ERROR,
             f"{_partitions(topic, short)} fewer in-sync replicas than min.insync.replicas={min_insync} asks for "
             f"({min(p.in_sync for p in short)} of {max(p.replicas for p in short)})",
-            "brokers refuse every event for them, so nothing is copied, marked or cleaned",
+            "brokers refuse every event that belongs there, so nothing is copied, marked or cleaned",
             "start the brokers that keep the missing replicas, or wait until they have caught up",
         )
     if behind:
@@ -139,7 +139,7 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
             Severity.WARNING,
             f"{_partitions(topic, behind)} replicas that are not in sync "
             f"({min(p.in_sync for p in behind)} of {max(p.replicas for p in behind)} are)",
-            "one more broker that fails may make them refuse events",
+            "one more failure, and brokers may refuse the events that belong there",
             "start the brokers that keep the missing replicas, or wait until they have caught up",
         )
 

@@ -26,6 +26,11 @@ def quoted(message: str) -> bool:
     return f"```text\n{message}\n```" in PAGE
 
 
+def open_producer(properties: Mapping[str, object]) -> Producer:
+    client = TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties).client
+    return open_client(Producer, client.producer(1), ClientWatch(client))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -41,8 +46,7 @@ def test_settings(name: str, value: object) -> None:
         f"remote.log.metadata.{name}": value,
     }
     with pytest.raises(ConfigurationError) as caught:
-        client = TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties).client
-        open_client(Producer, client.producer(1), ClientWatch(client))
+        open_producer(properties)
     assert quoted(str(caught.value))
 
 

@@ -63,8 +63,8 @@ def test_short_partitions_are_named():
 
     assert str(error) == (
         "metadata partitions 1, 3 of __remote_log_metadata have fewer in-sync replicas than min.insync.replicas=2 asks for "
-        "(1 of 3): brokers refuse every event for them, so nothing is copied, marked or cleaned; start the brokers that "
-        "keep the missing replicas, or wait until they have caught up"
+        "(1 of 3): brokers refuse every event that belongs there, so nothing is copied, marked or cleaned; start the brokers "
+        "that keep the missing replicas, or wait until they have caught up"
     )
     assert warning.what.startswith("metadata partition 2 of __remote_log_metadata has replicas that are not in sync")
 
