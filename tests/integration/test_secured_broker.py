@@ -35,7 +35,7 @@ from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from dev.broker import METADATA_TOPIC
+from dev.broker import METADATA_TOPIC, await_condition
 from dev.secured import CertificateAuthority, SecuredKafka
 from tests.integration.kafka_topics import TIMEOUT_S, existing_topics
 
@@ -106,6 +106,14 @@ def grant(kafka: SecuredKafka, acls: Sequence[Acl]) -> None:
     ]
     for future in admin.create_acls(bindings).values():
         future.result(TIMEOUT_S)
+    # The controller has them; the broker, which decides, learns of them a moment later.
+    await_condition(
+        lambda: {_as_acl(b) for b in admin.describe_acls(every).result(TIMEOUT_S)} == set(acls), "the ACLs", TIMEOUT_S
+    )
+
+
+def _as_acl(binding: AclBinding) -> Acl:
+    return binding.restype, binding.name, binding.operation
 
 
 class Absent:
