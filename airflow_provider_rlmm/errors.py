@@ -13,7 +13,9 @@ Every error that this package raises.
     │   │   ├── UnknownApiKeyError          a kind of record that Kafka 4.3 does not know
     │   │   └── NewerVersionError           a record of a version that Kafka 4.3 does not know
     │   ├── InvalidStateTransitionError     Kafka's state machine does not allow this step
-    │   └── QuarantinedRecordsError         records that cannot be applied stop destructive work
+    │   ├── QuarantinedRecordsError         records that cannot be applied stop destructive work
+    │   ├── SnapshotRefusedError            a snapshot that cannot be resumed from: a full replay is due
+    │   └── UnhealthyTopicError             the doctor found what ends brokers' consumers
     ├── EventLogError
     │   ├── EventLogUnavailableError        broker unreachable or too slow (retriable)
     │   ├── EventLogAccessError             authentication or authorisation failed
@@ -82,6 +84,14 @@ class InvalidStateTransitionError(MetadataError):
 
 class QuarantinedRecordsError(MetadataError):
     """Raised when a metadata partition holds records that cannot be applied and destructive work was asked for."""
+
+
+class SnapshotRefusedError(MetadataError):
+    """Raised when a snapshot is missing, damaged, or of another version, cluster, topic or log; the message says which."""
+
+
+class UnhealthyTopicError(MetadataError):
+    """Raised when the doctor was asked to fail and found records that end the brokers' consumers of the topic."""
 
 
 class EventLogError(RlmmError):

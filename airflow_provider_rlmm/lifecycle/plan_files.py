@@ -2,8 +2,7 @@
 """
 Plans in storage: ``<uri>/plan.parquet`` (one row per segment) and ``<uri>/summary.json``, written last.
 
-A plan without its summary does not exist. URIs are those of :meth:`pyarrow.fs.FileSystem.from_uri`; Spark's ``s3a://``
-means ``s3://``, a plain path the local file system.
+A plan without its summary does not exist. URIs are those of :mod:`~airflow_provider_rlmm.file_systems`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.file_systems import file_system
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary, Reason
 
 if TYPE_CHECKING:
@@ -29,24 +29,11 @@ def plan_schema() -> pa.Schema:
     )
 
 
-def file_system(uri: str) -> tuple[fs.FileSystem, str]:
-    """
-    Open the file system of a URI.
-
-    :param uri: of a directory.
-    :return: the file system, and the path in it without a trailing slash.
-    :raises PlanError: if the URI is not understood.
-    """
-    import pyarrow as pa
-    from pyarrow import fs
-
+def _opened(uri: str) -> tuple[fs.FileSystem, str]:
     try:
-        if "://" not in uri:
-            return fs.LocalFileSystem(), uri.rstrip("/")
-        opened, path = fs.FileSystem.from_uri(uri.replace("s3a://", "s3://", 1))
-    except (pa.ArrowInvalid, ValueError) as e:
-        raise PlanError(f"{uri!r} is no URI of a directory that can be opened: {e}") from e
-    return opened, path.rstrip("/")
+        return file_system(uri)
+    except ConfigurationError as e:
+        raise PlanError(str(e)) from e
 
 
 def write_document(uri: str, name: str, text: str) -> str:
@@ -58,7 +45,7 @@ def write_document(uri: str, name: str, text: str) -> str:
     :param text: content.
     :return: the document's URI.
     """
-    opened, path = file_system(uri)
+    opened, path = _opened(uri)
     opened.create_dir(path, recursive=True)
     with opened.open_output_stream(f"{path}/{name}") as out:
         out.write(text.encode())
@@ -73,7 +60,7 @@ def read_document(uri: str, name: str) -> str:
     :param name: file name.
     :raises PlanError: if there is none.
     """
-    opened, path = file_system(uri)
+    opened, path = _opened(uri)
     try:
         with opened.open_input_stream(f"{path}/{name}") as stream:
             return bytes(stream.read()).decode()
@@ -91,7 +78,7 @@ def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> None:
     """
     import pyarrow.parquet as pq
 
-    opened, path = file_system(uri)
+    opened, path = _opened(uri)
     opened.create_dir(f"{path}/plan.parquet", recursive=True)
     pq.write_table(rows, f"{path}/plan.parquet/part-0.parquet", filesystem=opened)
     write_document(uri, "summary.json", summary.to_json())
@@ -111,7 +98,7 @@ def _read_rows(uri: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    opened, path = file_system(uri)
+    opened, path = _opened(uri)
     try:
         rows = ds.dataset(f"{path}/plan.parquet", filesystem=opened, format="parquet").to_table()
         return rows.select([name for name, _ in PLAN_COLUMNS])

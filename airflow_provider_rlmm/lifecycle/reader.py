@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.lifecycle.plan_files import file_system
+from airflow_provider_rlmm.file_systems import file_system
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A metadata topic in memory, for tests that replay it whole."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
+from airflow_provider_rlmm.manager.topic_state import TopicState
+from airflow_provider_rlmm.metadata.columnar import ColumnarState
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
+from airflow_provider_rlmm.metadata.serde import serialize
+
+TOPIC_ID = UUID(int=99)
+NOW_MS = 1_800_000_000_000
+
+
+def topics(topic_id: UUID = TOPIC_ID, cluster_id: str = "cluster-1") -> InProcessClusterTopics:
+    return InProcessClusterTopics({METADATA_TOPIC: topic_id}, cluster_id=cluster_id)
+
+
+def new_log(partitions: int = 2) -> InProcessMetadataEventLog:
+    return InProcessMetadataEventLog(partitions, clock=lambda: NOW_MS)
+
+
+def put(log: InProcessMetadataEventLog, *events: Any) -> list[tuple[int, int]]:
+    """Append events where they belong; returns (metadata partition, offset) of each."""
+    places = []
+    for event in events:
+        metadata_partition = metadata_partition_for(topic_id_partition_of(event), log.partition_count)
+        places.append((metadata_partition, log.append(metadata_partition, serialize(event))))
+    return places
+
+
+def user_partition_of(metadata_partition: int, partitions: int = 2, topic: str = "orders") -> TopicIdPartition:
+    """A user partition whose events lie in this metadata partition."""
+    candidates = (TopicIdPartition(UUID(int=5), topic, n) for n in range(1000))
+    return next(tip for tip in candidates if metadata_partition_for(tip, partitions) == metadata_partition)
+
+
+def topic_state(log: InProcessMetadataEventLog, **options: Any) -> TopicState:
+    return TopicState(log, topics(), clock=lambda: NOW_MS, **options)
+
+
+def tables(state: ColumnarState) -> list[Any]:
+    return [state.segments, state.epoch_offsets, state.epoch_highest, state.partition_deletes]
