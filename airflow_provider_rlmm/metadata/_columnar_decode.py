@@ -44,7 +44,8 @@ class ErrorCode(IntEnum):
 
     ``TOMBSTONE`` (a null value), ``NEWER_VERSION``, ``UNKNOWN_API_KEY``, ``MALFORMED`` and ``SNAPSHOT`` end a
     broker's consumer. ``KEYED`` and ``MISROUTED`` (a metadata partition that is not the user partition's) do not, as
-    a broker looks at neither; the fields of these and of snapshots are decoded.
+    a broker looks at neither; the fields of these and of snapshots are decoded. A record that is both is ``MISROUTED``:
+    keyed ones are applied, and events of one user partition from two metadata partitions have no order.
     """
 
     GOOD = 0
@@ -112,11 +113,10 @@ def decode(
     if num_partitions is not None and (metadata_partition is None or num_partitions < 1):
         raise ValueError("num_partitions must be positive and needs metadata_partition")
     fields, code, errors = _decode_values(array)
-    # From here on the later finding wins: the order is that of ErrorCode's docstring, reversed.
     if num_partitions is not None:
         _flag_misrouted(fields, code, errors, carried["metadata_partition"], num_partitions)
     if keys is not None:
-        keyed = np.flatnonzero(_mask(carried["key"].is_valid()) & np.isin(code, (ErrorCode.GOOD, ErrorCode.MISROUTED)))
+        keyed = np.flatnonzero(_mask(carried["key"].is_valid()) & (code == ErrorCode.GOOD))
         _flag(code, errors, keyed, ErrorCode.KEYED, "the record has a key; Kafka 4.3 writes none")
     columns = {**carried, **fields.arrays()}
     columns["error_code"] = pa.array(code)

@@ -115,9 +115,21 @@ def test_batches_without_any_good_value(values):
 def test_every_error_has_its_code_and_fields_are_kept_where_there_are_any():
     snapshot = GOLDEN_VALUES[[case["kind"] for case in GOLDEN].index("segment_snapshot")]
     home = metadata_partition_for(events.PARTITION, 5)
-    values = [UPDATE, None, UPDATE, b"\1\1\1" + UPDATE[3:], b"\1\t\0", UPDATE[:-1], snapshot, UPDATE, None, snapshot]
-    keys = [None, None, b"key", None, None, None, None, None, b"key", b"key"]
-    partitions = [home, home, home + 1, home, home, home, home, home + 1, home + 1, home + 1]
+    values = [
+        UPDATE,
+        None,
+        UPDATE,
+        b"\1\1\1" + UPDATE[3:],
+        b"\1\t\0",
+        UPDATE[:-1],
+        snapshot,
+        UPDATE,
+        None,
+        snapshot,
+        UPDATE,
+    ]
+    keys = [None, None, b"key", None, None, None, None, None, b"key", b"key", b"key"]
+    partitions = [home, home, home, home, home, home, home, home + 1, home + 1, home + 1, home + 1]
     batch = decode(values, keys=keys, metadata_partition=partitions, num_partitions=5)
     assert codes(batch) == [
         ErrorCode.GOOD,
@@ -130,10 +142,11 @@ def test_every_error_has_its_code_and_fields_are_kept_where_there_are_any():
         ErrorCode.MISROUTED,
         ErrorCode.TOMBSTONE,
         ErrorCode.SNAPSHOT,
+        ErrorCode.MISROUTED,
     ]
     update, kept = events.copied(1), deserialize(snapshot)
     assert isinstance(kept, RemoteLogSegmentMetadataSnapshot)
-    assert list(iter_events(batch)) == [update, None, update, None, None, None, kept, update, None, kept]
+    assert list(iter_events(batch)) == [update, None, update, None, None, None, kept, update, None, kept, update]
     errors = batch.column("error").to_pylist()
     assert errors[0] is None
     assert all(errors[1:])
