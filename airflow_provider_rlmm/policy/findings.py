@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What can be wrong with the metadata topic: kinds of findings, what each means and what to do, as value objects.
+
+Source: what was seen on Kafka 4.3.1's broker and its ``ConsumerTask``, which deserialises every record before it filters by
+assignment, and ends on the first exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+MAX_TEXT = 300
+"""Characters of a topic's name or an error that are shown; Kafka's own names have 249 at most."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    CRITICAL = "CRITICAL"
+    """Brokers' consumers of the topic end there, again after each restart."""
+
+    WARNING = "WARNING"
+    """Somebody has to look at it."""
+
+    NOTICE = "NOTICE"
+    """Harmless today."""
+
+
+class FindingKind(StrEnum):
+    """What was found."""
+
+    TOMBSTONE = "TOMBSTONE"
+    MALFORMED = "MALFORMED"
+    UNKNOWN_API_KEY = "UNKNOWN_API_KEY"
+    NEWER_VERSION = "NEWER_VERSION"
+    SNAPSHOT = "SNAPSHOT"
+    ADD_IN_OTHER_STATE = "ADD_IN_OTHER_STATE"
+    UPDATE_TO_COPY_STARTED = "UPDATE_TO_COPY_STARTED"
+    EVENT_AFTER_FINISHED = "EVENT_AFTER_FINISHED"
+    LIVE_PARTITION_FINISHED = "LIVE_PARTITION_FINISHED"
+    ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
+    UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
+    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
+    MISROUTED = "MISROUTED"
+    KEYED = "KEYED"
+    UNSETTLED_MARKER = "UNSETTLED_MARKER"
+    STUCK_SEGMENT = "STUCK_SEGMENT"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """
+    What a kind of finding means.
+
+    :param severity: unless the finding itself knows better.
+    :param meaning: what it means for brokers and for this package.
+    :param what_to_do: what an operator can do.
+    """
+
+    severity: Severity
+    meaning: str
+    what_to_do: str
+
+
+_ENDS = "Every broker's consumer of the topic ends at this record, again after each restart"
+_RECOVER = (
+    "The only recovery known is DeleteRecords on this metadata partition up to the record and a restart of the brokers; it "
+    "loses the history before it"
+)
+
+
+def _poison(what: str) -> Explanation:
+    return Explanation(Severity.CRITICAL, f"{_ENDS}: {what}.", f"{_RECOVER}. Find out who wrote it first.")
+
+
+def _poison_where_served(what: str) -> Explanation:
+    return Explanation(
+        Severity.WARNING,
+        f"{what} It ends the consumer of each broker that serves the partition when it reads the record, again after each "
+        "restart, and of no other.",
+        f"If the topic is deleted, no broker serves it: nothing. Else: {_RECOVER[0].lower()}{_RECOVER[1:]}. Find out who "
+        "wrote it first.",
+    )
+
+
+EXPLANATIONS: Mapping[FindingKind, Explanation] = {
+    FindingKind.TOMBSTONE: _poison("its value is null"),
+    FindingKind.MALFORMED: _poison("its value is no record that Kafka can read"),
+    FindingKind.UNKNOWN_API_KEY: _poison("it is of a kind that Kafka 4.3 does not know"),
+    FindingKind.NEWER_VERSION: _poison("it is of a version that Kafka 4.3 does not know"),
+    FindingKind.SNAPSHOT: _poison("a snapshot record names no topic partition and belongs into no topic"),
+    FindingKind.ADD_IN_OTHER_STATE: _poison_where_served("The first event of a segment must be COPY_SEGMENT_STARTED."),
+    FindingKind.UPDATE_TO_COPY_STARTED: _poison_where_served("An update cannot set COPY_SEGMENT_STARTED."),
+    FindingKind.EVENT_AFTER_FINISHED: _poison_where_served(
+        "An event after DELETE_PARTITION_FINISHED of its partition."
+    ),
+    FindingKind.LIVE_PARTITION_FINISHED: Explanation(
+        Severity.CRITICAL,
+        "DELETE_PARTITION_FINISHED of a partition whose topic exists: brokers have dropped its metadata and copy it no more, "
+        "and the next event about it ends their consumers.",
+        f"Stop whoever writes events about it. {_RECOVER}.",
+    ),
+    FindingKind.ILLEGAL_TRANSITION: Explanation(
+        Severity.WARNING,
+        "The state before does not allow this event. Brokers drop that of a segment with a line in their log; that of a "
+        "partition's deletion they do not check.",
+        "Find out who wrote it: no broker does by itself.",
+    ),
+    FindingKind.UPDATE_WITHOUT_BASE: Explanation(
+        Severity.WARNING,
+        "An event about a segment that is not known: its first event is missing, or the segment was deleted before. Brokers "
+        "drop it.",
+        "If records were deleted from the topic, see incomplete history. Else a second DELETE_SEGMENT_FINISHED is "
+        "harmless; for any other event find out who wrote it.",
+    ),
+    FindingKind.INCOMPLETE_HISTORY: Explanation(
+        Severity.WARNING,
+        "Records of this metadata partition are gone. Segments that only they name are unknown to every broker that starts "
+        "now; what is left can look dangling or without base.",
+        "Check that the topic has retention.ms=-1 and cleanup.policy=delete. Nothing that cleans storage may act on its user "
+        "partitions before they were compared with storage.",
+    ),
+    FindingKind.MISROUTED: Explanation(
+        Severity.WARNING,
+        "An event in another metadata partition than its user partition's. A broker reads it only if it reads that "
+        "metadata partition for other reasons, and out of order with the others.",
+        "Find out who wrote it, and with which partitioner and partition count.",
+    ),
+    FindingKind.KEYED: Explanation(
+        Severity.NOTICE,
+        "A record with a key. Kafka 4.3 writes none and looks at none.",
+        "Find out who wrote it; a later Kafka may give keys a meaning.",
+    ),
+    FindingKind.UNSETTLED_MARKER: Explanation(
+        Severity.WARNING,
+        "The deletion of a partition was marked or started and never finished.",
+        "Run the remote log cleaner, or read in its last report why it refuses the partition.",
+    ),
+    FindingKind.STUCK_SEGMENT: Explanation(
+        Severity.WARNING,
+        "The copy or the deletion of a segment began and never ended. Its objects may lie in storage and be paid for.",
+        "If the topic exists, its retention or its deletion removes the segment; if not, the remote log cleaner does.",
+    ),
+}
+"""Every kind, explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One thing that is wrong.
+
+    :param kind: what.
+    :param severity: how bad.
+    :param metadata_partition: where.
+    :param offset: of the record; for incomplete history the first offset that is still there.
+    :param topic_id: Kafka's base64 form, ``None`` where the record names none.
+    :param topic: its name, printable and cut.
+    :param partition: user partition.
+    :param segment_id: Kafka's base64 form.
+    :param since_ms: since when, ms since the epoch: the event's timestamp where one can be read, else the record's.
+    :param detail: what this one is, in words.
+    """
+
+    kind: FindingKind
+    severity: Severity
+    metadata_partition: int
+    offset: int
+    topic_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    segment_id: str | None = None
+    since_ms: int | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        subject = f" of {self.topic_id}:{self.topic}-{self.partition}" if self.topic_id else ""
+        return (
+            f"{self.severity} {self.kind} in metadata partition {self.metadata_partition} at offset {self.offset}{subject}"
+            f", since {since(self.since_ms)}: {self.detail}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """
+    What it costs to get brokers past the last poison pill of a metadata partition.
+
+    :param metadata_partition: which one.
+    :param delete_before_offset: DeleteRecords up to here, exclusive: the offset after the pill.
+    :param records: records that are lost.
+    :param segments: unfinished segments whose first event is among them: brokers know nothing of these afterwards.
+    :param user_partitions: user partitions of these segments.
+    """
+
+    metadata_partition: int
+    delete_before_offset: int
+    records: int
+    segments: int
+    user_partitions: int
+
+    def __str__(self) -> str:
+        return (
+            f"metadata partition {self.metadata_partition}: DeleteRecords before offset {self.delete_before_offset} and a "
+            f"restart of every broker lose {self.records} records, and with them {self.segments} segments of "
+            f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage"
+        )
+
+
+class FindingLog:
+    """
+    Findings up to a limit per kind, and how many there were.
+
+    :param limit_per_kind: findings of one kind that are kept, the first ones.
+    """
+
+    def __init__(self, limit_per_kind: int) -> None:
+        self._limit = limit_per_kind
+        self._kept: dict[FindingKind, list[Finding]] = {}
+        self.counts: dict[FindingKind, int] = {}
+        self.critical = 0
+
+    def room(self, kind: FindingKind) -> int:
+        """
+        Return how many more findings of a kind are kept.
+
+        :param kind: which one.
+        """
+        return max(0, self._limit - len(self._kept.get(kind, ())))
+
+    def add(self, findings: Sequence[Finding], kind: FindingKind, severity: Severity, count: int) -> None:
+        """
+        Keep what there is room for, and count all.
+
+        :param findings: of one kind and severity, in the order of the topic; those beyond the room may be missing.
+        :param kind: of all of them.
+        :param severity: of all of them.
+        :param count: how many there are.
+        """
+        if count:
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            self._kept.setdefault(kind, []).extend(findings[: self.room(kind)])
+            self.critical += count if severity is Severity.CRITICAL else 0
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what was kept: the worst first, by kind, in the order of the topic."""
+        kept = [finding for kind in FindingKind for finding in self._kept.get(kind, ())]
+        return tuple(sorted(kept, key=lambda f: list(Severity).index(f.severity)))
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """
+    What the doctor says of a metadata topic.
+
+    :param cluster_id: the cluster.
+    :param examined_at_ms: ms since the epoch.
+    :param read_until: metadata partition → offset, exclusive, up to which was read.
+    :param records: records read.
+    :param segments: segments that are not finished.
+    :param counts: exact number of findings per kind.
+    :param critical: exact number of those that end brokers' consumers.
+    :param findings: the first ones of each kind.
+    :param recoveries: one per metadata partition with a poison pill.
+    """
+
+    cluster_id: str
+    examined_at_ms: int
+    read_until: Mapping[int, int]
+    records: int
+    segments: int
+    counts: Mapping[FindingKind, int]
+    critical: int = 0
+    findings: tuple[Finding, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report's document as plain JSON types."""
+        return {
+            "cluster_id": self.cluster_id,
+            "examined_at_ms": self.examined_at_ms,
+            "read_until": {str(p): offset for p, offset in self.read_until.items()},
+            "records": self.records,
+            "segments": self.segments,
+            "critical": self.critical,
+            "counts": {kind.value: count for kind, count in self.counts.items()},
+            "findings": [
+                asdict(f) | {"kind": f.kind.value, "severity": f.severity.value, "since": since(f.since_ms)}
+                for f in self.findings
+            ],
+            "recoveries": [asdict(r) | {"text": str(r)} for r in self.recoveries],
+            "explanations": {
+                kind.value: {"meaning": EXPLANATIONS[kind].meaning, "what_to_do": EXPLANATIONS[kind].what_to_do}
+                for kind in self.counts
+            },
+        }
+
+
+def printable(text: str) -> str:
+    """
+    Return text from the log as it may be shown: escaped where it is not printable, cut at :data:`MAX_TEXT` characters.
+
+    :param text: any.
+    """
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: MAX_TEXT + 1])
+    return escaped if len(escaped) <= MAX_TEXT else f"{escaped[:MAX_TEXT]}…"
+
+
+def since(timestamp_ms: int | None) -> str:
+    """
+    Return a time for people; what comes from the log may be no time at all.
+
+    :param timestamp_ms: ms since the epoch.
+    """
+    if timestamp_ms is None:
+        return "an unknown time"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
