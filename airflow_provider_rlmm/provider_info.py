@@ -24,9 +24,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
-        "operators": [_modules("operators", "metadata", "cleaner", "retention")],
+        "operators": [_modules("operators", "metadata", "cleaner", "retention", "doctor")],
         "connection-types": [_connection_type()],
-        "extra-links": [f"{_PACKAGE}.links.artifacts.PlanLink", f"{_PACKAGE}.links.artifacts.ReportLink"],
+        "extra-links": [f"{_PACKAGE}.links.artifacts.{name}" for name in ("PlanLink", "ReportLink", "DoctorLink")],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
         "config": {
             "rlmm": {

@@ -70,12 +70,20 @@ class ReportLink(ArtifactLink):
     artifact_xcom_key = "rlmm_report"
 
 
+class DoctorLink(ArtifactLink):
+    """What the doctor found."""
+
+    name = "Doctor"
+    page = "doctor"
+    artifact_xcom_key = "rlmm_doctor"
+
+
 def artifact_url(page: str, name: str) -> str:
     """
     Return the address of a page of the plugin.
 
-    :param page: ``plans`` or ``reports``.
-    :param name: name of the plan or report.
+    :param page: ``plans``, ``reports`` or ``doctor``.
+    :param name: name of the plan, report or diagnosis.
     """
     from airflow.sdk import conf
 

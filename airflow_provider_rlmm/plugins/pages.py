@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans and reports as HTML: pure functions from documents to pages, everything escaped by the template engine."""
+"""Plans, reports and diagnoses as HTML: pure functions from documents to pages, everything escaped by the template engine."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ def report_page(name: str, document: Mapping[str, Any]) -> str:
     """
     template = _environment().get_template("report.html")
     return template.render(name=name, report=document)
+
+
+def doctor_page(name: str, document: Mapping[str, Any]) -> str:
+    """
+    Return the page of what the doctor found.
+
+    :param name: name of the diagnosis.
+    :param document: what :meth:`~airflow_provider_rlmm.policy.findings.Diagnosis.to_dict` returned.
+    """
+    template = _environment().get_template("doctor.html")
+    return template.render(name=name, diagnosis=document)
 
 
 def human_bytes(value: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web application behind the links: one page and one JSON document per plan and per report."""
+"""The web application behind the links: one page and one JSON document per plan, report and diagnosis."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from jinja2 import TemplateError
 
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError, RlmmError
 from airflow_provider_rlmm.lifecycle.plan_files import read_document
-from airflow_provider_rlmm.plugins.pages import plan_page, report_page
+from airflow_provider_rlmm.plugins.pages import doctor_page, plan_page, report_page
 from airflow_provider_rlmm.settings import artifact_uri
 
 PLAN_DOCUMENT = "summary.json"
 REPORT_DOCUMENT = "report.json"
+DOCTOR_DOCUMENT = "doctor.json"
 
 _HEADERS = {
     # The pages need one inline style sheet and nothing else: whatever slips through the escaping stays inert.
@@ -43,6 +44,8 @@ def create_app() -> FastAPI:
     app.add_api_route("/plans/{name}/json", plan_json)
     app.add_api_route("/reports/{name}", show_report, response_class=HTMLResponse)
     app.add_api_route("/reports/{name}/json", report_json)
+    app.add_api_route("/doctor/{name}", show_diagnosis, response_class=HTMLResponse)
+    app.add_api_route("/doctor/{name}/json", diagnosis_json)
     return app
 
 
@@ -64,6 +67,15 @@ def show_report(name: str) -> HTMLResponse:
     return HTMLResponse(_rendered(report_page, name, REPORT_DOCUMENT), headers=_HEADERS)
 
 
+def show_diagnosis(name: str) -> HTMLResponse:
+    """
+    Show what the doctor found.
+
+    :param name: name of the diagnosis.
+    """
+    return HTMLResponse(_rendered(doctor_page, name, DOCTOR_DOCUMENT), headers=_HEADERS)
+
+
 def plan_json(name: str) -> JSONResponse:
     """
     Return the summary of a plan as it was written.
@@ -80,6 +92,15 @@ def report_json(name: str) -> JSONResponse:
     :param name: name of the report.
     """
     return JSONResponse(_document(name, REPORT_DOCUMENT), headers=_HEADERS)
+
+
+def diagnosis_json(name: str) -> JSONResponse:
+    """
+    Return what the doctor found as it was written.
+
+    :param name: name of the diagnosis.
+    """
+    return JSONResponse(_document(name, DOCTOR_DOCUMENT), headers=_HEADERS)
 
 
 def _rendered(page: Callable[[str, Mapping[str, Any]], str], name: str, file: str) -> str:

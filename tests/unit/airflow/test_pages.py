@@ -19,7 +19,8 @@ from airflow_provider_rlmm.lifecycle.reports import (
 )
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
-from airflow_provider_rlmm.plugins.pages import human_bytes, human_duration, plan_page, report_page
+from airflow_provider_rlmm.plugins.pages import doctor_page, human_bytes, human_duration, plan_page, report_page
+from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Refusal
 
 EVIL = '<script>alert("x")</script>'
@@ -64,6 +65,35 @@ def report(topic: str = "orders") -> dict[str, Any]:
     )
 
 
+def diagnosis(topic: str = "orders") -> dict[str, Any]:
+    pill = Finding(
+        FindingKind.TOMBSTONE, Severity.CRITICAL, 3, 17, since_ms=1_700_000_000_000, detail="the value is null"
+    )
+    stuck = Finding(FindingKind.STUCK_SEGMENT, Severity.WARNING, 4, 12, TOPIC_ID, topic, 0, "seg", 2**62, EVIL)
+    return Diagnosis(
+        cluster_id="cluster-1",
+        examined_at_ms=1_700_000_000_000,
+        read_until={3: 1200},
+        records=1200,
+        segments=4321,
+        counts={FindingKind.TOMBSTONE: 1, FindingKind.STUCK_SEGMENT: 2345},
+        critical=1,
+        findings=(pill, stuck),
+        recoveries=(Recovery(3, 18, 18, 5, 2),),
+    ).to_dict()
+
+
+def test_a_diagnosis_in_words() -> None:
+    html = doctor_page("doctor-1", diagnosis())
+    for words in (
+        "cluster-1", "1 critical", "4,321", "Tombstone", "the value is null", "DeleteRecords before offset 18", "2,345",
+        "The first 1 of 2,345.", "2023-11-14 22:13:20 UTC", f"{2**62} ms", TOPIC_ID, "its value is null", "What to do",
+    ):  # fmt: skip
+        assert words in html
+    clean = Diagnosis("cluster-1", 1_700_000_000_000, {0: 5}, 5, 1, {})
+    assert "nothing found" in doctor_page("doctor-2", clean.to_dict())
+
+
 def test_a_report_shows_what_was_not_planned_and_counts_it(client: TestClient) -> None:
     text = client.get("/reports/report-1").text
     assert "marked 5 ms ago" in text
@@ -76,6 +106,7 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     documents = {
         "plan-1/summary.json": plan().to_json(),
         "report-1/report.json": json.dumps(report()),
+        "doctor-1/doctor.json": json.dumps(diagnosis()),
         "broken/summary.json": "{}",
         "garbage/report.json": "{",
     }
@@ -106,7 +137,10 @@ def client(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClie
         yield test_client
 
 
-PATHS = ["/plans/plan-1", "/plans/plan-1/json", "/reports/report-1", "/reports/report-1/json"]
+PATHS = [
+    "/plans/plan-1", "/plans/plan-1/json", "/reports/report-1", "/reports/report-1/json", "/doctor/doctor-1",
+    "/doctor/doctor-1/json",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/plans/missing"])
@@ -126,7 +160,8 @@ def test_nobody_sees_anything_without_the_permission(
 def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
     app = web.create_app()
     paths = [getattr(route, "path", "").format(name="plan-1") for route in app.routes]
-    assert sorted(paths) == sorted(["/plans/plan-1", "/plans/plan-1/json", "/reports/plan-1", "/reports/plan-1/json"])
+    kinds = ("plans", "reports", "doctor")
+    assert sorted(paths) == sorted(f"/{kind}/plan-1{end}" for kind in kinds for end in ("", "/json"))
     with TestClient(app) as anonymous:
         assert {anonymous.get(path).status_code for path in paths} == {401}
 
@@ -139,12 +174,14 @@ def test_pages_and_their_json(client: TestClient) -> None:
     assert client.get("/plans/plan-1/json").json() == json.loads(plan().to_json())
     assert "report-1" in client.get("/reports/report-1").text
     assert client.get("/reports/report-1/json").json() == report()
+    assert "Tombstone" in client.get("/doctor/doctor-1").text
+    assert client.get("/doctor/doctor-1/json").json() == diagnosis()
 
 
 @pytest.mark.parametrize(
     "name", ["..", "%2e%2e", "..%2f..%2fetc", ".hidden", "a%00b", "plan-1%2f..", "-x", "%C3%A9", "a" * 129]
 )
-@pytest.mark.parametrize("kind", ["plans", "reports"])
+@pytest.mark.parametrize("kind", ["plans", "reports", "doctor"])
 def test_a_name_never_walks(client: TestClient, kind: str, name: str) -> None:
     answer = client.get(f"/{kind}/{name}/json")
     assert answer.status_code == 404
@@ -188,7 +225,11 @@ def test_a_report_in_words() -> None:
 
 
 def test_what_comes_from_outside_is_escaped() -> None:
-    pages = [plan_page(EVIL, json.loads(plan(EVIL).to_json())), report_page(EVIL, report(topic=EVIL))]
+    pages = [
+        plan_page(EVIL, json.loads(plan(EVIL).to_json())),
+        report_page(EVIL, report(topic=EVIL)),
+        doctor_page(EVIL, diagnosis(topic=EVIL)),
+    ]
     for html in pages:
         assert "&lt;script&gt;" in html
         assert "<script" not in html

@@ -66,6 +66,7 @@ def test_every_module_that_it_names_exists(kind: str) -> None:
         ("airflow_provider_rlmm.settings", ["airflow", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
         ("airflow_provider_rlmm.hooks.metadata", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
         ("airflow_provider_rlmm.hooks.storage", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
+        ("airflow_provider_rlmm.operators.doctor", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
         ("airflow_provider_rlmm.operators.metadata", ["pyspark", "confluent_kafka", "obstore", "pyarrow"]),
         ("airflow_provider_rlmm.plugins.rlmm_plugin", ["fastapi", "pyspark", "confluent_kafka", "obstore", "pyarrow"]),
     ],

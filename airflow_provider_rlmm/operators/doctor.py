@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor of ``__remote_log_metadata`` as an operator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.errors import UnhealthyTopicError
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.links.artifacts import DoctorLink
+from airflow_provider_rlmm.operators.arguments import artifact_name, flag
+from airflow_provider_rlmm.policy.findings import Severity
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class RemoteLogMetadataDoctorOperator(BaseOperator):
+    """
+    Examine the whole metadata topic and report what is wrong with it; nothing is written to the topic.
+
+    :param min_age_ms: from what age on unfinished work counts as stuck, ms.
+    :param limit_per_kind: findings of one kind that the report holds; all are counted.
+    :param fail_on_critical: fail the task, after the report is written, if a record ends the brokers' consumers.
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :return: ``records``, ``segments``, ``critical``, ``counts`` per kind of finding and the ``report``'s directory.
+    :raises UnhealthyTopicError: naming the first such record.
+    :raises EventLogError: if the topic cannot be read.
+    """
+
+    template_fields: Sequence[str] = ("min_age_ms", "limit_per_kind", "fail_on_critical", "rlmm_conn_id")
+    operator_extra_links = (DoctorLink(),)
+    ui_color = "#f9e2c8"
+
+    def __init__(
+        self,
+        *,
+        min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
+        limit_per_kind: int | str = 100,
+        fail_on_critical: bool | str = True,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.min_age_ms = min_age_ms
+        self.limit_per_kind = limit_per_kind
+        self.fail_on_critical = fail_on_critical
+        self.rlmm_conn_id = rlmm_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Examine."""
+        from airflow_provider_rlmm.lifecycle.doctor import examine
+        from airflow_provider_rlmm.lifecycle.plan_files import write_document
+
+        fail = flag("fail_on_critical", self.fail_on_critical)
+        name = artifact_name(context)
+        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook.check_cluster()
+        with hook.naming_connection(), hook.get_event_log() as log:
+            diagnosis = examine(
+                log,
+                hook.get_cluster_topics(),
+                metadata_topic=hook.get_connection_settings().metadata_topic,
+                min_age_ms=int(self.min_age_ms),
+                limit_per_kind=int(self.limit_per_kind),
+            )
+        document = diagnosis.to_dict()
+        uri = artifact_uri(name)
+        write_document(uri, "doctor.json", json.dumps(document, indent=2))
+        DoctorLink.persist(context, name)
+        for finding in diagnosis.findings:
+            self.log.warning("%s", finding)
+        for recovery in diagnosis.recoveries:
+            self.log.warning("What recovery costs: %s", recovery)
+        if fail and diagnosis.critical:
+            first = next(f for f in diagnosis.findings if f.severity is Severity.CRITICAL)
+            raise UnhealthyTopicError(
+                f"{diagnosis.critical} critical findings, the first: {first}; the report is {uri}"
+            )
+        return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule of a snapshot on a real broker, one that is restarted, killed or loses its data included."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from airflow_provider_rlmm.errors import EventLogUnavailableError
+from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.manager.snapshot import HistoryGap, write_snapshot
+from airflow_provider_rlmm.manager.topic_state import Progress, TopicState
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.metadata.serde import serialize
+from dev.broker import LocalKafka
+from tests.integration.kafka_topics import TIMEOUT_S, admin_of, config_of, create_topic, delete_records, delete_topic
+from tests.unit.manager.topics import tables
+from tests.unit.metadata.events import copied, deleting, started
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 2
+SEGMENTS = 40
+TIPS = [TopicIdPartition(UUID(int=5), "orders", n) for n in range(6)]
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[LocalKafka]:
+    """A broker that may be killed; each test makes its own topic."""
+    with LocalKafka() as broker:
+        yield broker
+
+
+class Topic:
+    """A topic that holds what a metadata topic holds, garbage included, and who replays it."""
+
+    def __init__(self, kafka: LocalKafka, path: Path) -> None:
+        self.kafka, self.uri = kafka, (path / "snapshot").as_uri()
+        self.name = create_topic(kafka, PARTITIONS)
+        self.config = config_of(kafka)
+        self.topics = KafkaClusterTopics(self.config)
+
+    def log(self) -> KafkaMetadataEventLog:
+        return KafkaMetadataEventLog(self.config, self.name, request_timeout_s=10)
+
+    def fill(self, first: int, count: int = SEGMENTS) -> None:
+        """Copies of some segments per user partition, with a record that nobody can read in each metadata partition."""
+        records = [(p, b"garbage %d" % p) for p in range(PARTITIONS)]
+        for tip in TIPS:
+            for number in range(first, first + count):
+                begin = started(number, 100 * number, 100 * number + 99, partition=tip)
+                home = metadata_partition_for(tip, PARTITIONS)
+                records += [(home, serialize(event)) for event in (begin, copied(number, tip))]
+        with self.log() as log:
+            log.publish(records)
+
+    def state(self, **options: Any) -> TopicState:
+        return TopicState(self.log(), self.topics, metadata_topic=self.name, **options)
+
+    def replayed(self) -> TopicState:
+        state = self.state()
+        state.advance()
+        return state
+
+    def save(self) -> TopicState:
+        state = self.replayed()
+        write_snapshot(self.uri, state.snapshot())
+        return state
+
+    def resume(self) -> TopicState:
+        return TopicState.resume(self.uri, self.log(), self.topics, metadata_topic=self.name)
+
+
+@pytest.fixture
+def topic(mortal: LocalKafka, tmp_path: Path) -> Topic:
+    topic = Topic(mortal, tmp_path)
+    topic.fill(1)
+    return topic
+
+
+def assert_replayed_whole(topic: Topic, refusal: str) -> None:
+    """The snapshot is refused with this reason, and a full replay follows."""
+    state = topic.resume()
+    assert refusal in (state.refusal or "")
+    assert state.next_offsets == dict.fromkeys(state.next_offsets, 0)
+    state.advance()
+    assert tables(state.state) == tables(topic.replayed().state)
+
+
+def test_a_restarted_broker_is_read_on_at_the_next_offset(topic: Topic) -> None:
+    saved = topic.save()
+    topic.kafka.restart()
+    topic.fill(1000, 3)
+    state = topic.resume()
+    assert (state.refusal, state.next_offsets) == (None, saved.next_offsets)
+    seen: list[Progress] = []
+    state.advance(seen.append)
+    assert seen[-1].records == PARTITIONS + len(TIPS) * 3 * 2
+    assert tables(state.state) == tables(topic.replayed().state)
+
+
+def test_a_broker_killed_in_the_middle_of_a_replay(topic: Topic) -> None:
+    # One read is one batch of what the consumer has at that moment: more records than it prefetches.
+    big = deleting(1, TIPS[0])
+    home = metadata_partition_for(TIPS[0], PARTITIONS)
+    with topic.log() as log:
+        log.publish([(home, serialize(replace(big, custom_metadata=bytes(10_000)))) for _ in range(2_000)])
+        config = config_of(topic.kafka, **{"queued.max.messages.kbytes": 1_000, "fetch.message.max.bytes": 100_000})
+    slow = KafkaMetadataEventLog(config, topic.name, request_timeout_s=3)
+    state = TopicState(slow, topic.topics, metadata_topic=topic.name, chunk_rows=1)
+
+    def kill(progress: Progress) -> None:
+        if topic.kafka.alive and state.next_offsets[home] > 100:
+            # Its identity cannot be asked for any more afterwards.
+            write_snapshot(topic.uri, state.snapshot())
+            topic.kafka.kill()
+
+    with pytest.raises(EventLogUnavailableError):
+        state.advance(kill)
+    assert not topic.kafka.alive
+    topic.kafka.start()
+    resumed = topic.resume()
+    assert resumed.refusal is None
+    assert 100 < resumed.next_offsets[home] < resumed._log.high_water_marks()[home]
+    whole = topic.replayed()
+    for interrupted in (resumed, state):
+        interrupted.advance()
+        assert tables(interrupted.state) == tables(whole.state)
+        assert interrupted.next_offsets == whole.next_offsets
+
+
+def test_a_damaged_one_and_one_of_another_version(topic: Topic) -> None:
+    topic.save()
+    path = Path(topic.uri.removeprefix("file://"))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    assert_replayed_whole(topic, "corrupt")
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert_replayed_whole(topic, "checksum")
+    path.write_bytes(content[:8] + b"\0\0\0\x63" + content[12:])
+    assert_replayed_whole(topic, "of version 99")
+
+
+def test_a_topic_deleted_and_made_again(topic: Topic) -> None:
+    topic.save()
+    delete_topic(topic.kafka, topic.name)
+    create_topic(topic.kafka, PARTITIONS, name=topic.name)
+    topic.fill(1)
+    assert_replayed_whole(topic, "it is of topic id")
+
+
+def test_a_topic_that_got_more_partitions(topic: Topic) -> None:
+    topic.save()
+    admin = admin_of(topic.kafka)
+    admin.create_partitions([NewPartitions(topic.name, PARTITIONS + 1)])[topic.name].result(TIMEOUT_S)
+    assert_replayed_whole(topic, f"it is of partition count {PARTITIONS}")
+
+
+def test_a_log_that_has_lost_its_records(topic: Topic) -> None:
+    topic.save()
+    topic.kafka.stop()
+    shutil.rmtree(topic.kafka.log_dir / f"{topic.name}-0")
+    topic.kafka.start()
+    assert_replayed_whole(topic, "metadata partition 0: its offset")
+
+
+def test_another_cluster(topic: Topic) -> None:
+    topic.save()
+    topic.kafka.stop()
+    topic.kafka.wipe()
+    topic.kafka.start()
+    create_topic(topic.kafka, PARTITIONS, name=topic.name)
+    topic.fill(1)
+    assert_replayed_whole(topic, "it is of cluster")
+
+
+def test_records_deleted_since_the_snapshot_are_incomplete_history(topic: Topic) -> None:
+    saved = topic.save()
+    topic.fill(1000, 3)
+    begin = saved.next_offsets[0] + 2
+    delete_records(topic.kafka, topic.name, 0, begin)
+    state = topic.resume()
+    state.advance()
+    assert (state.refusal, state.gaps) == (None, (HistoryGap(0, saved.next_offsets[0], begin),))
+    concerned = {tip.partition for tip in TIPS if metadata_partition_for(tip, PARTITIONS) == 0}
+    assert set(state.incomplete_history().column("partition").to_pylist()) == concerned
+
+
+def test_records_deleted_below_the_snapshot_are_still_known(topic: Topic) -> None:
+    saved = topic.save()
+    delete_records(topic.kafka, topic.name, 0, saved.next_offsets[0])
+    state = topic.resume()
+    state.advance()
+    assert (state.refusal, state.gaps, tables(state.state)) == (None, (), tables(saved.state))

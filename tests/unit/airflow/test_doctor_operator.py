@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor's operator over the in-process log: what it reports, keeps and fails on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
+from tests.unit.manager.topics import put, topics
+from tests.unit.metadata.events import copied, started
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcessMetadataEventLog:
+    """A clean topic behind the hook, called as the connection says."""
+    log = InProcessMetadataEventLog(2)
+    put(log, started(1), copied(1))
+    cluster = topics()
+    cluster.topics = {"metadata-of-tests": UUID(int=99)}
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    connect(monkeypatch)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_event_log", lambda self: nullcontext(log))
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: cluster)
+    return log
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, cluster_id: str = "cluster-1") -> None:
+    extra = {"metadata_topic": "metadata-of-tests", "expected_cluster_id": cluster_id}
+    monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps({"conn_type": "rlmm", "extra": extra}))
+
+
+def run(**arguments: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Run the operator; returns its result, what it pushed, and its report."""
+    pushed: dict[str, Any] = {}
+    task = RemoteLogMetadataDoctorOperator(task_id="doctor", **arguments)
+    context: Any = {
+        "ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value})),
+        "dag_run": SimpleNamespace(dag_id="dag", run_id="run"),
+    }
+    result = task.execute(context)
+    return result, pushed, json.loads(Path(result["report"], "doctor.json").read_text())
+
+
+def test_a_clean_topic(log: InProcessMetadataEventLog, tmp_path: Path) -> None:
+    result, pushed, report = run()
+    uri = str(tmp_path / "work" / "dag.run")
+    assert result == {"records": 2, "segments": 1, "critical": 0, "counts": {}, "report": uri}
+    assert pushed == {"rlmm_doctor": "dag.run"}
+    assert (report["findings"], sum(report["read_until"].values())) == ([], 2)
+
+
+def test_critical_findings_fail_the_task_after_the_report(log: InProcessMetadataEventLog, tmp_path: Path) -> None:
+    offset = log.append(0, None)
+    with pytest.raises(
+        UnhealthyTopicError, match=f"1 critical findings, .* TOMBSTONE in metadata partition 0 at offset {offset}"
+    ):
+        run()
+    report = json.loads((tmp_path / "work" / "dag.run" / "doctor.json").read_text())
+    assert report["counts"] == {"TOMBSTONE": 1}
+    assert report["recoveries"][0]["delete_before_offset"] == offset + 1
+
+
+def test_it_reports_and_succeeds_where_it_is_told_to(log: InProcessMetadataEventLog) -> None:
+    for _ in range(3):
+        log.append(0, None)
+    result, _, report = run(fail_on_critical="false", limit_per_kind="2")
+    assert (result["counts"], len(report["findings"])) == ({"TOMBSTONE": 3}, 2)
+
+
+def test_the_age_of_what_is_stuck_is_an_argument(log: InProcessMetadataEventLog) -> None:
+    put(log, started(2, 100, 199))
+    assert run()[0]["counts"] == {"STUCK_SEGMENT": 1}
+    assert run(min_age_ms=str(10**15))[0]["counts"] == {}
+
+
+def test_a_misspelt_flag_and_another_cluster_are_refused(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigurationError, match="fail_on_critical must be true or false"):
+        run(fail_on_critical="yes, please")
+    connect(monkeypatch, "cluster-2")
+    with pytest.raises(ClusterMismatchError):
+        run()
