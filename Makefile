@@ -8,7 +8,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench bench-publish lock clean
+.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench bench-publish lock clean differential
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-test: lint unit simulate mutations integration spark system package ## Run every check that CI runs
+test: lint unit simulate mutations differential integration spark system package ## Run every check that CI runs
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -45,6 +45,9 @@ simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
 
 mutations: setup ## Break the code on purpose and see every break caught
 	$(BIN)/python -m tests.mutations
+
+differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run)
+	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
 
 integration: setup ## Tests on a real Kafka broker
 	$(PYTEST) -m "not cluster and not scenarios" tests/integration

@@ -52,7 +52,7 @@ def ensure_spark_jars() -> Path:
     return _ensure("spark-kafka", LIB_FOLDER / "spark")
 
 
-def ensure_fault_injector() -> Path:
+def ensure_java_classes() -> Path:
     """
     The classes of ``dev/java``, compiled if they are missing or older than their sources or the pom.
 
@@ -60,7 +60,7 @@ def ensure_fault_injector() -> Path:
     :raises DevEnvironmentError: if Java has no compiler or it fails, or as :func:`ensure_jars`.
     """
     jars, folder = ensure_jars(), LIB_FOLDER / "java"
-    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    sources = sorted(JAVA_SOURCES.rglob("*.java"))
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in [POM, *sources])).hexdigest()
     with _lock(folder.with_suffix(".lock")):
         if _stamp(folder) != wanted:

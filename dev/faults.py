@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from dev import ensure_fault_injector
+from dev import ensure_java_classes
 from dev.broker import LocalKafka
 
 Operation = Literal["copy", "fetch", "delete"]
@@ -79,7 +79,7 @@ class FaultyKafka(LocalKafka):
         properties: Mapping[str, str] | None = None,
         metadata_partitions: int = 5,
     ) -> None:
-        classes = ensure_fault_injector()
+        classes = ensure_java_classes()
         super().__init__(data_dir, metadata_partitions=metadata_partitions, class_path=[classes])
         folder = self.data_dir / "faults"
         self.faults = StorageFaults(folder)

@@ -37,8 +37,8 @@ class ApplyReport:
         applies them.
     :param dropped: events that Kafka drops too: an invalid transition, or an update of a segment that is not known.
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
-        snapshots, steps that throw, and events after ``DELETE_PARTITION_FINISHED``. The latter are applied here none
-        the less: a cleaner must see what appeared since.
+        snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
+        between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
     """
 
     applied: int
@@ -101,6 +101,7 @@ class ColumnarState:
                 {**mine.caches, **others.caches},
                 {**mine.deletes, **others.deletes},
                 {**mine.metadata_partitions, **others.metadata_partitions},
+                mine.finished | others.finished,
             )
         )
 
@@ -125,7 +126,11 @@ class ColumnarState:
 
     @property
     def partition_deletes(self) -> Any:
-        """The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka."""
+        """
+        The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka.
+
+        ``was_finished`` outlives a marker that opens the partition again.
+        """
         return self._contents.table("partition_deletes")
 
     def to_ipc(self) -> bytes:
@@ -163,7 +168,9 @@ class _Replay:
     """
 
     def __init__(self, contents: Contents) -> None:
-        self.contents = Contents(dict(contents.caches), dict(contents.deletes), dict(contents.metadata_partitions))
+        self.contents = Contents(
+            dict(contents.caches), dict(contents.deletes), dict(contents.metadata_partitions), set(contents.finished)
+        )
         self.applied = 0
         self.quarantined: list[tuple[int, str]] = []
         self.dropped: list[tuple[int, str]] = []
@@ -186,13 +193,13 @@ class _Replay:
             topic_id_partition = event.topic_id_partition
             contents.deletes[topic_id_partition] = event
             if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+                contents.finished.add(topic_id_partition)
                 contents.caches.pop(topic_id_partition, None)
                 self._own.discard(topic_id_partition)
             self.applied += 1
         else:
             topic_id_partition = event.remote_log_segment_id.topic_id_partition
-            deletion = contents.deletes.get(topic_id_partition)
-            if deletion and deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            if topic_id_partition in contents.finished:
                 self.would_end_consumer.append((row, _AFTER_FINISHED))
             self._segment_event(row, event, topic_id_partition)
         contents.metadata_partitions[topic_id_partition] = metadata_partition
@@ -210,7 +217,8 @@ class _Replay:
             else:
                 outcome = cache.update_remote_log_segment_metadata(event)
         except InvalidStateTransitionError as e:
-            self.would_end_consumer.append((row, str(e)))
+            if topic_id_partition not in self.contents.finished:
+                self.would_end_consumer.append((row, str(e)))
             return
         if outcome.applied:
             self.applied += 1

@@ -38,7 +38,13 @@ SCHEMAS = {
     ),
     "epoch_highest": pa.schema({**_PARTITION, "leader_epoch": pa.int32(), "highest_offset": pa.int64()}),
     "partition_deletes": pa.schema(
-        {**_PARTITION, "state": pa.int8(), "event_timestamp_ms": pa.int64(), "broker_id": pa.int32()}
+        {
+            **_PARTITION,
+            "state": pa.int8(),
+            "event_timestamp_ms": pa.int64(),
+            "broker_id": pa.int32(),
+            "was_finished": pa.bool_(),
+        }
     ),
 }
 """The tables of a state."""
@@ -54,11 +60,14 @@ class Contents:
     :param caches: its segments.
     :param deletes: the last event of its deletion.
     :param metadata_partitions: the metadata partition that its events were read from, if that is known.
+    :param finished: those that were ``DELETE_PARTITION_FINISHED`` at some time: another marker does not give a broker
+        that serves them the cache back.
     """
 
     caches: dict[TopicIdPartition, RemoteLogMetadataCache] = field(default_factory=dict)
     deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = field(default_factory=dict)
     metadata_partitions: dict[TopicIdPartition, int | None] = field(default_factory=dict)
+    finished: set[TopicIdPartition] = field(default_factory=set)
 
     def table(self, name: str) -> Any:
         """
@@ -117,6 +126,7 @@ class Contents:
                 "state": event.state,
                 "event_timestamp_ms": event.event_timestamp_ms,
                 "broker_id": event.broker_id,
+                "was_finished": topic_id_partition in self.finished,
             }
 
 
@@ -146,6 +156,8 @@ def contents_of(tables: dict[str, Any]) -> Contents:
         contents.deletes[topic_id_partition] = RemotePartitionDeleteMetadata(
             topic_id_partition, RemotePartitionDeleteState(row["state"]), row["event_timestamp_ms"], row["broker_id"]
         )
+        if row["was_finished"]:
+            contents.finished.add(topic_id_partition)
     for topic_id_partition in {**segments, **epochs}:
         # The copies build the index of what was filled in above.
         own_epochs = {epoch: state.copy() for epoch, state in epochs.get(topic_id_partition, {}).items()}

@@ -249,5 +249,6 @@ def _end_of_epoch(metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> int:
     """Return the last offset of an epoch within a segment: the next epoch begins behind it, or the segment ends."""
     for later_epoch, start_offset in metadata.segment_leader_epochs:
         if later_epoch > leader_epoch:
-            return start_offset - 1
+            # Java's arithmetic wraps around, and nothing checks the start offsets of leader epochs.
+            return start_offset - 1 if start_offset > -(1 << 63) else (1 << 63) - 1
     return metadata.end_offset

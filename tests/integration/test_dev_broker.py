@@ -282,7 +282,7 @@ def test_a_java_without_a_compiler_is_said_in_one_line(
         """,
     )
     with pytest.raises(DevEnvironmentError, match="apt install openjdk-17-jdk-headless") as error:
-        dev.ensure_fault_injector()
+        dev.ensure_java_classes()
     assert "\n" not in str(error.value)
 
 
@@ -295,15 +295,15 @@ def test_the_fault_injector_is_compiled_once_and_again_when_its_source_changes(
     monkeypatch.setattr(dev, "ensure_jars", lambda: tmp_path)
     monkeypatch.setattr(dev, "LIB_FOLDER", tmp_path / "lib")
     (sources / "One.java").write_text("class One {}")
-    compiled = dev.ensure_fault_injector() / "One.class"
+    compiled = dev.ensure_java_classes() / "One.class"
     first = compiled.stat().st_ino
-    assert (dev.ensure_fault_injector() / "One.class").stat().st_ino == first
+    assert (dev.ensure_java_classes() / "One.class").stat().st_ino == first
     (sources / "One.java").write_text("class One { int x; }")
-    dev.ensure_fault_injector()
+    dev.ensure_java_classes()
     assert compiled.stat().st_ino != first
     (sources / "One.java").write_text("class One {")
     with pytest.raises(DevEnvironmentError, match="reached end of file"):
-        dev.ensure_fault_injector()
+        dev.ensure_java_classes()
     assert compiled.exists()
 
 

@@ -215,3 +215,9 @@ def test_a_copy_is_independent():
     assert number_at(other, 0, 50) is None
     assert numbers(cache.list_remote_log_segments(0)) == [1]
     assert apply(cache, copied(1)).applied
+
+
+def test_the_smallest_start_offset_wraps_around_as_in_java():
+    cache = cache_after(started(1, 0, 9, ((0, 0), (1, -(2**63)))), copied(1))
+    assert cache.highest_offset_for_epoch(0) == 2**63 - 1
+    assert number_at(cache, 0, 2**40) == 1

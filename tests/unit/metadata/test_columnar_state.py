@@ -93,6 +93,7 @@ def test_segments_and_epochs_after_some_events():
             "state": RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
             "event_timestamp_ms": 4_000,
             "broker_id": -1,
+            "was_finished": False,
         }
     ]
 
@@ -194,9 +195,18 @@ def test_a_finished_partition_has_no_segments_and_later_events_are_reported():
 def test_a_segment_that_appears_after_finished_is_seen():
     state, report = apply(MARKED, FINISHED, started(2), MARKED, copied(2))
     assert state.segments.column("segment_id").to_pylist() == [segment_id(2).id.bytes]
-    assert report.would_end_consumer.num_rows == 1
+    # A broker that serves the partition has no cache for it any more, whatever marker followed.
+    assert report.would_end_consumer.num_rows == 2
     assert report.applied == 5
     assert state.partition_deletes.column("state").to_pylist() == [RemotePartitionDeleteState.DELETE_PARTITION_MARKED]
+
+
+def test_what_ends_a_consumer_is_reported_once():
+    state, _ = apply(MARKED, FINISHED)
+    _, report = apply(
+        started(1, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED), state=ColumnarState.from_ipc(state.to_ipc())
+    )
+    assert report.would_end_consumer.num_rows == 1
 
 
 def test_states_of_disjoint_partitions_merge():
