@@ -8,10 +8,12 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate mutations integration scenarios cluster spark system package bench bench-publish lock clean differential
+.PHONY: help setup demo test lint format unit simulate mutations differential integration scenarios cluster spark system \
+	package bench-replay bench-publish lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s
+", $$1, $$2}'
 
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
@@ -67,8 +69,8 @@ system: setup ## Tests on a real Airflow with its scheduler
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
 
-bench: setup ## Measure this package beside its peers
-	$(BIN)/python -m benchmarks.columnar_decode
+bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (minutes, 5 GB of memory)
+	$(BIN)/python -m benchmarks.replay
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

@@ -272,9 +272,7 @@ def _values(rng: Any, segments: _Segments, events: _Events, deletions: _Partitio
     return _binary_array(lengths, data)
 
 
-def _block(
-    rng: Any, segments: _Segments, events: _Events, rows: Array, tip: TopicIdPartition, layout: int
-) -> Array:
+def _block(rng: Any, segments: _Segments, events: _Events, rows: Array, tip: TopicIdPartition, layout: int) -> Array:
     """The values of one topic and one layout as the rows of a matrix: a template, with its fields written over."""
     which = events.segment[rows]
     # Every fourth topic's storage keeps something about its segments, every tenth topic has transactions.

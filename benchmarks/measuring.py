@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn by turn, median and spread, and whether a budget is kept."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """
+    One line of the report.
+
+    :param name: as in docs/benchmarks.md.
+    :param ratio: ours to the peer's.
+    :param bound: the budget.
+    :param at_least: whether the ratio must be at least the bound; at most, otherwise.
+    :param details: what was measured, a line each.
+    """
+
+    name: str
+    ratio: float
+    bound: float
+    at_least: bool
+    details: Sequence[str]
+
+    @property
+    def met(self) -> bool:
+        """Whether the budget is kept."""
+        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        lines = [
+            f"{self.name:40} {self.ratio:8.2f}x   budget {sign} {self.bound:.2f}x   {'met' if self.met else 'MISSED'}"
+        ]
+        return "\n".join([*lines, *(f"    {line}" for line in self.details)])
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """
+    Return how long one run takes.
+
+    :param work: the run.
+    """
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int) -> tuple[list[float], list[float]]:
+    """
+    Run both in turns, so that a machine whose speed drifts is as slow for the one as for the other.
+
+    :param ours: one run; seconds.
+    :param peer: likewise.
+    :param runs: of each.
+    """
+    pairs = [(ours(), peer()) for _ in range(runs)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def spread(name: str, times: Sequence[float], count: int) -> str:
+    """
+    Say median and range of some runs.
+
+    :param name: whose they are.
+    :param times: s.
+    :param count: values of one run.
+    """
+    return (
+        f"{name:6} {statistics.median(times):8.3f} s ({min(times):.3f} to {max(times):.3f}, n={len(times)}), "
+        f"{count / statistics.median(times):>12,.0f} values/s"
+    )
+
+
+def faster(name: str, ours: Sequence[float], peer: Sequence[float], count: int, bound: float, *more: str) -> Budget:
+    """
+    Compare two times of the same work: the ratio says how many times faster ours is.
+
+    :param name: of the budget.
+    :param ours: s.
+    :param peer: s.
+    :param count: values of one run.
+    :param bound: the least ratio.
+    :param more: further details.
+    """
+    ratio = statistics.median(peer) / statistics.median(ours)
+    return Budget(name, ratio, bound, True, [spread("ours", ours, count), spread("peer", peer, count), *more])
