@@ -188,5 +188,11 @@ def message_batch(messages: Sequence[Message]) -> pa.RecordBatch:
 
     :param messages: without errors, by offset, at least one.
     """
-    columns: Any = zip(*[(m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages], strict=True)
+    # Column after column: a tuple for each record would take twice the time.
+    columns: Any = (
+        [m.offset() for m in messages],
+        [m.timestamp()[1] for m in messages],
+        [m.key() for m in messages],
+        [m.value() for m in messages],
+    )
     return event_batch(*columns)
