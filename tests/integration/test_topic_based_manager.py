@@ -23,7 +23,9 @@ IMPATIENT = {"reconnect.backoff.max.ms": 500}
 
 
 def appender(kafka: LocalKafka, topic: str) -> Append:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2, **IMPATIENT})
+    # A fetch returns whole batches, however little it asks for: large ones would leave nothing to be killed in the middle of.
+    small_batches = {"batch.num.messages": 20}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2, **small_batches, **IMPATIENT})
 
     def append(records):
         for partition, value, key in records:
