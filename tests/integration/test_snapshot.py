@@ -21,7 +21,7 @@ from airflow_provider_rlmm.manager.topic_state import Progress, TopicState
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize
-from dev.broker import LocalKafka
+from dev.broker import LocalKafka, await_condition
 from tests.integration.kafka_topics import TIMEOUT_S, admin_of, config_of, create_topic, delete_records, delete_topic
 from tests.unit.manager.topics import tables
 from tests.unit.metadata.events import copied, deleting, started
@@ -48,6 +48,14 @@ class Topic:
         self.name = create_topic(kafka, PARTITIONS)
         self.config = config_of(kafka)
         self.topics = KafkaClusterTopics(self.config)
+
+    def await_led(self, partitions: int = PARTITIONS) -> None:
+        """A broker that has just started leads its partitions a moment later."""
+        await_condition(
+            lambda: len(self.topics.log_start_offsets({self.name: partitions})) == partitions,
+            f"{self.name} is led",
+            TIMEOUT_S,
+        )
 
     def log(self) -> KafkaMetadataEventLog:
         return KafkaMetadataEventLog(self.config, self.name, request_timeout_s=10)
@@ -99,6 +107,7 @@ def assert_replayed_whole(topic: Topic, refusal: str) -> None:
 def test_a_restarted_broker_is_read_on_at_the_next_offset(topic: Topic) -> None:
     saved = topic.save()
     topic.kafka.restart()
+    topic.await_led()
     topic.fill(1000, 3)
     state = topic.resume()
     assert (state.refusal, state.next_offsets) == (None, saved.next_offsets)
@@ -114,7 +123,7 @@ def test_a_broker_killed_in_the_middle_of_a_replay(topic: Topic) -> None:
     home = metadata_partition_for(TIPS[0], PARTITIONS)
     with topic.log() as log:
         log.publish([(home, serialize(replace(big, custom_metadata=bytes(10_000)))) for _ in range(2_000)])
-        config = config_of(topic.kafka, **{"queued.max.messages.kbytes": 1_000, "fetch.message.max.bytes": 100_000})
+        config = config_of(topic.kafka, **{"queued.min.messages": 1, "fetch.message.max.bytes": 100_000})
     slow = KafkaMetadataEventLog(config, topic.name, request_timeout_s=3)
     state = TopicState(slow, topic.topics, metadata_topic=topic.name, chunk_rows=1)
 
@@ -128,6 +137,7 @@ def test_a_broker_killed_in_the_middle_of_a_replay(topic: Topic) -> None:
         state.advance(kill)
     assert not topic.kafka.alive
     topic.kafka.start()
+    topic.await_led()
     resumed = topic.resume()
     assert resumed.refusal is None
     assert 100 < resumed.next_offsets[home] < resumed._log.high_water_marks()[home]
@@ -162,6 +172,7 @@ def test_a_topic_that_got_more_partitions(topic: Topic) -> None:
     topic.save()
     admin = admin_of(topic.kafka)
     admin.create_partitions([NewPartitions(topic.name, PARTITIONS + 1)])[topic.name].result(TIMEOUT_S)
+    topic.await_led(PARTITIONS + 1)
     assert_replayed_whole(topic, f"it is of partition count {PARTITIONS}")
 
 
@@ -170,6 +181,7 @@ def test_a_log_that_has_lost_its_records(topic: Topic) -> None:
     topic.kafka.stop()
     shutil.rmtree(topic.kafka.log_dir / f"{topic.name}-0")
     topic.kafka.start()
+    topic.await_led()
     assert_replayed_whole(topic, "metadata partition 0: its offset")
 
 

@@ -7,9 +7,9 @@ import json
 import struct
 import zlib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 import pyarrow as pa
@@ -95,25 +95,27 @@ def test_one_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_snapshot("gopher://snapshots/one")
 
 
+@cache
+def content_of_a_snapshot(path: Path) -> bytes:
+    write_snapshot(str(path), snapshot())
+    return path.read_bytes()
+
+
 @settings(deadline=None)
-@patch("airflow_provider_rlmm.file_systems.os.fsync", lambda _: None)
 @given(st.data())
 def test_one_with_any_byte_changed_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("flipped") / "snapshot"
-    write_snapshot(str(path), snapshot())
-    content = bytearray(path.read_bytes())
+    path = tmp_path_factory.getbasetemp() / "flipped"
+    content = bytearray(content_of_a_snapshot(path))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     assert refusal(path)
 
 
 @settings(deadline=None)
-@patch("airflow_provider_rlmm.file_systems.os.fsync", lambda _: None)
 @given(st.data())
 def test_one_cut_short_or_too_long_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("cut") / "snapshot"
-    write_snapshot(str(path), snapshot())
-    content = path.read_bytes()
+    path = tmp_path_factory.getbasetemp() / "cut"
+    content = content_of_a_snapshot(path)
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     assert refusal(path)
     path.write_bytes(content + b"\0")

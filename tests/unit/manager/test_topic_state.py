@@ -190,8 +190,8 @@ records = st.lists(
 )
 
 
-@settings(deadline=None)
 @patch("airflow_provider_rlmm.file_systems.os.fsync", lambda _: None)
+@settings(deadline=None)
 @given(records, records, st.integers(1, 5))
 def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
     tmp_path_factory: pytest.TempPathFactory,
@@ -199,7 +199,7 @@ def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
     after: list[tuple[int, bytes | None, bytes | None]],
     chunk_rows: int,
 ) -> None:
-    path = tmp_path_factory.mktemp("snapshots") / "snapshot"
+    path = tmp_path_factory.getbasetemp() / "any-point"
     log = new_log()
     for metadata_partition, key, value in before:
         log.append(metadata_partition, value, key)
