@@ -93,6 +93,13 @@ def test_records_that_no_broker_can_read(
     assert f"DeleteRecords before offset {offset + 1}" in str(recovery)
 
 
+def test_recovery_goes_past_the_last_pill_whatever_its_kind(log: InProcessMetadataEventLog) -> None:
+    first, last = log.append(0, b""), log.append(0, None)
+    diagnosis = diagnose(log)
+    assert {f.offset for f in diagnosis.findings} == {first, last}
+    assert [r.delete_before_offset for r in diagnosis.recoveries] == [last + 1]
+
+
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
