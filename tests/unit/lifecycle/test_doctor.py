@@ -220,8 +220,8 @@ def test_segments_stuck_in_started_and_since_when(log: InProcessMetadataEventLog
     [copying] = put(log, started(4, partition=HERE))
     put(log, started(5, partition=THERE), copied(5, THERE))
     places = put(log, deleting(5, THERE), replace(deleting(5, THERE), event_timestamp_ms=9_000))
-    # Dropped: it changes nothing, the offset neither.
-    put(log, started(5, partition=THERE))
+    # Dropped, and thrown: they change nothing, the offsets neither.
+    put(log, started(5, partition=THERE), update(4, S.COPY_SEGMENT_STARTED, partition=HERE))
     diagnosis = diagnose(log)
     stuck = [f for f in diagnosis.findings if f.kind is K.STUCK_SEGMENT]
     assert [(f.metadata_partition, f.offset, f.since_ms, f.detail) for f in stuck] == [
