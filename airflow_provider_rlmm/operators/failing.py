@@ -10,6 +10,7 @@ from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
     EventLogUnavailableError,
+    NotReadyError,
     PublishOutcomeUnknownError,
     RlmmError,
     StorageUnavailableError,
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 RETRY_WHAT_MAY_PASS = ExceptionRetryPolicy(
     rules=[
         # Every run reads back where the topic stands: an unknown outcome is known to the next try.
-        RetryRule([EventLogUnavailableError, StorageUnavailableError, PublishOutcomeUnknownError], RetryAction.DEFAULT),
+        RetryRule(
+            [EventLogUnavailableError, NotReadyError, PublishOutcomeUnknownError, StorageUnavailableError],
+            RetryAction.DEFAULT,
+        ),
         RetryRule(RlmmError, RetryAction.FAIL, reason="trying again changes nothing: somebody has to look at it"),
     ]
 )
