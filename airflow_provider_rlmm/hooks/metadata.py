@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
     from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
     from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
     from airflow_provider_rlmm.manager.topic_provisioning import ProvisionedTopic
     from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 
@@ -83,6 +84,23 @@ class RemoteLogMetadataHook(RlmmHook):
 
         connection = self.get_client_config().properties
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
+
+    def get_metadata_manager(
+        self, log: MetadataEventLog, properties: Mapping[str, Any] | None = None
+    ) -> TopicBasedRemoteLogMetadataManager:
+        """
+        Return Kafka's interface on the metadata topic, for reading; close it after use.
+
+        It takes no topic for absent and so refuses to write: that is for the cleaner, which looks at the cluster.
+
+        :param log: what :meth:`get_event_log` returned.
+        :param properties: as for :meth:`get_manager_config`.
+        :raises ConfigurationError: naming the property.
+        """
+        from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+
+        wait_s = self.get_manager_config(properties).consume_wait_ms / 1000
+        return TopicBasedRemoteLogMetadataManager(log, self.get_publisher(log), consume_wait_s=wait_s)
 
     def provision_metadata_topic(self, properties: Mapping[str, Any] | None = None) -> ProvisionedTopic:
         """

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from airflow_provider_rlmm.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
     StorageRootError,
+    UnsafeEventError,
 )
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
+from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 
 SECRET = "s3cr3t"
@@ -82,6 +89,23 @@ def test_the_manager_is_configured_from_the_connection_and_kafkas_properties(con
     assert config.client.producer(1)["linger.ms"] == 2
     assert config.client.producer(1)["sasl.password"] == SECRET
     assert SECRET not in repr(config)
+
+
+def test_the_manager_reads_what_the_topic_says_about_its_partitions(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"allow_writes": True})
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
+    tip = TopicIdPartition(uuid.UUID(int=7), "orders", 0)
+    log = InProcessMetadataEventLog(2)
+    deletion = RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 1, OWN_BROKER_ID)
+    log.append(metadata_partition_for(tip, 2), serialize(deletion))
+    wait = {"remote.log.metadata.consume.wait.ms": 20_000}
+    with RemoteLogMetadataHook().get_metadata_manager(log, wait) as manager:
+        manager.on_partition_leadership_changes([tip], [])
+        assert manager.await_ready([tip], timeout_s=20)
+        assert manager.partition_delete_state(tip) is RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+        started = replace(deletion, state=RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+        with pytest.raises(UnsafeEventError, match="was not found absent"):
+            manager.put_remote_partition_delete_metadata(started)
 
 
 def test_spark_gets_the_same_connection_in_javas_words(connect: Any) -> None:
