@@ -3,28 +3,23 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
-from airflow_provider_rlmm.metadata._columnar_decode import ErrorCode, iter_events
-from airflow_provider_rlmm.metadata._columnar_tables import SCHEMAS, Contents, contents_of
+from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.metadata._columnar_apply import apply_batch
+from airflow_provider_rlmm.metadata._columnar_batch import partition_of
+from airflow_provider_rlmm.metadata._columnar_caches import caches_of, halves_of, rows_of
+from airflow_provider_rlmm.metadata._columnar_ipc import from_ipc, to_ipc
+from airflow_provider_rlmm.metadata._columnar_merge import merged
+from airflow_provider_rlmm.metadata._columnar_store import NO_DELETION, Store, Undo
+from airflow_provider_rlmm.metadata._columnar_tables import table_of
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-)
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
-_APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
-_HARMLESS_CODES = (*_APPLIED_CODES, ErrorCode.MISROUTED)
-_AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
-
-_IPC_FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": b"1"}
+_REMEMBERED_CACHES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +32,8 @@ class ApplyReport:
         applies them.
     :param dropped: events that Kafka drops too: an invalid transition, or an update of a segment that is not known.
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
-        snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
-        between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
+        snapshots, steps that throw, and events after ``DELETE_PARTITION_FINISHED``. The latter are applied here none
+        the less: a cleaner must see what appeared since.
     """
 
     applied: int
@@ -51,16 +46,23 @@ class ColumnarState:
     """
     An immutable state: what brokers' caches would hold, had each of them seen all events.
 
-    Built by :meth:`empty`, :meth:`apply`, :meth:`merge` and :meth:`from_ipc`.
+    Built by :meth:`empty`, :meth:`apply`, :meth:`merge` and :meth:`from_ipc`. The latest state of a line of them owns
+    the columns; an older one knows the way back to its own and makes itself a copy when it is asked for something.
     """
 
-    def __init__(self, contents: Contents) -> None:
-        self._contents = contents
+    def __init__(self, store: Store) -> None:
+        self._store: Store | None = store
+        self._later: tuple[ColumnarState, Undo] | None = None
+        self._lock = threading.RLock()
+        self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return ColumnarState.from_ipc, (self.to_ipc(),)
 
     @classmethod
     def empty(cls) -> ColumnarState:
         """Return the state before the first event."""
-        return cls(Contents())
+        return cls(Store())
 
     def apply(self, batch: Any) -> tuple[ColumnarState, ApplyReport]:
         """
@@ -69,19 +71,43 @@ class ColumnarState:
         :param batch: what ``decode`` returned: events in the order of their offsets; those of one metadata partition must
             come from one batch after the other.
         """
-        replay = _Replay(self._contents)
-        codes = batch.column("error_code").to_pylist()
-        errors = batch.column("error").to_pylist()
-        carried = "metadata_partition" in batch.schema.names
-        partitions = batch.column("metadata_partition").to_pylist() if carried else [None] * batch.num_rows
-        for row, event in enumerate(iter_events(batch)):
-            replay.row(row, event, codes[row], errors[row], partitions[row])
-        return ColumnarState(replay.contents), ApplyReport(
-            replay.applied,
-            _rows(batch, replay.quarantined),
-            _rows(batch, replay.dropped),
-            _rows(batch, replay.would_end_consumer),
+        with self._lock:
+            store = self._own()
+            if store.is_wasteful():
+                self._store = store = store.rebuilt()
+            undo = store.begin()
+            try:
+                findings = apply_batch(store, batch)
+            except BaseException:
+                store.revert(undo)
+                raise
+            store.commit()
+            after = ColumnarState(store)
+            after._lock = self._lock
+            self._store, self._later = None, (after, undo)
+        return after, ApplyReport(
+            findings.applied,
+            findings.quarantined.table(batch),
+            findings.dropped.table(batch),
+            findings.would_end_consumer.table(batch),
         )
+
+    def _own(self) -> Store:
+        """Return the columns; a state that others were made from copies those of the latest and goes back."""
+        if self._store is not None:
+            return self._store
+        way: list[Undo] = []
+        state = self
+        while state._store is None and state._later is not None:
+            state, undo = state._later
+            way.append(undo)
+        if state._store is None:
+            raise AssertionError("a state has columns, or a later state")
+        store = state._store.copy()
+        for undo in reversed(way):
+            store.revert(undo)
+        self._store, self._later = store, None
+        return store
 
     def merge(self, other: ColumnarState) -> ColumnarState:
         """
@@ -90,25 +116,20 @@ class ColumnarState:
         :param other: another state.
         :raises MetadataError: if a user partition is in both.
         """
-        mine, others = self._contents, other._contents
-        common = mine.metadata_partitions.keys() & others.metadata_partitions.keys()
-        if common:
-            raise MetadataError(
-                f"{min(map(str, common))} is in both states: merge those of disjoint metadata partitions"
-            )
-        return ColumnarState(
-            Contents(
-                {**mine.caches, **others.caches},
-                {**mine.deletes, **others.deletes},
-                {**mine.metadata_partitions, **others.metadata_partitions},
-                mine.finished | others.finished,
-            )
-        )
+        with self._lock:
+            mine = self._own().rebuilt()
+        with other._lock:
+            theirs = other._own().rebuilt()
+        return ColumnarState(merged(mine, theirs))
+
+    def _table(self, name: str) -> Any:
+        with self._lock:
+            return table_of(self._own(), name)
 
     @property
     def segments(self) -> Any:
         """One row per segment that is not ``DELETE_SEGMENT_FINISHED``."""
-        return self._contents.table("segments")
+        return self._table("segments")
 
     @property
     def epoch_offsets(self) -> Any:
@@ -117,132 +138,111 @@ class ColumnarState:
 
         ``referenced`` ones serve reads from ``start_offset`` on; the others are being copied or deleted, or superseded.
         """
-        return self._contents.table("epoch_offsets")
+        return self._table("epoch_offsets")
 
     @property
     def epoch_highest(self) -> Any:
         """The largest offset that was ever copied, per leader epoch; it outlives its segments."""
-        return self._contents.table("epoch_highest")
+        return self._table("epoch_highest")
 
     @property
     def partition_deletes(self) -> Any:
-        """
-        The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka.
+        """The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka."""
+        return self._table("partition_deletes")
 
-        ``was_finished`` outlives a marker that opens the partition again.
+    @property
+    def user_partitions(self) -> Any:
+        """All user partitions that an event was about, those without segments among them."""
+        return self._table("user_partitions")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use by the columns and their indexes; room to grow that was never touched does not count."""
+        with self._lock:
+            return self._own().nbytes
+
+    def cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
         """
-        return self._contents.table("partition_deletes")
+        Return an independent cache of one user partition, empty if it is not known.
+
+        :param topic_id_partition: the user partition.
+        """
+        return self._cache(topic_id_partition).copy()
+
+    def _cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        with self._lock:
+            cache = self._caches.get(topic_id_partition)
+            if cache is None:
+                store, row = self._own(), self._row(topic_id_partition)
+                rows = [] if row < 0 else [row]
+                caches = caches_of(store, rows, rows_of(store, rows))
+                cache = caches.get(row) or RemoteLogMetadataCache()
+                if len(self._caches) >= _REMEMBERED_CACHES:
+                    del self._caches[next(iter(self._caches))]
+                self._caches[topic_id_partition] = cache
+            return cache
+
+    def _row(self, topic_id_partition: TopicIdPartition) -> int:
+        return partition_of(
+            self._own(), *halves_of(topic_id_partition.topic_id), topic_id_partition.partition, topic_id_partition.topic
+        )
+
+    def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """
+        Return the segment that serves reads of an offset, ``None`` where there is none.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch that the offset was written in.
+        :param offset: the offset.
+        """
+        return self._cache(topic_id_partition).remote_log_segment_metadata(leader_epoch, offset)
+
+    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
+        """
+        Return the largest offset of an epoch that was ever copied, inclusive; it outlives its segment.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch.
+        """
+        return self._cache(topic_id_partition).highest_offset_for_epoch(leader_epoch)
+
+    def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> list[RemoteLogSegmentMetadata]:
+        """
+        Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: only those of this leader epoch.
+        :raises MetadataError: where Kafka cannot list the epoch either, see
+            :meth:`~airflow_provider_rlmm.metadata.cache.RemoteLogMetadataCache.list_remote_log_segments`.
+        """
+        return self._cache(topic_id_partition).list_remote_log_segments(leader_epoch)
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """
+        Return the state of a user partition's deletion, ``None`` where no event of it is known.
+
+        :param topic_id_partition: the user partition.
+        """
+        with self._lock:
+            row = self._row(topic_id_partition)
+            state = int(self._own().partitions["delete_state"][row]) if row >= 0 else NO_DELETION
+        return None if state == NO_DELETION else RemotePartitionDeleteState(state)
 
     def to_ipc(self) -> bytes:
         """Return the state as bytes, for :meth:`from_ipc`."""
-        row = {name: [_table_to_ipc(self._contents.table(name))] for name in SCHEMAS}
-        schema = pa.schema([pa.field(name, pa.large_binary()) for name in SCHEMAS], metadata=_IPC_FORMAT)
-        return _table_to_ipc(pa.table(row, schema=schema))
+        with self._lock:
+            return to_ipc(self._own())
 
     @classmethod
     def from_ipc(cls, data: bytes) -> ColumnarState:
         """
-        Return the state that :meth:`to_ipc` has written.
+        Return the state that :meth:`to_ipc` has written; its columns lie in the given bytes until they change.
 
         :param data: the bytes.
         :raises MetadataError: if they are something else, or of another version.
         """
-        try:
-            outer = pa.ipc.open_stream(data).read_all()
-            if outer.schema.metadata != _IPC_FORMAT:
-                raise MetadataError(f"not a columnar state of version 1: {outer.schema.metadata}")
-            tables = {
-                name: pa.ipc.open_stream(outer.column(name)[0].as_py()).read_all().cast(schema)
-                for name, schema in SCHEMAS.items()
-            }
-            return cls(contents_of(tables))
-        except (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OSError) as e:
-            raise MetadataError(f"not a columnar state: {e}") from e
-
-
-class _Replay:
-    """
-    Applies events one by one.
-
-    :param contents: what to begin with; it is not changed.
-    """
-
-    def __init__(self, contents: Contents) -> None:
-        self.contents = Contents(
-            dict(contents.caches), dict(contents.deletes), dict(contents.metadata_partitions), set(contents.finished)
-        )
-        self.applied = 0
-        self.quarantined: list[tuple[int, str]] = []
-        self.dropped: list[tuple[int, str]] = []
-        self.would_end_consumer: list[tuple[int, str]] = []
-        # Caches are shared with the state before until they are changed.
-        self._own: set[TopicIdPartition] = set()
-
-    def row(self, row: int, event: Any, code: int, error: str | None, metadata_partition: int | None) -> None:
-        """Apply one row of a batch, or note why not."""
-        if code != ErrorCode.GOOD:
-            self.quarantined.append((row, f"{ErrorCode(code).name}: {error}"))
-        if code not in _HARMLESS_CODES:
-            self.would_end_consumer.append((row, f"{ErrorCode(code).name}: {error}"))
-        if code in _APPLIED_CODES:
-            self._event(row, event, metadata_partition)
-
-    def _event(self, row: int, event: Any, metadata_partition: int | None) -> None:
-        contents = self.contents
-        if isinstance(event, RemotePartitionDeleteMetadata):
-            topic_id_partition = event.topic_id_partition
-            contents.deletes[topic_id_partition] = event
-            if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
-                contents.finished.add(topic_id_partition)
-                contents.caches.pop(topic_id_partition, None)
-                self._own.discard(topic_id_partition)
-            self.applied += 1
-        else:
-            topic_id_partition = event.remote_log_segment_id.topic_id_partition
-            if topic_id_partition in contents.finished:
-                self.would_end_consumer.append((row, _AFTER_FINISHED))
-            self._segment_event(row, event, topic_id_partition)
-        contents.metadata_partitions[topic_id_partition] = metadata_partition
-
-    def _segment_event(
-        self,
-        row: int,
-        event: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate,
-        topic_id_partition: TopicIdPartition,
-    ) -> None:
-        cache = self._cache(topic_id_partition)
-        try:
-            if isinstance(event, RemoteLogSegmentMetadata):
-                outcome = cache.add_copy_in_progress_segment(event)
-            else:
-                outcome = cache.update_remote_log_segment_metadata(event)
-        except InvalidStateTransitionError as e:
-            if topic_id_partition not in self.contents.finished:
-                self.would_end_consumer.append((row, str(e)))
-            return
-        if outcome.applied:
-            self.applied += 1
-        else:
-            self.dropped.append((row, outcome.value))
-
-    def _cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        caches = self.contents.caches
-        if topic_id_partition not in self._own:
-            existing = caches.get(topic_id_partition)
-            caches[topic_id_partition] = existing.copy() if existing else RemoteLogMetadataCache()
-            self._own.add(topic_id_partition)
-        return caches[topic_id_partition]
-
-
-def _rows(batch: Any, found: list[tuple[int, str]]) -> Any:
-    rows = pa.array([row for row, _ in found], pa.int64())
-    reasons = pa.array([reason for _, reason in found], pa.string())
-    return pa.Table.from_batches([batch.take(rows)]).append_column("reason", reasons)
-
-
-def _table_to_ipc(table: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+        return cls(from_ipc(data))

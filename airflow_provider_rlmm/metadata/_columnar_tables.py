@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of a columnar state as tables and back."""
+"""The public tables of a columnar state, made from its columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_rlmm.metadata._columnar_fields import FIELDS
-from airflow_provider_rlmm.metadata.cache import LeaderEpochState, RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
+from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_store import (
+    NO_DELETION,
+    NO_METADATA_PARTITION,
+    NONE,
+    REFERENCED,
+    UNREFERENCED,
+    Store,
+    spread,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]
 
 SCHEMAS = {
+    "user_partitions": pa.schema(_PARTITION),
     "segments": pa.schema(
         {**_PARTITION, "segment_id": pa.binary(), **{name: FIELDS[name][0] for name in _SEGMENT_FIELDS}}
     ),
@@ -38,148 +41,171 @@ SCHEMAS = {
     ),
     "epoch_highest": pa.schema({**_PARTITION, "leader_epoch": pa.int32(), "highest_offset": pa.int64()}),
     "partition_deletes": pa.schema(
-        {
-            **_PARTITION,
-            "state": pa.int8(),
-            "event_timestamp_ms": pa.int64(),
-            "broker_id": pa.int32(),
-            "was_finished": pa.bool_(),
-        }
+        {**_PARTITION, "state": pa.int8(), "event_timestamp_ms": pa.int64(), "broker_id": pa.int32()}
     ),
 }
 """The tables of a state."""
 
-Row = dict[str, Any]
 
-
-@dataclass(slots=True)
-class Contents:
+def table_of(store: Store, name: str) -> Any:
     """
-    What a state holds of each user partition.
+    Return one of the tables of :data:`SCHEMAS`; user partitions are sorted by topic id, topic and number.
 
-    :param caches: its segments.
-    :param deletes: the last event of its deletion.
-    :param metadata_partitions: the metadata partition that its events were read from, if that is known.
-    :param finished: those that were ``DELETE_PARTITION_FINISHED`` at some time: another marker does not give a broker
-        that serves them the cache back.
+    :param store: the store.
+    :param name: which one.
     """
-
-    caches: dict[TopicIdPartition, RemoteLogMetadataCache] = field(default_factory=dict)
-    deletes: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = field(default_factory=dict)
-    metadata_partitions: dict[TopicIdPartition, int | None] = field(default_factory=dict)
-    finished: set[TopicIdPartition] = field(default_factory=set)
-
-    def table(self, name: str) -> Any:
-        """
-        Return one of the tables of :data:`SCHEMAS`.
-
-        :param name: which one.
-        """
-        rows = {
-            "segments": self._segments,
-            "epoch_offsets": self._epoch_offsets,
-            "epoch_highest": self._epoch_highest,
-            "partition_deletes": self._partition_deletes,
-        }[name]
-        return pa.Table.from_pylist(list(rows()), SCHEMAS[name])
-
-    def _key(self, topic_id_partition: TopicIdPartition) -> Row:
-        return {
-            "metadata_partition": self.metadata_partitions.get(topic_id_partition),
-            "topic_id": topic_id_partition.topic_id.bytes,
-            "topic": topic_id_partition.topic,
-            "partition": topic_id_partition.partition,
-        }
-
-    def _segments(self) -> Iterator[Row]:
-        for topic_id_partition in _sorted(self.caches):
-            for segment in self.caches[topic_id_partition].list_remote_log_segments():
-                row = {**self._key(topic_id_partition), "segment_id": segment.remote_log_segment_id.id.bytes}
-                row.update((name, getattr(segment, name)) for name in _SEGMENT_FIELDS)
-                row["segment_leader_epochs"] = [
-                    {"leader_epoch": epoch, "start_offset": start} for epoch, start in segment.segment_leader_epochs
-                ]
-                yield row
-
-    def _epochs(self) -> Iterator[tuple[Row, LeaderEpochState]]:
-        for topic_id_partition in _sorted(self.caches):
-            for leader_epoch, state in sorted(self.caches[topic_id_partition].leader_epochs.items()):
-                yield {**self._key(topic_id_partition), "leader_epoch": leader_epoch}, state
-
-    def _epoch_offsets(self) -> Iterator[Row]:
-        for key, state in self._epochs():
-            for start_offset, segment_id in sorted(state.referenced.items()):
-                yield {**key, "start_offset": start_offset, "segment_id": segment_id.id.bytes, "referenced": True}
-            for segment_id in state.unreferenced:
-                yield {**key, "start_offset": None, "segment_id": segment_id.id.bytes, "referenced": False}
-
-    def _epoch_highest(self) -> Iterator[Row]:
-        for key, state in self._epochs():
-            if state.highest_offset is not None:
-                yield {**key, "highest_offset": state.highest_offset}
-
-    def _partition_deletes(self) -> Iterator[Row]:
-        for topic_id_partition in _sorted(self.deletes):
-            event = self.deletes[topic_id_partition]
-            yield {
-                **self._key(topic_id_partition),
-                "state": event.state,
-                "event_timestamp_ms": event.event_timestamp_ms,
-                "broker_id": event.broker_id,
-                "was_finished": topic_id_partition in self.finished,
-            }
+    make = {
+        "user_partitions": _user_partitions,
+        "segments": _segments,
+        "epoch_offsets": _epoch_offsets,
+        "epoch_highest": _epoch_highest,
+        "partition_deletes": _partition_deletes,
+    }[name]
+    columns = make(store)
+    schema = SCHEMAS[name]
+    return pa.Table.from_arrays([_typed(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def contents_of(tables: dict[str, Any]) -> Contents:
-    """
-    Return what the tables of a state hold.
-
-    :param tables: one per name of :data:`SCHEMAS`.
-    :raises ValueError: if ids or states are none.
-    """
-    contents = Contents()
-    segments: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
-    epochs: dict[TopicIdPartition, dict[int, LeaderEpochState]] = {}
-    for topic_id_partition, row in _keyed(contents, tables["segments"]):
-        segments.setdefault(topic_id_partition, []).append(_segment(topic_id_partition, row))
-    for topic_id_partition, row in _keyed(contents, tables["epoch_highest"]):
-        highest = LeaderEpochState(highest_offset=row["highest_offset"])
-        epochs.setdefault(topic_id_partition, {})[row["leader_epoch"]] = highest
-    for topic_id_partition, row in _keyed(contents, tables["epoch_offsets"]):
-        epoch = epochs.setdefault(topic_id_partition, {}).setdefault(row["leader_epoch"], LeaderEpochState())
-        segment_id = RemoteLogSegmentId(topic_id_partition, UUID(bytes=row["segment_id"]))
-        if row["referenced"]:
-            epoch.referenced[row["start_offset"]] = segment_id
-        else:
-            epoch.unreferenced[segment_id] = None
-    for topic_id_partition, row in _keyed(contents, tables["partition_deletes"]):
-        contents.deletes[topic_id_partition] = RemotePartitionDeleteMetadata(
-            topic_id_partition, RemotePartitionDeleteState(row["state"]), row["event_timestamp_ms"], row["broker_id"]
-        )
-        if row["was_finished"]:
-            contents.finished.add(topic_id_partition)
-    for topic_id_partition in {**segments, **epochs}:
-        # The copies build the index of what was filled in above.
-        own_epochs = {epoch: state.copy() for epoch, state in epochs.get(topic_id_partition, {}).items()}
-        contents.caches[topic_id_partition] = RemoteLogMetadataCache(segments.get(topic_id_partition, ()), own_epochs)
-    return contents
+def _typed(column: Any, arrow_type: Any) -> Any:
+    return column.cast(arrow_type) if isinstance(column, pa.Array) else pa.array(column, arrow_type)
 
 
-def _keyed(contents: Contents, table: Any) -> Iterator[tuple[TopicIdPartition, Row]]:
-    for row in table.to_pylist():
-        topic_id_partition = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
-        contents.metadata_partitions[topic_id_partition] = row["metadata_partition"]
-        yield topic_id_partition, row
+def _user_partitions(store: Store) -> dict[str, Any]:
+    return _key(store, np.argsort(_rank(store)))
 
 
-def _segment(topic_id_partition: TopicIdPartition, row: Row) -> RemoteLogSegmentMetadata:
-    fields = {name: row[name] for name in _SEGMENT_FIELDS}
-    fields["state"] = RemoteLogSegmentState(row["state"])
-    fields["segment_leader_epochs"] = tuple(
-        (epoch["leader_epoch"], epoch["start_offset"]) for epoch in row["segment_leader_epochs"]
+def _segments(store: Store) -> dict[str, Any]:
+    table, alive = store.segments, store.alive()
+    by = (table["order"].take(alive), table["start_offset"].take(alive))
+    rows = alive.take(np.lexsort((*by, _rank(store).take(table["user_partition"].take(alive)))))
+    columns = {name: table[name].take(rows) for name in _SEGMENT_FIELDS if name not in _NESTED}
+    count = table["entries_count"].take(rows)
+    at, _ = spread(table["entries_at"].take(rows), count)
+    epochs = pa.StructArray.from_arrays(
+        [_leader_epochs(store, store.entries["epoch"].take(at)), store.entries["start_offset"].take(at)],
+        fields=list(FIELDS["segment_leader_epochs"][0].value_type),
     )
-    return RemoteLogSegmentMetadata(RemoteLogSegmentId(topic_id_partition, UUID(bytes=row["segment_id"])), **fields)
+    offsets = np.zeros(rows.size + 1, np.int32)
+    np.cumsum(count, out=offsets[1:])
+    return {
+        **_key(store, table["user_partition"].take(rows)),
+        "segment_id": ids_array(table["high"].take(rows), table["low"].take(rows)),
+        **columns,
+        "custom_metadata": _custom(store, rows),
+        "segment_leader_epochs": pa.Array.from_buffers(
+            FIELDS["segment_leader_epochs"][0], rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs]
+        ),
+    }
 
 
-def _sorted(keys: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-    return sorted(keys, key=lambda key: (key.topic_id.bytes, key.topic, key.partition))
+_NESTED = ("custom_metadata", "segment_leader_epochs")
+
+
+def _custom(store: Store, rows: Array) -> Any:
+    lengths = store.segments["custom_length"].take(rows)
+    given = lengths >= 0
+    lengths = np.maximum(lengths, 0)
+    at, _ = spread(store.segments["custom_at"].take(rows), lengths)
+    offsets = np.zeros(rows.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    data = store.tables["custom"]["byte"].take(at)
+    validity = pa.py_buffer(np.packbits(given, bitorder="little"))
+    return pa.Array.from_buffers(pa.large_binary(), rows.size, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _epoch_offsets(store: Store) -> dict[str, Any]:
+    table, entries, alive = store.segments, store.entries, store.alive()
+    at, owner = spread(table["entries_at"].take(alive), table["entries_count"].take(alive))
+    listed = np.flatnonzero(np.isin(entries["status"].take(at), (REFERENCED, UNREFERENCED)))
+    at, segment = at.take(listed), alive.take(owner.take(listed))
+    stale = list(store.stale.items())
+    epoch = np.concatenate([entries["epoch"].take(at), np.array([row for (row, _, _), _ in stale], np.int32)])
+    none = np.zeros(len(stale), np.int64)
+    start = np.concatenate([entries["start_offset"].take(at), none])
+    order = np.concatenate([entries["order"].take(at), np.array([order for _, order in stale], np.int64)])
+    referenced = np.concatenate([entries["status"].take(at) == REFERENCED, none.astype(bool)])
+    high = np.concatenate([table["high"].take(segment), np.array([high for (_, high, _), _ in stale], np.uint64)])
+    low = np.concatenate([table["low"].take(segment), np.array([low for (_, _, low), _ in stale], np.uint64)])
+    keys = store.epochs["key"].take(epoch)
+    partition = keys >> 32
+    leader_epoch = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    # Referenced ones by offset; of the others, those that one event superseded by descending offset.
+    by = (np.where(referenced, start, ~start), np.where(referenced, 0, order), ~referenced, leader_epoch)
+    rows = np.lexsort((*by, _rank(store).take(partition)))
+    return {
+        **_key(store, partition.take(rows)),
+        "leader_epoch": leader_epoch.take(rows),
+        "start_offset": pa.array(start.take(rows), mask=~referenced.take(rows)),
+        "segment_id": ids_array(high.take(rows), low.take(rows)),
+        "referenced": referenced.take(rows),
+    }
+
+
+def _epoch_highest(store: Store) -> dict[str, Any]:
+    copied = np.flatnonzero(store.epochs["highest_offset"] != NONE)
+    keys = store.epochs["key"].take(copied)
+    leader_epoch = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    rows = np.lexsort((leader_epoch, _rank(store).take(keys >> 32)))
+    return {
+        **_key(store, (keys >> 32).take(rows)),
+        "leader_epoch": leader_epoch.take(rows),
+        "highest_offset": store.epochs["highest_offset"].take(copied.take(rows)),
+    }
+
+
+def _partition_deletes(store: Store) -> dict[str, Any]:
+    table = store.partitions
+    deleted = np.flatnonzero(table["delete_state"] != NO_DELETION)
+    rows = deleted.take(np.argsort(_rank(store).take(deleted)))
+    return {
+        **_key(store, rows),
+        "state": table["delete_state"].take(rows),
+        "event_timestamp_ms": table["delete_event_timestamp_ms"].take(rows),
+        "broker_id": table["delete_broker_id"].take(rows),
+    }
+
+
+def _leader_epochs(store: Store, rows: Array) -> Array:
+    epochs: Array = (store.epochs["key"].take(rows) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return epochs
+
+
+def _rank(store: Store) -> Array:
+    """Return the place of each user partition among all."""
+    table = store.partitions
+    keys = pa.table(
+        {
+            "topic_id": ids_array(table["high"], table["low"]),
+            "topic": store.topics.take(pa.array(table["topic"])),
+            "partition": table["partition"],
+        }
+    )
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names]).to_numpy()
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return rank
+
+
+def _key(store: Store, rows: Array) -> dict[str, Any]:
+    table = store.partitions
+    metadata_partition = table["metadata_partition"].take(rows)
+    return {
+        "metadata_partition": pa.array(metadata_partition, mask=metadata_partition == NO_METADATA_PARTITION),
+        "topic_id": ids_array(table["high"].take(rows), table["low"].take(rows)),
+        "topic": store.topics.take(pa.array(table["topic"].take(rows))),
+        "partition": table["partition"].take(rows),
+    }
+
+
+def ids_array(high: Array, low: Array) -> Any:
+    """
+    Return ids as an Arrow array of 16 bytes each.
+
+    :param high: their first halves.
+    :param low: the other halves.
+    """
+    offsets = np.arange(high.size + 1, dtype=np.int64) * 16
+    data = np.stack([high, low], axis=1)
+    # Positions in a binary array have 32 bits: enough for 128 million ids; more are refused by the cast.
+    array = pa.Array.from_buffers(pa.large_binary(), high.size, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return array.cast(pa.binary())

@@ -166,7 +166,7 @@ class RemoteLogMetadataCache:
         for leader_epoch, start_offset in metadata.segment_leader_epochs:
             state = self._leader_epoch(leader_epoch)
             if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                state.reference(start_offset, segment_id, _end_of_epoch(metadata, leader_epoch))
+                state.reference(start_offset, segment_id, end_of_epoch(metadata, leader_epoch))
             elif update.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
                 state.unreference(start_offset, segment_id)
             else:
@@ -185,6 +185,10 @@ class RemoteLogMetadataCache:
         """
         return self._segments.get(segment_id)
 
+    def in_order_of_arrival(self) -> list[RemoteLogSegmentMetadata]:
+        """Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, in the order of their first events."""
+        return list(self._segments.values())
+
     def remote_log_segment_metadata(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """
         Return the segment that serves reads of an offset, ``None`` where there is none.
@@ -195,7 +199,7 @@ class RemoteLogMetadataCache:
         state = self.leader_epochs.get(leader_epoch)
         segment_id = state.floor(offset) if state else None
         metadata = self._segments.get(segment_id) if segment_id else None
-        if metadata is None or offset > _end_of_epoch(metadata, leader_epoch):
+        if metadata is None or offset > end_of_epoch(metadata, leader_epoch):
             return None
         return metadata
 
@@ -245,8 +249,13 @@ class RemoteLogMetadataCache:
         return self.leader_epochs.setdefault(leader_epoch, LeaderEpochState())
 
 
-def _end_of_epoch(metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> int:
-    """Return the last offset of an epoch within a segment: the next epoch begins behind it, or the segment ends."""
+def end_of_epoch(metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> int:
+    """
+    Return the last offset of an epoch within a segment: the next epoch begins behind it, or the segment ends.
+
+    :param metadata: the segment.
+    :param leader_epoch: one of its leader epochs.
+    """
     for later_epoch, start_offset in metadata.segment_leader_epochs:
         if later_epoch > leader_epoch:
             # Java's arithmetic wraps around, and nothing checks the start offsets of leader epochs.

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applies a decoded batch to a store, and says of each row that did not pass what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_rlmm.metadata._columnar_batch import APPLIED_CODES, Events, partitions_of
+from airflow_provider_rlmm.metadata._columnar_caches import clear, rows_of
+from airflow_provider_rlmm.metadata._columnar_decode import ErrorCode, iter_events
+from airflow_provider_rlmm.metadata._columnar_effects import Part, SegmentFields, settle
+from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_steps import (
+    APPLIED,
+    DROPPED_REASONS,
+    OUTCOME,
+    THROWN,
+    steps_of,
+    thrown_reason,
+)
+from airflow_provider_rlmm.metadata._columnar_store import Store
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+_AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+_PART_EVENTS = 1 << 17  # what is worked on at once fits into the processor's cache
+
+
+class Found:
+    """Rows of a batch and, for each, a reason."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._parts: list[tuple[Array, Array, int]] = []
+
+    def add(self, rows: Array, reason: str, rank: int = 0) -> None:
+        """
+        Note rows.
+
+        :param rows: rows of the batch.
+        :param reason: why.
+        :param rank: of several reasons for one row, the lower comes first.
+        """
+        if rows.size:
+            code = self._codes.setdefault(reason, len(self._codes))
+            self._parts.append((rows, np.full(rows.size, code), rank))
+
+    def table(self, batch: Any) -> Any:
+        """
+        Return the rows with their reasons, in order.
+
+        :param batch: the batch.
+        """
+        rows, codes = np.empty(0, np.int64), np.empty(0, np.int64)
+        if self._parts:
+            rows = np.concatenate([part for part, _, _ in self._parts])
+            codes = np.concatenate([part for _, part, _ in self._parts])
+            rank = np.concatenate([np.full(part.size, rank) for part, _, rank in self._parts])
+            order = np.lexsort((rank, rows))
+            rows, codes = rows.take(order), codes.take(order)
+        reasons = pa.array(list(self._codes), pa.string()).take(pa.array(codes))
+        return pa.Table.from_batches([batch.take(pa.array(rows))]).append_column("reason", reasons)
+
+
+@dataclass(slots=True)
+class Findings:
+    """
+    What became of a batch.
+
+    :param applied: number of events that were applied.
+    :param quarantined: rows that are not good.
+    :param dropped: rows that Kafka drops.
+    :param would_end_consumer: rows that would end a broker's consumer.
+    """
+
+    applied: int = 0
+    quarantined: Found = field(default_factory=Found)
+    dropped: Found = field(default_factory=Found)
+    would_end_consumer: Found = field(default_factory=Found)
+
+
+def apply_batch(store: Store, batch: Any) -> Findings:
+    """
+    Apply a batch to a store.
+
+    :param store: the store, which is changed.
+    :param batch: what ``decode`` returned.
+    """
+    findings = Findings()
+    events = Events(batch)
+    _find_bad_rows(findings, events)
+    if not events.size:
+        return findings
+    partition = partitions_of(store, events)
+    work = _Work(store, events, partition, findings)
+    for first, behind in work.parts():
+        work.apply(first, behind)
+    _note_metadata_partitions(store, events, partition)
+    return findings
+
+
+def _find_bad_rows(findings: Findings, events: Events) -> None:
+    bad = np.flatnonzero(events.error_code != ErrorCode.GOOD)
+    if not bad.size:
+        return
+    errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
+    for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
+        reason = f"{ErrorCode(code).name}: {error}"
+        findings.quarantined.add(np.array([row]), reason)
+        if code not in (*APPLIED_CODES, ErrorCode.MISROUTED):
+            findings.would_end_consumer.add(np.array([row]), reason)
+
+
+def _note_metadata_partitions(store: Store, events: Events, partition: Array) -> None:
+    """Remember for each user partition where its last event was read."""
+    metadata_partition = events.metadata_partition()
+    if (store.partitions["metadata_partition"].take(partition) != metadata_partition).any():
+        store.partitions.write("metadata_partition", partition, metadata_partition)
+
+
+class _Work:
+    def __init__(self, store: Store, events: Events, partition: Array, findings: Findings) -> None:
+        self._store = store
+        self._events = events
+        self._partition = partition
+        self._findings = findings
+        self._high, self._low = events.ids("segment_id")
+        self._fields = SegmentFields(events.batch)
+        self._deletions = np.flatnonzero(events.is_deletion)
+        self._broker_id = events.column("broker_id")
+        self._timestamp = events.column("event_timestamp_ms")
+
+    def parts(self) -> Iterator[tuple[int, int]]:
+        """Yield runs of events; an event after the end of its user partition's deletion opens a new one."""
+        cuts = set(range(0, self._events.size, _PART_EVENTS)) | set(self._after_finished())
+        ordered = [*sorted(cuts), self._events.size]
+        yield from zip(ordered, ordered[1:], strict=False)
+
+    def _after_finished(self) -> Iterator[int]:
+        ends = self._deletions.take(np.flatnonzero(self._events.state.take(self._deletions) == _FINISHED))
+        if not ends.size:
+            return
+        ending = np.zeros(self._store.partitions.size, dtype=bool)
+        ending[self._partition.take(ends)] = True
+        mine = np.flatnonzero(ending.take(self._partition))
+        finished: set[int] = set()
+        is_end = self._events.is_deletion & (self._events.state == _FINISHED)
+        for event, partition, ends_it in zip(
+            mine.tolist(), self._partition.take(mine).tolist(), is_end.take(mine).tolist(), strict=True
+        ):
+            if ends_it:
+                finished.add(partition)
+            elif partition in finished and not self._events.is_deletion[event]:
+                yield event
+                finished.clear()
+
+    def apply(self, first: int, behind: int) -> None:
+        """Apply the events from ``first`` on, up to ``behind``, which is not one of them."""
+        deletions = self._deletions[np.searchsorted(self._deletions, first) : np.searchsorted(self._deletions, behind)]
+        segment_events = np.arange(first, behind)
+        if deletions.size:
+            segment_events = np.flatnonzero(~self._events.is_deletion[first:behind]) + first
+        if segment_events.size:
+            self._find_after_finished(segment_events, deletions)
+            self._apply_segment_events(segment_events)
+        if deletions.size:
+            self._apply_deletions(deletions)
+        self._findings.applied += int(deletions.size)
+
+    def _find_after_finished(self, segment_events: Array, deletions: Array) -> None:
+        state = self._store.partitions["delete_state"]
+        if not (state == _FINISHED).any():
+            return
+        partition = self._partition.take(segment_events)
+        after = state.take(partition) == _FINISHED
+        if deletions.size:
+            # A part has no segment event after the end of a deletion: any deletion event opens the partition again.
+            opened = np.full(state.size, self._events.size)
+            opened[self._partition.take(deletions)[::-1]] = deletions[::-1]
+            after &= segment_events < opened.take(partition)
+        rows = self._events.rows.take(segment_events.take(np.flatnonzero(after)))
+        self._findings.would_end_consumer.add(rows, _AFTER_FINISHED)
+
+    def _apply_segment_events(self, of: Array) -> None:
+        events, store = self._events, self._store
+        rows, partition = events.rows.take(of), self._partition.take(of)
+        steps = steps_of(
+            store, self._high.take(of), self._low.take(of), partition, events.api_key.take(of), events.state.take(of)
+        )
+        outcome = OUTCOME.take(steps.step)
+        counts = np.bincount(outcome, minlength=THROWN + 1)
+        self._findings.applied += int(counts[APPLIED])
+        for code, reason in DROPPED_REASONS.items():
+            if counts[code]:
+                self._findings.dropped.add(rows.take(np.flatnonzero(outcome == code)), reason)
+        if counts[THROWN]:
+            thrown = rows.take(np.flatnonzero(outcome == THROWN))
+            for row, event in zip(thrown.tolist(), iter_events(events.batch.take(pa.array(thrown))), strict=True):
+                reason = thrown_reason(event)  # type: ignore[arg-type]
+                self._findings.would_end_consumer.add(np.array([row]), reason, rank=1)
+        if counts[APPLIED]:
+            order = np.arange(store.next_order, store.next_order + of.size)
+            settle(store, events, Part(self._fields, rows, partition, order, steps))
+
+    def _apply_deletions(self, deletions: Array) -> None:
+        store, partition = self._store, self._partition.take(deletions)
+        state = self._events.state.take(deletions)
+        store.partitions.write("delete_state", partition, state)
+        store.partitions.write("delete_event_timestamp_ms", partition, self._timestamp.take(deletions))
+        store.partitions.write("delete_broker_id", partition, self._broker_id.take(deletions))
+        finished = np.unique(partition.take(np.flatnonzero(state == _FINISHED)))
+        if finished.size:
+            clear(store, finished, rows_of(store, finished))

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events of a decoded batch as numpy arrays, and the rows of their user partitions in a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_rlmm.metadata._columnar_decode import ErrorCode
+from airflow_provider_rlmm.metadata._columnar_index import hash_of
+from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_store import NO_DELETION, NO_METADATA_PARTITION, Store
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
+
+APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
+
+
+class Events:
+    """
+    The rows of a batch that are applied, in their order.
+
+    :param batch: what ``decode`` returned.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+        self.error_code = numpy_of(batch.column("error_code"))
+        good = (self.error_code == ErrorCode.GOOD) | (self.error_code == ErrorCode.KEYED)
+        self.rows = np.flatnonzero(good)
+        self._all = self.rows.size == batch.num_rows
+        self.api_key = self.column("api_key")
+        self.state = self.column("state")
+        self.is_deletion = self.api_key == PARTITION_DELETE_API_KEY
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return int(self.rows.size)
+
+    def column(self, name: str) -> Array:
+        """
+        Return a column of numbers; where it is null, anything.
+
+        :param name: the column.
+        """
+        values = numpy_of(self.batch.column(name))
+        return values if self._all else values.take(self.rows)
+
+    def ids(self, name: str) -> tuple[Array, Array]:
+        """
+        Return both halves of an id; zeros where it is null.
+
+        :param name: the column.
+        :raises ValueError: if an id is not 16 bytes long.
+        """
+        column = self.batch.column(name)
+        offsets, data = binary_buffers(column)
+        length = np.diff(offsets)
+        if ((length != 16) & (length != 0)).any() or (length.any() and int(length.sum()) % 16):
+            raise ValueError(f"an id in {name} is not 16 bytes long")
+        words = data[int(offsets[0]) : int(offsets[-1])].view(np.uint64).reshape(-1, 2)
+        if not column.null_count and self._all:
+            return words[:, 0].copy(), words[:, 1].copy()
+        if words.size == 0:
+            return np.zeros(self.size, np.uint64), np.zeros(self.size, np.uint64)
+        at = np.minimum((offsets[:-1].astype(np.int64) - int(offsets[0])) // 16, len(words) - 1).take(self.rows)
+        missing = length.take(self.rows) == 0
+        high, low = words[:, 0].take(at), words[:, 1].take(at)
+        high[missing] = low[missing] = 0
+        return high, low
+
+    def topics(self) -> Any:
+        """Return the topics, an Arrow array."""
+        topics = self.batch.column("topic")
+        return topics if self._all else topics.take(pa.array(self.rows))
+
+    def metadata_partition(self) -> Array:
+        """Return the metadata partitions, :data:`NO_METADATA_PARTITION` where none is known."""
+        if "metadata_partition" not in self.batch.schema.names:
+            return np.full(self.size, NO_METADATA_PARTITION, np.int32)
+        column = self.batch.column("metadata_partition").fill_null(NO_METADATA_PARTITION)
+        values = numpy_of(column)
+        return values if self._all else values.take(self.rows)
+
+
+def numpy_of(array: Any) -> Array:
+    """
+    Return an Arrow array of numbers or truth values; where it is null, anything.
+
+    :param array: the array.
+    """
+    _, data = array.buffers()
+    size = len(array)
+    if pa.types.is_boolean(array.type):
+        bits = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
+        unpacked = np.unpackbits(bits, bitorder="little")[array.offset : array.offset + size]
+        return unpacked.view(np.bool_)
+    dtype = array.type.to_pandas_dtype()
+    if not size:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype)[array.offset : array.offset + size]
+
+
+def binary_buffers(array: Any) -> tuple[Array, Array]:
+    """
+    Return the offsets and the bytes of an array of strings.
+
+    :param array: a binary or string array.
+    """
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return np.zeros(1, np.int32), np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return ends, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def partitions_of(store: Store, events: Events) -> Array:
+    """
+    Return the row of each event's user partition; unknown ones are added.
+
+    :param store: where user partitions are rows.
+    :param events: the events.
+    """
+    high, low = events.ids("topic_id")
+    partition, topics = events.column("partition"), events.topics()
+    hashes = hash_of(high, low, partition)
+    found = _find(store, hashes, high, low, partition)
+    missing = np.flatnonzero(found < 0)
+    if missing.size:
+        part = missing.take(_first_of_each(high.take(missing), low.take(missing), partition.take(missing)))
+        append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
+        found[missing] = _find(
+            store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
+        )
+    for row in _with_another_topic(store, found, topics).tolist():
+        found[row] = partition_of(store, int(high[row]), int(low[row]), int(partition[row]), topics[row].as_py(), True)
+    return found
+
+
+def partition_of(store: Store, high: int, low: int, partition: int, topic: str, add: bool = False) -> int:
+    """
+    Return the row of one user partition, -1 if it is not known and not added.
+
+    :param store: where user partitions are rows.
+    :param high: first half of the topic id.
+    :param low: the other half.
+    :param partition: number of the user partition.
+    :param topic: name of the topic.
+    :param add: whether to add it if it is not known.
+    """
+    table = store.partitions
+    key = np.array([high], np.uint64), np.array([low], np.uint64), np.array([partition], np.int32)
+
+    def same(_: Array, row: Array) -> Array:
+        equal = (table["high"][row] == high) & (table["low"][row] == low) & (table["partition"][row] == partition)
+        for at in np.flatnonzero(equal).tolist():
+            equal[at] = store.topics[int(table["topic"][row[at]])].as_py() == topic
+        return equal
+
+    found = store.index("partitions").find(hash_of(*key), same)
+    if found[0] < 0 and add:
+        found = append_partitions(store, *key, pa.array([topic], pa.string()))
+    return int(found[0])
+
+
+def append_partitions(store: Store, high: Array, low: Array, partition: Array, topics: Any) -> Array:
+    """
+    Add user partitions and return their rows.
+
+    :param store: where user partitions are rows.
+    :param high: first halves of the topic ids.
+    :param low: the other halves.
+    :param partition: numbers of the user partitions.
+    :param topics: names of the topics, an Arrow array.
+    """
+    unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=store.topics))))
+    if len(unknown):
+        store.topics = pa.concat_arrays([store.topics, unknown])
+    values = {
+        "high": high,
+        "low": low,
+        "partition": partition,
+        "topic": numpy_of(pc.index_in(topics, value_set=store.topics)),
+        "metadata_partition": NO_METADATA_PARTITION,
+        "delete_state": NO_DELETION,
+        "delete_event_timestamp_ms": 0,
+        "delete_broker_id": 0,
+    }
+    return store.append("partitions", high.size, values)
+
+
+def _find(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
+    """Find user partitions, whatever their topic is called."""
+    table = store.partitions
+    highs, lows, partitions = table["high"], table["low"], table["partition"]
+
+    def same(asked: Array, row: Array) -> Array:
+        every = asked.size == high.size
+        equal: Array = highs.take(row) == (high if every else high.take(asked))
+        equal &= lows.take(row) == (low if every else low.take(asked))
+        equal &= partitions.take(row) == (partition if every else partition.take(asked))
+        return equal
+
+    return store.index("partitions").find(hashes, same)
+
+
+def _first_of_each(*keys: Array) -> Array:
+    order = np.lexsort(keys)
+    first = np.ones(order.size, dtype=bool)
+    first[1:] = np.any([key.take(order[1:]) != key.take(order[:-1]) for key in keys], axis=0)
+    return order[first]
+
+
+def _with_another_topic(store: Store, found: Array, topics: Any) -> Array:
+    """Return the events whose topic has another name than that of the user partition found by its id."""
+    if not found.size:
+        return found
+    expected = store.topics.take(pa.array(store.partitions["topic"].take(found)))
+    offsets, data = binary_buffers(topics)
+    expected_offsets, expected_data = binary_buffers(expected)
+    mine = data[int(offsets[0]) : int(offsets[-1])]
+    theirs = expected_data[int(expected_offsets[0]) : int(expected_offsets[-1])]
+    if (
+        mine.size == theirs.size
+        and np.array_equal(offsets - offsets[0], expected_offsets - expected_offsets[0])
+        and np.array_equal(mine, theirs)
+    ):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(pc.not_equal(topics, expected).to_numpy(zero_copy_only=False))

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each event of a batch does to its segment's state: which are applied, which are dropped, which throw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.metadata._columnar_index import hash_of
+from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_store import DEAD, Store
+from airflow_provider_rlmm.metadata.cache import EventOutcome, RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    SegmentEvent,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+
+STATES = len(S)
+APPLIED, DROPPED_INVALID, DROPPED_UNKNOWN, THROWN = range(4)
+DROPPED_REASONS = {
+    DROPPED_INVALID: EventOutcome.DROPPED_INVALID_TRANSITION.value,
+    DROPPED_UNKNOWN: EventOutcome.DROPPED_UNKNOWN_SEGMENT.value,
+}
+_OUTCOMES = {
+    EventOutcome.APPLIED: APPLIED,
+    EventOutcome.DROPPED_INVALID_TRANSITION: DROPPED_INVALID,
+    EventOutcome.DROPPED_UNKNOWN_SEGMENT: DROPPED_UNKNOWN,
+}
+_MANY_EVENTS = 8
+_SEGMENT_ID = RemoteLogSegmentId(TopicIdPartition(UUID(int=1), "any", 0), UUID(int=1))
+
+
+def step(event_state: S, before: S, *, is_update: bool = True) -> int:
+    """
+    Return the number of a step.
+
+    :param event_state: state of the event.
+    :param before: the segment's state, ``DELETE_SEGMENT_FINISHED`` where it is not known.
+    :param is_update: false for the event that opens a segment's life.
+    """
+    return (int(event_state) + STATES * is_update) * STATES + int(before)
+
+
+def _event(state: S, is_update: bool) -> SegmentEvent:
+    if is_update:
+        return RemoteLogSegmentMetadataUpdate(_SEGMENT_ID, 0, None, state, 0)
+    return RemoteLogSegmentMetadata(_SEGMENT_ID, 0, 0, 0, 0, 0, 0, None, state, ((0, 0),))
+
+
+def _tables() -> tuple[Array, Array]:
+    """Ask the cache what becomes of each event in each state: the rules are written there only."""
+    outcome = np.zeros(2 * STATES * STATES, np.int8)
+    following = np.zeros(2 * STATES * STATES, np.int8)
+    for is_update in (False, True):
+        for state in S:
+            for before in S:
+                cache = RemoteLogMetadataCache()
+                if before is not S.DELETE_SEGMENT_FINISHED:
+                    cache.add_copy_in_progress_segment(_SEGMENT)
+                    cache.update_remote_log_segment_metadata(_UPDATES[before]) if before else None
+                number = step(state, before, is_update=is_update)
+                outcome[number], _ = outcome_in(cache, _event(state, is_update))
+                after = cache.segment(_SEGMENT_ID)
+                following[number] = after.state if after else DEAD
+    return outcome, following
+
+
+def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[int, str]:
+    """
+    Apply an event to a cache; return what became of it, and the message if it threw.
+
+    :param cache: the cache of the event's user partition.
+    :param event: the event.
+    """
+    try:
+        if isinstance(event, RemoteLogSegmentMetadata):
+            return _OUTCOMES[cache.add_copy_in_progress_segment(event)], ""
+        return _OUTCOMES[cache.update_remote_log_segment_metadata(event)], ""
+    except InvalidStateTransitionError as e:
+        return THROWN, str(e)
+
+
+def thrown_reason(event: SegmentEvent) -> str:
+    """
+    Return the message of an event that throws.
+
+    :param event: the event.
+    """
+    segment_id = event.remote_log_segment_id
+    opening = RemoteLogSegmentMetadata(segment_id, 0, 0, 0, 0, 0, 0, None, S.COPY_SEGMENT_STARTED, ((0, 0),))
+    return outcome_in(RemoteLogMetadataCache([opening]), event)[1]
+
+
+_SEGMENT = RemoteLogSegmentMetadata(_SEGMENT_ID, 0, 0, 0, 0, 0, 0, None, S.COPY_SEGMENT_STARTED, ((0, 0),))
+_UPDATES = {state: RemoteLogSegmentMetadataUpdate(_SEGMENT_ID, 0, None, state, 0) for state in S}
+OUTCOME, FOLLOWING = _tables()
+"""Outcome of each step, and the segment's state after it."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """
+    Events and what they do; one element per event in their order, or per segment in any order.
+
+    :param group: the number of each event's segment here.
+    :param step: each event's step.
+    :param high: first half of each segment's id.
+    :param low: the other half.
+    :param user_partition: row of each segment's user partition.
+    :param row: row of each segment in the store, -1 where it has none.
+    :param before: each segment's state before, dead where it is not known.
+    :param after: the state after.
+    """
+
+    group: Array
+    step: Array
+    high: Array
+    low: Array
+    user_partition: Array
+    row: Array
+    before: Array
+    after: Array
+
+    def at(self, *steps: int) -> Array:
+        """
+        Return the events that take one of the given steps.
+
+        :param steps: numbers of steps.
+        """
+        taken = np.zeros(OUTCOME.size, dtype=bool)
+        taken[list(steps)] = True
+        return np.flatnonzero(taken.take(self.step))
+
+    def last(self, events: Array) -> Array:
+        """
+        Return for each segment the last of some events, -1 where it has none.
+
+        :param events: numbers of events, in their order.
+        """
+        last = np.full(self.row.size, -1, dtype=np.int64)
+        last[self.group.take(events)] = events
+        return last
+
+
+def steps_of(store: Store, high: Array, low: Array, partition: Array, api_key: Array, state: Array) -> Steps:
+    """
+    Work out what events do.
+
+    :param store: the state before them.
+    :param high: first halves of the segments' ids.
+    :param low: the other halves.
+    :param partition: rows of their user partitions.
+    :param api_key: the events' kinds.
+    :param state: the events' states.
+    """
+    hashes = hash_of(high, low, partition)
+    order, first = _grouped(hashes, high, low, partition)
+    leader = order.take(first)
+    group_high, group_low, group_partition = high.take(leader), low.take(leader), partition.take(leader)
+    row = find_segments(store, hashes.take(leader), group_high, group_low, group_partition)
+    before = np.full(row.size, DEAD, np.int8)
+    known = np.flatnonzero(row >= 0)
+    before[known] = store.segments["state"].take(row.take(known))
+    size = np.diff(first, append=order.size)
+    event = (state + STATES * (api_key != SEGMENT_API_KEY)).astype(np.int8) * np.int8(STATES)
+    sorted_steps, after = _run(event.take(order), first, size, before)
+    group, steps = np.empty(order.size, np.int64), np.empty(order.size, np.int8)
+    group[order] = np.repeat(np.arange(first.size), size)
+    steps[order] = sorted_steps
+    return Steps(group, steps, group_high, group_low, group_partition, row, before, after)
+
+
+def find_segments(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
+    """
+    Return the rows of segments in a store, dead ones included, -1 where there is none.
+
+    :param store: the store.
+    :param hashes: the keys' hashes.
+    :param high: first halves of the ids.
+    :param low: the other halves.
+    :param partition: rows of the user partitions.
+    """
+    segments = store.segments
+    highs, lows, partitions = segments["high"], segments["low"], segments["user_partition"]
+
+    def same(asked: Array, row: Array) -> Array:
+        equal: Array = highs.take(row) == high.take(asked)
+        equal &= lows.take(row) == low.take(asked)
+        equal &= partitions.take(row) == partition.take(asked)
+        return equal
+
+    return store.index("segments").find(hashes, same)
+
+
+def _grouped(hashes: Array, high: Array, low: Array, partition: Array) -> tuple[Array, Array]:
+    """Return the events in such an order that those of a segment follow each other, and where each segment begins."""
+    size = hashes.size
+    bits = np.uint64(max(int(size).bit_length(), 1))
+    # One sort of plain numbers: the hash above, the event's number below.
+    keys = hashes >> bits << bits | np.arange(size, dtype=np.uint64)
+    keys.sort()
+    order = (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    new = _changes(order, high, low, partition)
+    keys >>= bits
+    if (new[1:] & (keys[1:] == keys[:-1])).any():
+        # Different segments whose hashes agree: sort by the whole keys.
+        order = np.lexsort((np.arange(size), low, high, partition))
+        new = _changes(order, high, low, partition)
+    return order, np.flatnonzero(new)
+
+
+def _changes(order: Array, *keys: Array) -> Array:
+    new = np.zeros(order.size, dtype=bool)
+    new[:1] = True
+    for key in keys:
+        ordered = key.take(order)
+        new[1:] |= ordered[1:] != ordered[:-1]
+    return new
+
+
+def _run(event: Array, first: Array, size: Array, before: Array) -> tuple[Array, Array]:
+    """Let all segments take their first step, then all that have more their second, and so on."""
+    steps = np.empty(event.size, np.int8)
+    after = before.copy()
+    active = np.arange(first.size)
+    for nth in range(_MANY_EVENTS):
+        at = first.take(active) + nth
+        taken = event.take(at) + after.take(active)
+        steps[at] = taken
+        after[active] = FOLLOWING.take(taken)
+        active = active.take(np.flatnonzero(size.take(active) > nth + 1))
+        if not active.size:
+            return steps, after
+    following = FOLLOWING.tolist()
+    for group in active.tolist():
+        state = int(after[group])
+        for at in range(int(first[group]) + _MANY_EVENTS, int(first[group] + size[group])):
+            steps[at] = taken_step = int(event[at]) + state
+            state = following[taken_step]
+        after[group] = state
+    return steps, after
