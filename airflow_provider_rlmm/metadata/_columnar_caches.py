@@ -238,16 +238,17 @@ def _put(store: Store, rows: list[dict[str, Any]], entries: list[tuple[int, int,
     """Write segments; those whose key the store still has, dead, come to life where they were."""
     columns = {name: np.array([row[name] for row in rows], dtype) for name, dtype in TABLES["segments"].items()}
     names = ("epoch", "start_offset", "status", "order")
-    at = store.entries.append(
-        len(entries), {name: [entry[i] for entry in entries] for i, name in enumerate(names)}
-    )
+    values = {name: [entry[i] for entry in entries] for i, name in enumerate(names)}
+    at = store.entries.append(len(entries), {**values, "segment": 0})
     columns["entries_at"] += np.int32(at[0]) if at.size else np.int32(0)
     key = columns["high"], columns["low"], columns["user_partition"]
     found = find_segments(store, hash_of(*key), *key)
     known, unknown = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)
     for name, values in columns.items():
         store.segments.write(name, found.take(known), values.take(known))
-    store.append("segments", unknown.size, {name: values.take(unknown) for name, values in columns.items()})
+    added = store.append("segments", unknown.size, {name: values.take(unknown) for name, values in columns.items()})
+    found[unknown] = added
+    store.entries.write("segment", at, np.repeat(found, columns["entries_count"]))
     store.live += len(rows)
 
 
@@ -261,7 +262,9 @@ def clear(store: Store, partitions: Array, rows: Array) -> None:
     """
     store.segments.write("state", rows, DEAD)
     store.live -= rows.size
-    store.dead_entries += int(store.segments["entries_count"].take(rows).sum())
+    at, _ = spread(store.segments["entries_at"].take(rows), store.segments["entries_count"].take(rows))
+    store.entries.write("status", at, UNLISTED)
+    store.dead_entries += at.size
     epochs = epochs_of(store, partitions.tolist())
     store.epochs.write("highest_offset", epochs, NONE)
     store.epochs.write("largest_start", epochs, NONE)

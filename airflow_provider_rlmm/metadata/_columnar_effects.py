@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What applied events change: segments and the index of their leader epochs, without a loop over events.
+What applied events change: segments and their entries in the index of leader epochs, without a loop over events.
 
-Only a copied segment that begins to serve reads (Kafka: ``RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState``)
-touches others: it may supersede or replace them. It cannot where the segments of a leader epoch are copied in the order
-of their offsets, starts and ends alike. User partitions with anything else go through the scalar cache.
+A user partition with a segment that begins anew, or is announced twice in different ways, goes through the scalar cache.
 """
 
 from __future__ import annotations
@@ -16,13 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.metadata._columnar_batch import Events, binary_buffers, numpy_of
-from airflow_provider_rlmm.metadata._columnar_caches import caches_of, clear, rows_of, write_back
+from airflow_provider_rlmm.metadata._columnar_caches import caches_of, clear, leader_epoch_of, rows_of, write_back
 from airflow_provider_rlmm.metadata._columnar_decode import iter_events
+from airflow_provider_rlmm.metadata._columnar_epochs import Outcome, entries_of, reference
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_steps import APPLIED, OUTCOME, Steps, outcome_in, step
 from airflow_provider_rlmm.metadata._columnar_store import (
     DEAD,
     REFERENCED,
+    UNLISTED,
     UNREFERENCED,
     Store,
     spread,
@@ -56,6 +56,34 @@ class SegmentFields:
         self.epoch_start = numpy_of(epochs.values.field("start_offset"))
         custom = batch.column("custom_metadata")
         self._custom = None if custom.null_count == len(custom) else custom
+
+    def leader_epochs(self, row: int) -> list[int]:
+        """
+        Return the leader epochs of a segment.
+
+        :param row: row of the batch.
+        """
+        first = int(self.epochs_at[row])
+        epochs: list[int] = self.leader_epoch[first : first + int(self.epochs_count[row])].tolist()
+        return epochs
+
+    def opens_as(self, store: Store, row: int, segment: int) -> bool:
+        """
+        Tell whether a row announces a segment as it was announced before.
+
+        :param store: the store.
+        :param row: row of the batch.
+        :param segment: row of the segment in the store.
+        """
+        table = store.segments
+        if any(self.numbers[name][row] != table[name][segment] for name in _OPENING):
+            return False
+        known = slice(int(table["entries_at"][segment]), int(table["entries_at"][segment] + table["entries_count"][segment]))
+        first, behind = int(self.epochs_at[row]), int(self.epochs_at[row] + self.epochs_count[row])
+        keys = store.epochs["key"].take(store.entries["epoch"][known])
+        return self.leader_epochs(row) == [leader_epoch_of(key) for key in keys.tolist()] and np.array_equal(
+            self.epoch_start[first:behind], store.entries["start_offset"][known]
+        )
 
     def append_custom(self, store: Store, rows: Array) -> tuple[Any, Any]:
         """
@@ -108,28 +136,33 @@ def settle(store: Store, events: Events, part: Part) -> None:
     exact = np.zeros(store.partitions.size, dtype=bool)
     last = steps.last(np.flatnonzero(OUTCOME.take(steps.step) == APPLIED))
     _find_odd_segments(store, part, exact)
-    added = _add(store, part, last, exact)
-    referenced = _referenced(store, part, exact)
-    _find_odd_repetitions(store, part, exact)
-    referenced.find_disorder(exact)
-    if exact.any():
-        odd = added.take(np.flatnonzero(exact.take(store.segments["user_partition"].take(added))))
-        store.live -= int(np.count_nonzero(store.segments["state"].take(odd) != DEAD))
-        store.segments.write("state", odd, DEAD)
-    referenced.write(store, exact)
+    first_new = store.entries.size
+    _add(store, part, last, exact)
+    outcome = _reference(store, part, exact, first_new)
     _update(store, part, last, exact)
+    at = np.array(outcome.at, np.int64)
+    store.entries.write("status", at, np.array(outcome.status, np.int8))
+    store.entries.write("order", at, np.array(outcome.order, np.int64))
     store.next_order = int(part.order[-1]) + 1
     _replay(store, events, part, np.flatnonzero(exact))
 
 
 def _find_odd_segments(store: Store, part: Part, exact: Array) -> None:
-    """Segments that are announced twice or anew."""
+    """Find segments that begin anew, or that are announced twice, and not in the same way."""
     steps = part.steps
-    exact[part.partition.take(steps.at(_ADDED_AGAIN))] = True
-    added = steps.at(_ADDED)
+    added, again = steps.at(_ADDED), steps.at(_ADDED_AGAIN)
     group = steps.group.take(added)
-    anew = (steps.row.take(group) >= 0) | (steps.last(added).take(group) != added)
+    first = steps.last(added)
+    anew = (steps.row.take(group) >= 0) | (first.take(group) != added)
     exact[part.partition.take(added.take(np.flatnonzero(anew)))] = True
+    for event, before in zip(again.tolist(), first.take(steps.group.take(again)).tolist(), strict=True):
+        row = int(part.rows[event])
+        if before >= 0:
+            same = part.fields.leader_epochs(row) == part.fields.leader_epochs(int(part.rows[before]))
+        else:
+            same = part.fields.opens_as(store, row, int(steps.row[steps.group[event]]))
+        if not same:
+            exact[part.partition[event]] = True
     for epoch_row, _, _ in store.stale:
         exact[int(store.epochs["key"][epoch_row]) >> 32] = True
 
@@ -139,12 +172,13 @@ def _outside(exact: Array, part: Part, events: Array) -> Array:
     return events.take(np.flatnonzero(~exact.take(part.partition.take(events))))
 
 
-def _add(store: Store, part: Part, last: Array, exact: Array) -> Array:
-    """Add new segments as they are after all their events, and return their rows."""
+def _add(store: Store, part: Part, last: Array, exact: Array) -> None:
+    """Add new segments as they are after all their events."""
     steps, fields = part.steps, part.fields
     added = _outside(exact, part, steps.at(_ADDED))
     group = steps.group.take(added)
-    opening, latest = part.rows.take(added), part.rows.take(last.take(group))
+    opening = part.rows.take(steps.last(steps.at(_ADDED, _ADDED_AGAIN)).take(group))
+    latest = part.rows.take(last.take(group))
     state, order, partition = steps.after.take(group), part.order.take(added), part.partition.take(added)
     count = fields.epochs_count.take(opening)
     entries_at = _add_entries(store, part, group, state, opening, order)
@@ -167,7 +201,6 @@ def _add(store: Store, part: Part, last: Array, exact: Array) -> Array:
     dead = np.flatnonzero(state == DEAD)
     store.live += added.size - dead.size
     store.dead_entries += int(count.take(dead).sum())
-    return rows
 
 
 def _add_entries(store: Store, part: Part, group: Array, state: Array, opening: Array, order: Array) -> Array:
@@ -183,6 +216,7 @@ def _add_entries(store: Store, part: Part, group: Array, state: Array, opening: 
     status = np.where(state == S.COPY_SEGMENT_FINISHED, REFERENCED, UNREFERENCED).astype(np.int8)
     values = {
         "epoch": store.epoch_rows(keys),
+        "segment": owner + store.segments.size,
         "start_offset": fields.epoch_start.take(at),
         "status": status.take(owner),
         "order": order.take(owner),
@@ -191,83 +225,16 @@ def _add_entries(store: Store, part: Part, group: Array, state: Array, opening: 
     return first + starts_of(fields.epochs_count.take(opening))
 
 
-@dataclass(slots=True)
-class _Referenced:
-    """
-    Entries that begin to serve reads, by leader epoch and, within one, in the order of events.
-
-    :param epoch: rows of the leader epochs.
-    :param partition: rows of the user partitions.
-    :param start: where the epoch starts in the segment.
-    :param end: where it ends, inclusive.
-    :param in_order: whether both lie behind those of all segments that were copied before.
-    """
-
-    epoch: Array
-    partition: Array
-    start: Array
-    end: Array
-    in_order: Array
-
-    def find_disorder(self, exact: Array) -> None:
-        exact[self.partition.take(np.flatnonzero(~self.in_order))] = True
-
-    def write(self, store: Store, exact: Array) -> None:
-        is_last = np.ones(self.epoch.size, dtype=bool)
-        is_last[:-1] = self.epoch[1:] != self.epoch[:-1]
-        is_last &= ~exact.take(self.partition)
-        last = np.flatnonzero(is_last)
-        epoch = self.epoch.take(last)
-        store.epochs.write("highest_offset", epoch, self.end.take(last))
-        store.epochs.write("largest_start", epoch, self.start.take(last))
-
-
-def _referenced(store: Store, part: Part, exact: Array) -> _Referenced:
-    steps, segments, entries = part.steps, store.segments, store.entries
-    copied = _outside(exact, part, steps.at(_COPIED))
-    row = steps.row.take(steps.group.take(copied))
-    count = segments["entries_count"].take(row)
-    at, owner = spread(segments["entries_at"].take(row), count)
-    end = segments["end_offset"].take(row).take(owner)
-    followed = np.flatnonzero(owner[1:] == owner[:-1])
-    end[followed] = entries["start_offset"].take(at.take(followed) + 1) - 1
-    epoch = entries["epoch"].take(at).astype(np.int64)
-    # Events are in their order: a sort of plain numbers keeps it within an epoch.
-    bits = max(at.size.bit_length(), 1)
-    keys = epoch << bits | np.arange(at.size)
-    keys.sort()
-    index = keys & ((1 << bits) - 1)
-    epoch = keys >> bits
-    start, end = entries["start_offset"].take(at).take(index), end.take(index)
-    first = np.ones(epoch.size, dtype=bool)
-    first[1:] = epoch[1:] != epoch[:-1]
-    firsts = np.flatnonzero(first)
-    start_before, end_before = np.empty_like(start), np.empty_like(end)
-    start_before[1:], end_before[1:] = start[:-1], end[:-1]
-    start_before[firsts] = store.epochs["largest_start"].take(epoch.take(firsts))
-    end_before[firsts] = store.epochs["highest_offset"].take(epoch.take(firsts))
-    in_order = (start > start_before) & (end > end_before)
-    return _Referenced(epoch, part.partition.take(copied).take(owner).take(index), start, end, in_order)
-
-
-def _find_odd_repetitions(store: Store, part: Part, exact: Array) -> None:
-    """
-    Segments that are copied again although another one took their place.
-
-    Where segments end in the order in which they start, copying one again that serves reads changes nothing.
-    """
+def _reference(store: Store, part: Part, exact: Array, first_new: int) -> Outcome:
     steps = part.steps
-    again = _outside(exact, part, steps.at(_COPIED_AGAIN))
-    if not again.size:
-        return
-    group = steps.group.take(again)
-    row = steps.row.take(group)
-    at, owner = spread(store.segments["entries_at"].take(row), store.segments["entries_count"].take(row))
-    serves = store.entries["status"].take(at) == REFERENCED
-    # What was copied in this very part serves, as long as the part is settled in columns.
-    serves |= (steps.before.take(group) != S.COPY_SEGMENT_FINISHED).take(owner)
-    serves &= store.epochs["ordered"].take(store.entries["epoch"].take(at))
-    exact[part.partition.take(again).take(owner.take(np.flatnonzero(~serves)))] = True
+    kinds = [_outside(exact, part, steps.at(kind)) for kind in (_COPIED, _COPIED_AGAIN, _UNREFERENCED)]
+    groups = [steps.group.take(kind) for kind in kinds]
+    copied, again, unreferenced = (
+        entries_of(store, steps.row.take(group), part.order.take(kind))
+        for group, kind in zip(groups, kinds, strict=True)
+    )
+    serving = steps.before.take(groups[1]) != S.COPY_SEGMENT_FINISHED
+    return reference(store, copied, again, serving, unreferenced, first_new)
 
 
 def _update(store: Store, part: Part, last: Array, exact: Array) -> None:
@@ -278,7 +245,9 @@ def _update(store: Store, part: Part, last: Array, exact: Array) -> None:
     rows = steps.row.take(gone)
     store.segments.write("state", rows, DEAD)
     store.live -= rows.size
-    store.dead_entries += int(store.segments["entries_count"].take(rows).sum())
+    at, _ = spread(store.segments["entries_at"].take(rows), store.segments["entries_count"].take(rows))
+    store.entries.write("status", at, UNLISTED)
+    store.dead_entries += at.size
     kept = np.flatnonzero(changed & (steps.after != DEAD))
     rows, latest = steps.row.take(kept), part.rows.take(last.take(kept))
     store.segments.write("state", rows, steps.after.take(kept))

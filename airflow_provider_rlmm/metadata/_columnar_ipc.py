@@ -103,6 +103,7 @@ def _check(store: Store) -> None:
         ),
         "custom metadata": (segments["custom_at"], store.tables["custom"].size + 1),
         "epoch of an entry": (entries["epoch"], epochs.size),
+        "segment of an entry": (entries["segment"], segments.size),
         "status": (entries["status"], _LAST_STATUS + 1),
         "epoch of a stale entry": (np.array([row for row, _, _ in store.stale], np.int64), epochs.size),
     }  # fmt: skip

@@ -30,7 +30,7 @@ def merged(mine: Store, theirs: Store) -> Store:
         mine.partitions.write(column, rows, table[column])
     for name, changes in (
         ("epochs", {"key": partitions << 32}),
-        ("entries", {"epoch": epochs}),
+        ("entries", {"epoch": epochs, "segment": segments}),
         ("custom", {}),
         ("segments", {"user_partition": partitions, "entries_at": entries, "custom_at": custom}),
     ):

@@ -59,7 +59,7 @@ TABLES: dict[str, dict[str, str]] = {
         "custom_at": "i8",
         "custom_length": "i4",
     },
-    "entries": {"epoch": "i4", "start_offset": "i8", "status": "i1", "order": "i8"},
+    "entries": {"epoch": "i4", "segment": "i4", "start_offset": "i8", "status": "i1", "order": "i8"},
     "custom": {"byte": "u1"},
 }
 """
@@ -323,8 +323,9 @@ class Store:
         store = self.copy_of_small_tables()
         alive = self.alive()
         segments = {column: self.segments[column].take(alive) for column in TABLES["segments"]}
-        entries, _ = spread(segments["entries_at"], segments["entries_count"])
-        store.entries.adopt({column: self.entries[column].take(entries) for column in TABLES["entries"]})
+        at, owner = spread(segments["entries_at"], segments["entries_count"])
+        entries = {column: self.entries[column].take(at) for column in TABLES["entries"]}
+        store.entries.adopt(entries | {"segment": owner.astype(np.int32)})
         segments["entries_at"] = starts_of(segments["entries_count"]).astype(np.int32)
         lengths = np.maximum(segments["custom_length"], 0)
         data, _ = spread(segments["custom_at"], lengths)

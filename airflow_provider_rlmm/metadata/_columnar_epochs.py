@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The index of leader epochs: which segments begin to serve reads, and which ones they take the place of.
+
+A copied segment (Kafka: ``RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState``) may supersede or replace
+others of its leader epoch. It cannot where it starts and ends behind all that were copied before: those are settled
+without a loop. Of the other leader epochs, the part that is concerned goes through the scalar state of an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_store import NONE, REFERENCED, UNLISTED, UNREFERENCED, Store, spread
+from airflow_provider_rlmm.metadata.cache import LeaderEpochState
+
+_ANY = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class Entries:
+    """
+    Events of segments, one element per leader epoch of theirs.
+
+    :param at: rows of the entries.
+    :param epoch: rows of the leader epochs.
+    :param start: where the epoch starts in the segment.
+    :param end: where it ends, inclusive.
+    :param order: numbers of the events.
+    :param owner: which of the given segments.
+    """
+
+    at: Array
+    epoch: Array
+    start: Array
+    end: Array
+    order: Array
+    owner: Array
+
+    def take(self, index: Array) -> Entries:
+        """
+        Return some of them.
+
+        :param index: which.
+        """
+        columns = (self.at, self.epoch, self.start, self.end, self.order, self.owner)
+        return Entries(*(column.take(index) for column in columns))
+
+
+def entries_of(store: Store, rows: Array, order: Array) -> Entries:
+    """
+    Return the entries of segments.
+
+    :param store: the store.
+    :param rows: rows of the segments, which have an event each.
+    :param order: numbers of the events.
+    """
+    at, owner = spread(store.segments["entries_at"].take(rows), store.segments["entries_count"].take(rows))
+    start = store.entries["start_offset"].take(at)
+    end = store.segments["end_offset"].take(rows).take(owner)
+    followed = np.flatnonzero(owner[1:] == owner[:-1])
+    end[followed] = start.take(followed + 1) - 1
+    return Entries(at, store.entries["epoch"].take(at).astype(np.int64), start, end, order.take(owner), owner)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """
+    How entries are after some events, where that takes more than a look at their segments.
+
+    :param at: rows of the entries.
+    :param status: their status.
+    :param order: numbers of the events that unreferenced them.
+    """
+
+    at: list[int]
+    status: list[int]
+    order: list[int]
+
+
+def reference(store: Store, copied: Entries, again: Entries, serving: Array, unreferenced: Entries, new: int) -> Outcome:
+    """
+    Let copied segments serve reads: write what the leader epochs remember, and return what is out of the ordinary.
+
+    :param store: the store; its entries say how they were before the events, new ones how they would be in the ordinary.
+    :param copied: segments that are copied for the first time, in the order of events.
+    :param again: those that are said to be copied once more.
+    :param serving: whether each of these was copied in the same events.
+    :param unreferenced: those that are being deleted after they were copied.
+    :param new: first entry that is new.
+    """
+    # Events are in their order: a sort of plain numbers keeps it within an epoch.
+    bits = max(copied.at.size.bit_length(), 1)
+    keys = copied.epoch << bits | np.arange(copied.at.size)
+    keys.sort()
+    copied = copied.take(keys & ((1 << bits) - 1))
+    is_first = np.ones(copied.at.size, dtype=bool)
+    is_first[1:] = copied.epoch[1:] != copied.epoch[:-1]
+    first = np.flatnonzero(is_first)
+    start_before, end_before = np.roll(copied.start, 1), np.roll(copied.end, 1)
+    start_before[first] = store.epochs["largest_start"].take(copied.epoch.take(first))
+    end_before[first] = store.epochs["highest_offset"].take(copied.epoch.take(first))
+    disorder = np.flatnonzero((copied.start <= start_before) | (copied.end <= end_before))
+    serves = serving.take(again.owner) | (store.entries["status"].take(again.at) == REFERENCED)
+    # Where segments end in the order in which they start, one that serves and is copied again changes nothing.
+    odd_again = np.flatnonzero(~(serves & store.epochs["ordered"].take(again.epoch)))
+    last = np.append(first[1:], copied.at.size)[: first.size] - 1
+    if not disorder.size and not odd_again.size:
+        _remember(store, copied.take(last))
+        return Outcome([], [], [])
+    lowest = np.full(store.epochs.size, _ANY)
+    np.minimum.at(lowest, copied.epoch.take(disorder), copied.start.take(disorder))
+    np.minimum.at(lowest, again.epoch.take(odd_again), again.start.take(odd_again))
+    odd = lowest != _ANY
+    also = np.flatnonzero(odd.take(again.epoch))
+    np.minimum.at(lowest, again.epoch.take(also), again.start.take(also))
+    outcome = _replay(store, lowest, (copied, again, unreferenced), new)
+    _remember(store, copied.take(last.take(np.flatnonzero(~odd.take(copied.epoch.take(last))))))
+    return outcome
+
+
+def _remember(store: Store, last: Entries) -> None:
+    store.epochs.write("highest_offset", last.epoch, last.end)
+    store.epochs.write("largest_start", last.epoch, last.start)
+
+
+def _replay(store: Store, lowest: Array, entries: tuple[Entries, Entries, Entries], new: int) -> Outcome:
+    outcome = Outcome([], [], [])
+    serving = _serving(store, lowest, new)
+    events: dict[int, list[tuple[int, int, int, int, bool]]] = {}
+    for of_kind, references in zip(entries, (True, True, False), strict=True):
+        mine = of_kind.take(np.flatnonzero(lowest.take(of_kind.epoch) != _ANY))
+        columns = (mine.epoch.tolist(), mine.order.tolist(), mine.at.tolist(), mine.start.tolist(), mine.end.tolist())
+        for epoch, order, at, start, end in zip(*columns, strict=True):
+            events.setdefault(epoch, []).append((order, at, start, end, references))
+    status, order_of = store.entries["status"], store.entries["order"]
+    for epoch, of_epoch in events.items():
+        low, highest = int(lowest[epoch]), int(store.epochs["highest_offset"][epoch])
+        window = _Window(low, None if highest == NONE else highest, serving.get(epoch, []))
+        window.add_unreferenced(
+            (at, int(order_of[at])) for _, at, _, _, _ in of_epoch if at >= new or status[at] == UNREFERENCED
+        )
+        for event in sorted(of_epoch):
+            window.apply(*event)
+        window.write(store, epoch, outcome)
+    return outcome
+
+
+def _serving(store: Store, lowest: Array, new: int) -> dict[int, list[tuple[int, int, int]]]:
+    """Return those that may be superseded or replaced: row of the entry, start and end, by epoch."""
+    by_epoch: dict[int, list[tuple[int, int, int]]] = {}
+    if not (lowest <= store.epochs["largest_start"]).any():
+        return by_epoch
+    epochs, starts = store.entries["epoch"][:new], store.entries["start_offset"][:new]
+    mine = np.flatnonzero((lowest != _ANY).take(epochs.astype(np.int64)))
+    epoch = epochs.take(mine).astype(np.int64)
+    serves = starts.take(mine) >= lowest.take(epoch)
+    serves &= store.entries["status"].take(mine) == REFERENCED
+    at = mine.take(np.flatnonzero(serves))
+    owners = store.entries["segment"].take(at).astype(np.int64)
+    last = at + 1 == store.segments["entries_at"].take(owners) + store.segments["entries_count"].take(owners)
+    following = np.where(last, at, at + 1)
+    end = np.where(last, store.segments["end_offset"].take(owners), store.entries["start_offset"].take(following) - 1)
+    columns = (store.entries["epoch"].take(at).tolist(), at.tolist(), starts.take(at).tolist(), end.tolist())
+    for number, row, start, last_offset in zip(*columns, strict=True):
+        by_epoch.setdefault(number, []).append((row, start, last_offset))
+    return by_epoch
+
+
+class _Window:
+    """The segments of a leader epoch from an offset on; rows of entries stand for their ids."""
+
+    def __init__(self, low: int, highest: int | None, serving: list[tuple[int, int, int]]) -> None:
+        self._low = low
+        # Rows of entries are as good as ids: the rules compare them only.
+        self._state: Any = LeaderEpochState({start: at for at, start, _ in serving}, {}, highest)  # type: ignore[misc]
+        self._ends = {at: end for at, _, end in serving}
+        self._starts = {at: start for at, start, _ in serving}
+        self._orders: dict[int, int] = {}
+        # Everything below ends before this, as long as the epoch is ordered.
+        self._below = min((end for _, _, end in serving), default=(NONE if highest is None else highest) + 1)
+
+    def add_unreferenced(self, entries: Iterator[tuple[int, int]]) -> None:
+        for at, order in entries:
+            self._orders[at] = order
+            self._state.unreferenced[at] = None
+
+    def apply(self, order: int, at: int, start: int, end: int, references: bool) -> None:
+        state = self._state
+        if start < self._low:
+            if references:
+                state.highest_offset = end
+                self._below = max(self._below, end + 1)
+            return
+        self._ends[at], self._starts[at] = end, start
+        if references:
+            state.reference(start, at, end)
+            self._orders.pop(at, None)
+        else:
+            state.unreference(start, at)
+        for other in reversed(state.unreferenced):
+            if other in self._orders:
+                break
+            self._orders[other] = order
+
+    def write(self, store: Store, epoch: int, outcome: Outcome) -> None:
+        state = self._state
+        for at, start in self._starts.items():
+            serves = state.referenced.get(start) == at
+            outcome.at.append(at)
+            outcome.status.append(REFERENCED if serves else UNREFERENCED if at in state.unreferenced else UNLISTED)
+            outcome.order.append(self._orders.get(at, 0))
+        ends = [self._ends[at] for _, at in sorted(state.referenced.items())]
+        ordered = all(a < b for a, b in zip(ends, ends[1:], strict=False)) and (not ends or ends[0] >= self._below)
+        row = np.array([epoch])
+        store.epochs.write("highest_offset", row, state.highest_offset)
+        store.epochs.write("largest_start", row, max(state.referenced, default=self._low))
+        store.epochs.write("ordered", row, bool(store.epochs["ordered"][epoch]) and ordered)
