@@ -9,7 +9,6 @@ without a loop. Of the other leader epochs, the part that is concerned goes thro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +112,9 @@ def reference(store: Store, copied: Entries, again: Entries, serving: Array, unr
     if not disorder.size and not odd_again.size:
         _remember(store, copied.take(last))
         return Outcome([], [], [])
-    lowest = np.full(store.epochs.size, _ANY)
-    np.minimum.at(lowest, copied.epoch.take(disorder), copied.start.take(disorder))
-    np.minimum.at(lowest, again.epoch.take(odd_again), again.start.take(odd_again))
-    odd = lowest != _ANY
-    also = np.flatnonzero(odd.take(again.epoch))
-    np.minimum.at(lowest, again.epoch.take(also), again.start.take(also))
-    outcome = _replay(store, lowest, (copied, again, unreferenced), new)
+    odd = np.zeros(store.epochs.size, dtype=bool)
+    odd[copied.epoch.take(disorder)] = odd[again.epoch.take(odd_again)] = True
+    outcome = _replay(store, odd, copied, again, unreferenced, new)
     _remember(store, copied.take(last.take(np.flatnonzero(~odd.take(copied.epoch.take(last))))))
     return outcome
 
@@ -129,25 +124,82 @@ def _remember(store: Store, last: Entries) -> None:
     store.epochs.write("largest_start", last.epoch, last.start)
 
 
-def _replay(store: Store, lowest: Array, entries: tuple[Entries, Entries, Entries], new: int) -> Outcome:
-    outcome = Outcome([], [], [])
-    serving = _serving(store, lowest, new)
+@dataclass(slots=True)
+class _Bounds:
+    """
+    What of each leader epoch the scalar state has to see.
+
+    :param lowest: the offset from which on segments matter, :data:`_ANY` where none does.
+    :param latest: number of the last event that is out of order.
+    :param highest: the highest offset before the first event that matters.
+    :param later: number of the last one of the copied entries if it comes after that, else -1.
+    """
+
+    lowest: Array
+    latest: Array
+    highest: Array
+    later: Array
+
+
+def _bounds(store: Store, odd: Array, copied: Entries, again: Entries) -> _Bounds:
+    lowest, latest = np.full(odd.size, _ANY), np.full(odd.size, -1)
+    index = np.flatnonzero(odd.take(copied.epoch))
+    mine, repeated = copied.take(index), again.take(np.flatnonzero(odd.take(again.epoch)))
+    largest_start = np.maximum(_largest_before(mine.epoch, mine.start), store.epochs["largest_start"].take(mine.epoch))
+    largest_end = np.maximum(_largest_before(mine.epoch, mine.end), store.epochs["highest_offset"].take(mine.epoch))
+    disorder = mine.take(np.flatnonzero((mine.start <= largest_start) | (mine.end <= largest_end)))
+    for entries in (disorder, repeated):
+        np.minimum.at(lowest, entries.epoch, entries.start)
+        np.maximum.at(latest, entries.epoch, entries.order)
+    highest, later = store.epochs["highest_offset"].copy(), np.full(odd.size, -1)
+    below = mine.take(np.flatnonzero((mine.start < lowest.take(mine.epoch)) & (mine.order < latest.take(mine.epoch))))
+    np.maximum.at(highest, below.epoch, below.end)
+    after = np.flatnonzero(mine.order > latest.take(mine.epoch))
+    later[mine.epoch.take(after)] = index.take(after)
+    return _Bounds(lowest, latest, highest, later)
+
+
+def _largest_before(epoch: Array, values: Array) -> Array:
+    """Return for each value the largest of those of its epoch before it."""
+    largest = np.full(values.size, NONE)
+    if values.size:
+        by_value = np.argsort(values, kind="stable")
+        rank = np.empty_like(by_value)
+        rank[by_value] = np.arange(values.size)
+        running = np.maximum.accumulate(epoch << 32 | rank)
+        same = np.flatnonzero(epoch[1:] == epoch[:-1])
+        largest[same + 1] = values.take(by_value).take(running.take(same) & 0xFFFFFFFF)
+    return largest
+
+
+def _replay(
+    store: Store, odd: Array, copied: Entries, again: Entries, unreferenced: Entries, new: int
+) -> Outcome:
+    bounds = _bounds(store, odd, copied, again)
     events: dict[int, list[tuple[int, int, int, int, bool]]] = {}
-    for of_kind, references in zip(entries, (True, True, False), strict=True):
-        mine = of_kind.take(np.flatnonzero(lowest.take(of_kind.epoch) != _ANY))
+    for of_kind, references in ((copied, True), (again, True), (unreferenced, False)):
+        matters = of_kind.start >= bounds.lowest.take(of_kind.epoch)
+        if references:
+            matters &= of_kind.order <= bounds.latest.take(of_kind.epoch)
+        mine = of_kind.take(np.flatnonzero(matters))
         columns = (mine.epoch.tolist(), mine.order.tolist(), mine.at.tolist(), mine.start.tolist(), mine.end.tolist())
         for epoch, order, at, start, end in zip(*columns, strict=True):
             events.setdefault(epoch, []).append((order, at, start, end, references))
+    outcome = Outcome([], [], [])
+    serving = _serving(store, bounds.lowest, new)
     status, order_of = store.entries["status"], store.entries["order"]
     for epoch, of_epoch in events.items():
-        low, highest = int(lowest[epoch]), int(store.epochs["highest_offset"][epoch])
-        window = _Window(low, None if highest == NONE else highest, serving.get(epoch, []))
-        window.add_unreferenced(
-            (at, int(order_of[at])) for _, at, _, _, _ in of_epoch if at >= new or status[at] == UNREFERENCED
-        )
-        for event in sorted(of_epoch):
-            window.apply(*event)
+        highest = int(bounds.highest[epoch])
+        window = _Window(int(bounds.lowest[epoch]), None if highest == NONE else highest, serving.get(epoch, []))
+        for order, at, start, end, references in sorted(of_epoch):
+            if references:
+                known = None if at < new and status[at] != UNREFERENCED else int(order_of[at])
+                window.reference(order, at, start, end, known)
+            else:
+                window.unreference(order, at, start)
         window.write(store, epoch, outcome)
+    epochs = np.flatnonzero(bounds.later >= 0)
+    _remember(store, copied.take(bounds.later.take(epochs)))
     return outcome
 
 
@@ -185,28 +237,27 @@ class _Window:
         # Everything below ends before this, as long as the epoch is ordered.
         self._below = min((end for _, _, end in serving), default=(NONE if highest is None else highest) + 1)
 
-    def add_unreferenced(self, entries: Iterator[tuple[int, int]]) -> None:
-        for at, order in entries:
-            self._orders[at] = order
-            self._state.unreferenced[at] = None
-
-    def apply(self, order: int, at: int, start: int, end: int, references: bool) -> None:
+    def reference(self, order: int, at: int, start: int, end: int, unreferenced_by: int | None) -> None:
         state = self._state
-        if start < self._low:
-            if references:
-                state.highest_offset = end
-                self._below = max(self._below, end + 1)
-            return
+        if unreferenced_by is not None and at not in self._starts:
+            self._orders[at] = unreferenced_by
+            state.unreferenced[at] = None
         self._ends[at], self._starts[at] = end, start
-        if references:
-            state.reference(start, at, end)
-            self._orders.pop(at, None)
-        else:
-            state.unreference(start, at)
-        for other in reversed(state.unreferenced):
-            if other in self._orders:
+        state.reference(start, at, end)
+        self._orders.pop(at, None)
+        self._number(order)
+
+    def unreference(self, order: int, at: int, start: int) -> None:
+        if at in self._starts:
+            self._state.unreference(start, at)
+            self._number(order)
+
+    def _number(self, order: int) -> None:
+        """Note the event that has unreferenced what stands last."""
+        for at in reversed(self._state.unreferenced):
+            if at in self._orders:
                 break
-            self._orders[other] = order
+            self._orders[at] = order
 
     def write(self, store: Store, epoch: int, outcome: Outcome) -> None:
         state = self._state
