@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +141,7 @@ class _Work:
         """Yield runs of events; an event after the end of its user partition's deletion opens a new one."""
         cuts = set(range(0, self._events.size, _PART_EVENTS)) | set(self._after_finished())
         ordered = [*sorted(cuts), self._events.size]
-        yield from zip(ordered, ordered[1:], strict=False)
+        yield from itertools.pairwise(ordered)
 
     def _after_finished(self) -> Iterator[int]:
         ends = self._deletions.take(np.flatnonzero(self._events.state.take(self._deletions) == _FINISHED))

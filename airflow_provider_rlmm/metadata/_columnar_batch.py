@@ -155,7 +155,9 @@ def partition_of(store: Store, high: int, low: int, partition: int, topic: str, 
     key = np.array([high], np.uint64), np.array([low], np.uint64), np.array([partition], np.int32)
 
     def same(_: Array, row: Array) -> Array:
-        equal = (table["high"][row] == high) & (table["low"][row] == low) & (table["partition"][row] == partition)
+        equal: Array = (
+            (table["high"][row] == high) & (table["low"][row] == low) & (table["partition"][row] == partition)
+        )
         for at in np.flatnonzero(equal).tolist():
             equal[at] = store.topics[int(table["topic"][row[at]])].as_py() == topic
         return equal

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
@@ -139,13 +140,13 @@ def _segments(
         partition = columns["user_partition"][i]
         metadata = RemoteLogSegmentMetadata(
             RemoteLogSegmentId(names[partition], uuid_of(columns["high"][i], columns["low"][i])),
-            *(columns[name][i] for name in _PLAIN),
+            **{name: columns[name][i] for name in _PLAIN},
             custom_metadata=None if length < 0 else heap[custom_at : custom_at + length].tobytes(),
             state=RemoteLogSegmentState(columns["state"][i]),
             segment_leader_epochs=tuple(zip(leader_epochs[first:behind], entries[1][first:behind], strict=True)),
             txn_idx_empty=columns["txn_idx_empty"][i],
         )
-        yield partition, metadata, [tuple(column[j] for column in entries) for j in range(first, behind)]  # type: ignore[misc]
+        yield partition, metadata, list(zip(*(column[first:behind] for column in entries), strict=True))
         first = behind
 
 
@@ -205,7 +206,7 @@ def _write_epoch(
 ) -> None:
     ends = [end_of_epoch(segments[key], leader_epoch) for _, key in sorted(state.referenced.items())]
     highest = state.highest_offset
-    ordered = all(a < b for a, b in zip(ends, ends[1:], strict=False)) and (
+    ordered = all(a < b for a, b in itertools.pairwise(ends)) and (
         not ends or (highest is not None and ends[-1] <= highest)
     )
     at = np.array([row])
@@ -238,8 +239,8 @@ def _put(store: Store, rows: list[dict[str, Any]], entries: list[tuple[int, int,
     """Write segments; those whose key the store still has, dead, come to life where they were."""
     columns = {name: np.array([row[name] for row in rows], dtype) for name, dtype in TABLES["segments"].items()}
     names = ("epoch", "start_offset", "status", "order")
-    values = {name: [entry[i] for entry in entries] for i, name in enumerate(names)}
-    at = store.entries.append(len(entries), {**values, "segment": 0})
+    of_entries = {name: [entry[i] for entry in entries] for i, name in enumerate(names)}
+    at = store.entries.append(len(entries), {**of_entries, "segment": 0})
     columns["entries_at"] += np.int32(at[0]) if at.size else np.int32(0)
     key = columns["high"], columns["low"], columns["user_partition"]
     found = find_segments(store, hash_of(*key), *key)

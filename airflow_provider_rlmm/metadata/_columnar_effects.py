@@ -78,7 +78,9 @@ class SegmentFields:
         table = store.segments
         if any(self.numbers[name][row] != table[name][segment] for name in _OPENING):
             return False
-        known = slice(int(table["entries_at"][segment]), int(table["entries_at"][segment] + table["entries_count"][segment]))
+        known = slice(
+            int(table["entries_at"][segment]), int(table["entries_at"][segment] + table["entries_count"][segment])
+        )
         first, behind = int(self.epochs_at[row]), int(self.epochs_at[row] + self.epochs_count[row])
         keys = store.epochs["key"].take(store.entries["epoch"][known])
         return self.leader_epochs(row) == [leader_epoch_of(key) for key in keys.tolist()] and np.array_equal(
@@ -271,9 +273,7 @@ def _update_entries(store: Store, part: Part, kept: Array) -> None:
     rows = steps.row.take(kept.take(unreferenced))
     at, owner = spread(segments["entries_at"].take(rows), segments["entries_count"].take(rows))
     # What others had superseded keeps its place among the unreferenced.
-    moved = np.flatnonzero(
-        (entries["status"].take(at) != UNREFERENCED) | was_copied.take(unreferenced).take(owner)
-    )
+    moved = np.flatnonzero((entries["status"].take(at) != UNREFERENCED) | was_copied.take(unreferenced).take(owner))
     entries.write("status", at.take(moved), UNREFERENCED)
     entries.write("order", at.take(moved), part.order.take(event.take(unreferenced)).take(owner.take(moved)))
 

@@ -9,6 +9,7 @@ without a loop. Of the other leader epochs, the part that is concerned goes thro
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,9 @@ class Outcome:
     order: list[int]
 
 
-def reference(store: Store, copied: Entries, again: Entries, serving: Array, unreferenced: Entries, new: int) -> Outcome:
+def reference(
+    store: Store, copied: Entries, again: Entries, serving: Array, unreferenced: Entries, new: int
+) -> Outcome:
     """
     Let copied segments serve reads: write what the leader epochs remember, and return what is out of the ordinary.
 
@@ -172,9 +175,7 @@ def _largest_before(epoch: Array, values: Array) -> Array:
     return largest
 
 
-def _replay(
-    store: Store, odd: Array, copied: Entries, again: Entries, unreferenced: Entries, new: int
-) -> Outcome:
+def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferenced: Entries, new: int) -> Outcome:
     bounds = _bounds(store, odd, copied, again)
     events: dict[int, list[tuple[int, int, int, int, bool]]] = {}
     for of_kind, references in ((copied, True), (again, True), (unreferenced, False)):
@@ -267,7 +268,7 @@ class _Window:
             outcome.status.append(REFERENCED if serves else UNREFERENCED if at in state.unreferenced else UNLISTED)
             outcome.order.append(self._orders.get(at, 0))
         ends = [self._ends[at] for _, at in sorted(state.referenced.items())]
-        ordered = all(a < b for a, b in zip(ends, ends[1:], strict=False)) and (not ends or ends[0] >= self._below)
+        ordered = all(a < b for a, b in itertools.pairwise(ends)) and (not ends or ends[0] >= self._below)
         row = np.array([epoch])
         store.epochs.write("highest_offset", row, state.highest_offset)
         store.epochs.write("largest_start", row, max(state.referenced, default=self._low))

@@ -42,7 +42,7 @@ def merged(mine: Store, theirs: Store) -> Store:
             mine.append(name, count, columns)
         else:
             mine.tables[name].append(count, columns)
-    mine.stale = mine.stale | {(row + epochs, *key): order for (row, *key), order in theirs.stale.items()}
+    mine.stale = mine.stale | {(row + epochs, high, low): order for (row, high, low), order in theirs.stale.items()}
     mine.live = segments + theirs.segments.size
     mine.next_order = max(mine.next_order, theirs.next_order)
     return mine

@@ -7,7 +7,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.errors import MetadataError
+import numpy as np
+
 from airflow_provider_rlmm.metadata._columnar_apply import apply_batch
 from airflow_provider_rlmm.metadata._columnar_batch import partition_of
 from airflow_provider_rlmm.metadata._columnar_caches import caches_of, halves_of, rows_of
@@ -174,9 +175,9 @@ class ColumnarState:
             cache = self._caches.get(topic_id_partition)
             if cache is None:
                 store, row = self._own(), self._row(topic_id_partition)
-                rows = [] if row < 0 else [row]
-                caches = caches_of(store, rows, rows_of(store, rows))
-                cache = caches.get(row) or RemoteLogMetadataCache()
+                cache = RemoteLogMetadataCache()
+                if row >= 0:
+                    cache = caches_of(store, [row], rows_of(store, np.array([row])))[row]
                 if len(self._caches) >= _REMEMBERED_CACHES:
                     del self._caches[next(iter(self._caches))]
                 self._caches[topic_id_partition] = cache

@@ -242,8 +242,9 @@ def _run(event: Array, first: Array, size: Array, before: Array) -> tuple[Array,
     following = FOLLOWING.tolist()
     for group in active.tolist():
         state = int(after[group])
-        for at in range(int(first[group]) + _MANY_EVENTS, int(first[group] + size[group])):
-            steps[at] = taken_step = int(event[at]) + state
-            state = following[taken_step]
+        for position in range(int(first[group]) + _MANY_EVENTS, int(first[group] + size[group])):
+            number = int(event[position]) + state
+            steps[position] = number
+            state = following[number]
         after[group] = state
     return steps, after

@@ -121,13 +121,12 @@ class Columns:
         before, self.size = self.size, self.size + count
         if not count:
             return np.empty(0, np.int64)
-        for column, array in self._arrays.items():
+        for column, array in list(self._arrays.items()):
             if array.size < self.size:
                 # Pages that are never written to cost no memory.
-                larger = np.empty(max(2 * before, self.size, 64), array.dtype)
-                larger[:before] = array[:before]
-                self._arrays[column] = array = larger
-            array[before : self.size] = values[column]
+                self._arrays[column] = np.empty(max(2 * before, self.size, 64), array.dtype)
+                self._arrays[column][:before] = array[:before]
+            self._arrays[column][before : self.size] = values[column]
         return np.arange(before, self.size)
 
     def write(self, column: str, rows: Array, values: Any) -> None:

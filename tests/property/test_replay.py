@@ -3,90 +3,141 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import pickle
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.metadata import (
+    _columnar_apply,
+    _columnar_batch,
+    _columnar_caches,
+    _columnar_steps,
+    _columnar_store,
+)
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
+from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, iter_events
+from airflow_provider_rlmm.metadata.records import topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from tests.unit.metadata.events import PARTITION, started, update
+from tests.property.histories import PARTITIONS, Histories, Model
 
-PARTITIONS = [replace(PARTITION, partition=number) for number in range(3)]
-
-
-@st.composite
-def segment_events(draw):
-    partition = draw(st.sampled_from(PARTITIONS))
-    number = draw(st.integers(1, 4))
-    if draw(st.integers(0, 3)):
-        return update(number, draw(st.sampled_from(RemoteLogSegmentState)), draw(st.none() | st.just(b"m")), partition)
-    start = draw(st.integers(0, 30))
-    offsets = sorted(draw(st.lists(st.integers(start, start + 20), min_size=1, max_size=3)))
-    epochs = sorted(draw(st.sets(st.integers(0, 3), min_size=len(offsets), max_size=len(offsets))))
-    return started(number, start, start + 20, tuple(zip(epochs, offsets, strict=True)), partition)
+SEEDS = st.integers(0, 2**32)
+WILDNESS = st.sampled_from([0, 0.02, 0.1, 0.5, 1])
 
 
-def replay_in_caches(events):
-    caches = {}
-    counts = {"applied": 0, "dropped": 0, "thrown": 0}
-    for event in events:
-        cache = caches.setdefault(event.remote_log_segment_id.topic_id_partition, RemoteLogMetadataCache())
-        try:
-            if hasattr(event, "start_offset"):
-                outcome = cache.add_copy_in_progress_segment(event)
-            else:
-                outcome = cache.update_remote_log_segment_metadata(event)
-            counts["applied" if outcome.applied else "dropped"] += 1
-        except InvalidStateTransitionError:
-            counts["thrown"] += 1
-    return caches, counts
+def tables(state):
+    return {name: rows(getattr(state, name)) for name in Model().tables()}
 
 
-@given(st.lists(segment_events(), max_size=40), st.integers(1, 10))
-@settings(max_examples=150, deadline=None)
-def test_a_replay_in_batches(events, size):
-    state = ColumnarState.empty()
-    counts = {"applied": 0, "dropped": 0, "thrown": 0}
-    for at in range(0, len(events), size):
-        state, report = state.apply(decode([serialize(event) for event in events[at : at + size]]))
-        counts["applied"] += report.applied
-        counts["dropped"] += report.dropped.num_rows
-        counts["thrown"] += report.would_end_consumer.num_rows
-        state = ColumnarState.from_ipc(state.to_ipc())
-    caches, expected = replay_in_caches(events)
-    assert counts == expected
-    assert rows_of_segments(state) == {
-        (partition.partition, segment.remote_log_segment_id.id.bytes, segment.state, segment.start_offset)
-        for partition, cache in caches.items()
-        for segment in cache.list_remote_log_segments()
-    }
-    assert {
-        (row["partition"], row["leader_epoch"], row["highest_offset"]) for row in state.epoch_highest.to_pylist()
-    } == {
-        (partition.partition, epoch, cache.highest_offset_for_epoch(epoch))
-        for partition, cache in caches.items()
-        for epoch in range(4)
-        if cache.highest_offset_for_epoch(epoch) is not None
-    }
-    assert rows_of_epochs(state) == {
-        (partition.partition, epoch, segment_id.id.bytes, start_offset)
-        for partition, cache in caches.items()
-        for epoch, of_epoch in cache.leader_epochs.items()
-        for start_offset, segment_id in [*of_epoch.referenced.items(), *((None, key) for key in of_epoch.unreferenced)]
+def rows(table):
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def decoded(random, values, first_offset):
+    arguments = {"offset": range(first_offset, first_offset + len(values))}
+    if random.random() < 0.5:
+        arguments |= {"metadata_partition": random.choice([0, 1])}
+        if random.random() < 0.3:
+            arguments |= {"num_partitions": 2}
+    if random.random() < 0.2:
+        arguments |= {"keys": [random.choice([None, b"key"]) for _ in values]}
+    batch = decode(values, **arguments)
+    cut = random.choice([0, 0, 1])
+    return batch.slice(cut)
+
+
+def reported(report):
+    return {
+        name: [(row["offset"], row["reason"]) for row in getattr(report, name).to_pylist()]
+        for name in ("quarantined", "dropped", "would_end_consumer")
     }
 
 
-def rows_of_segments(state):
-    names = ("partition", "segment_id", "state", "start_offset")
-    return {tuple(row[name] for name in names) for row in state.segments.to_pylist()}
+def expected_report(model, batch):
+    offsets = batch.column("offset").to_pylist()
+    return {name: [(offsets[row], why) for row, why in found] for name, found in model.apply(batch).items()}
 
 
-def rows_of_epochs(state):
-    names = ("partition", "leader_epoch", "segment_id", "start_offset")
-    rows = state.epoch_offsets.to_pylist()
-    assert all(row["referenced"] == (row["start_offset"] is not None) for row in rows)
-    return {tuple(row[name] for name in names) for row in rows}
+def answers(cache):
+    return [cache.list_remote_log_segments()] + [
+        (
+            _list_or_complain(cache, epoch),
+            cache.highest_offset_for_epoch(epoch),
+            [cache.remote_log_segment_metadata(epoch, offset) for offset in range(0, 90, 4)],
+        )
+        for epoch in range(5)
+    ]
+
+
+def _list_or_complain(cache, epoch):
+    try:
+        return cache.list_remote_log_segments(epoch)
+    except MetadataError as e:
+        return str(e)
+
+
+@given(SEEDS, WILDNESS, st.integers(1, 200), st.sampled_from([3, 20, 200]))
+@settings(max_examples=60, deadline=None)
+def test_a_replay_in_batches(seed, wild, size, largest_batch):
+    history = Histories(seed, wild)
+    values, random = history.values(size), history.random
+    state, model, at, kept = ColumnarState.empty(), Model(), 0, []
+    while at < len(values):
+        batch = decoded(random, values[at : at + random.randint(1, largest_batch)], at)
+        at += max(batch.num_rows, 1)
+        kept.append((state, model.copy()))
+        state, report = state.apply(batch)
+        assert reported(report) == expected_report(model, batch)
+        assert report.applied == model.applied
+        if random.random() < 0.3:
+            state = ColumnarState.from_ipc(state.to_ipc())
+        if random.random() < 0.3:
+            assert tables(state) == model.tables()
+    assert tables(state) == model.tables()
+    for older, its_model in random.sample(kept, min(3, len(kept))):
+        assert tables(older) == its_model.tables()
+        after, _ = older.apply(batch)
+        its_model.apply(batch)
+        assert tables(after) == its_model.tables()
+    for partition in PARTITIONS:
+        assert answers(state.cache(partition)) == answers(model.caches.get(partition, RemoteLogMetadataCache()))
+        deletion = model.deletes.get(partition)
+        assert state.partition_delete_state(partition) == (deletion and deletion.state)
+
+
+@given(SEEDS, WILDNESS)
+@settings(max_examples=15, deadline=None)
+def test_states_of_disjoint_user_partitions_go_on_as_one(seed, wild):
+    good = [event for event in iter_events(decode(Histories(seed, wild).values(150))) if event]
+    whole, model = decode(values_of(good)), Model()
+    model.apply(whole)
+    parts = [[e for e in good if (topic_id_partition_of(e) in PARTITIONS[:2]) is first] for first in (True, False)]
+    one, other = (ColumnarState.empty().apply(decode(values_of(part)))[0] for part in parts)
+    merged = one.merge(other)
+    assert tables(merged) == model.tables()
+    assert pickle.loads(pickle.dumps(merged)).segments == merged.segments
+    again = whole.slice(100)
+    model.apply(again)
+    assert tables(merged.apply(again)[0]) == model.tables()
+
+
+def values_of(events):
+    return [serialize(event) for event in events]
+
+
+@pytest.mark.parametrize("wild", [0.02, 0.3])
+def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild):
+    monkeypatch.setattr(_columnar_apply, "_PART_EVENTS", 7)
+    for module in (_columnar_batch, _columnar_caches, _columnar_steps, _columnar_store):
+        monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
+    monkeypatch.setattr(_columnar_store, "_WORTH_REBUILDING", 8)
+    values = Histories(405, wild).values(600)
+    state, model = ColumnarState.empty(), Model()
+    for at in range(0, len(values), 100):
+        batch = decode(values[at : at + 100], offset=range(at, at + 100))
+        state, report = state.apply(batch)
+        assert reported(report) == expected_report(model, batch)
+    assert tables(state) == model.tables()

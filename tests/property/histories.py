@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories of user partitions, and a model that applies them event by event to scalar caches."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+TOPIC_IDS = [UUID(int=number << 64 | number * 7_919) for number in (1, 2, 3)]
+# One id with two names, too: keys are compared in full.
+PARTITIONS = [
+    TopicIdPartition(TOPIC_IDS[0], "orders", 0),
+    TopicIdPartition(TOPIC_IDS[0], "orders", 1),
+    TopicIdPartition(TOPIC_IDS[0], "renamed", 0),
+    TopicIdPartition(TOPIC_IDS[1], "b", 0),
+    TopicIdPartition(TOPIC_IDS[2], "é" * 8, 3),
+]
+AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
+
+
+class Histories:
+    """Copies and deletes segments as a leader does, and now and then (``wild``) does anything."""
+
+    def __init__(self, seed: int, wild: float) -> None:
+        self.random = random.Random(seed)
+        self._wild = wild
+        self._numbers = 0
+        self._next_offset = dict.fromkeys(PARTITIONS, 0)
+        self._leader_epoch = dict.fromkeys(PARTITIONS, 0)
+        self._segments = {partition: [] for partition in PARTITIONS}
+
+    def values(self, count: int) -> list[bytes | None]:
+        values = []
+        while len(values) < count:
+            partition = self.random.choice(PARTITIONS)
+            if self.random.random() >= self._wild:
+                values += map(serialize, self._next(partition))
+            elif self.random.random() < 0.05:
+                values.append(self.random.choice([None, b"", b"junk", b"\1\t\0", *values]))
+            else:
+                values.append(serialize(self._anything(partition)))
+        return values[:count]
+
+    def _next(self, partition):
+        segments = self._segments[partition]
+        if not segments or self.random.random() < 0.4:
+            if segments and self.random.random() < 0.1:
+                return [self._copy(partition, *self.random.choice(segments)[2:])]  # a new leader copies it again
+            start = self._next_offset[partition]
+            end = start + self.random.randrange(1, 30)
+            epoch = self._leader_epoch[partition]
+            epochs = ((epoch, start),)
+            if self.random.random() < 0.33:
+                self._leader_epoch[partition] += 1
+                epochs += ((epoch + 1, self.random.randint(start, end)),)
+            self._next_offset[partition] = end + 1
+            return [self._copy(partition, start, end, epochs)]
+        segment = self.random.choice(segments) if self.random.random() < 0.3 else min(segments)
+        segment[0] += 1
+        if segment[0] == S.DELETE_SEGMENT_FINISHED:
+            segments.remove(segment)
+        return [self._update(partition, segment[1], S(segment[0]))] * (2 if self.random.random() < 0.05 else 1)
+
+    def _copy(self, partition, start, end, epochs):
+        self._numbers += 1
+        self._segments[partition].append([0, self._numbers, start, end, epochs])
+        return self._add(partition, self._numbers, start, end, epochs, S.COPY_SEGMENT_STARTED)
+
+    def _anything(self, partition):
+        number = self.random.randint(1, 5) if self.random.random() < 0.5 else self.random.randint(1, self._numbers + 2)
+        what = self.random.random()
+        if what < 0.1:
+            state = self.random.choice(list(RemotePartitionDeleteState))
+            return RemotePartitionDeleteMetadata(partition, state, self.random.randrange(99), 5)
+        if what < 0.6:
+            return self._update(partition, number, self.random.choice(list(S)))
+        start = self.random.randrange(self._next_offset[partition] + 10)
+        starts = sorted(self.random.randrange(start, start + 20) for _ in range(self.random.randint(1, 3)))
+        epochs = zip(sorted(self.random.sample(range(4), len(starts))), starts, strict=True)
+        state = self.random.choice([S.COPY_SEGMENT_STARTED] * 9 + [S.DELETE_SEGMENT_STARTED])
+        return self._add(partition, number, start, start + 20, tuple(epochs), state)
+
+    def _add(self, partition, number, start, end, epochs, state):
+        custom = self.random.choice([None, None, b"", b"m", b"m" * 40])
+        return RemoteLogSegmentMetadata(
+            _id(partition, number), start, end, self.random.randrange(99), self.random.randrange(5),
+            self.random.randrange(99), self.random.randrange(99), custom, state, epochs, self.random.random() < 0.5,
+        )  # fmt: skip
+
+    def _update(self, partition, number, state):
+        custom = self.random.choice([None, None, b"", b"u" * 20])
+        return RemoteLogSegmentMetadataUpdate(
+            _id(partition, number), self.random.randrange(99), custom, state, self.random.randrange(5)
+        )
+
+
+def _id(partition, number):
+    return RemoteLogSegmentId(partition, UUID(int=number << (64 if number % 2 else 0)))
+
+
+class Model:
+    """What a state must answer: one scalar cache per user partition, one event after the other."""
+
+    def __init__(self) -> None:
+        self.caches = {}
+        self.deletes = {}
+        self.metadata_partitions = {}
+        self.applied = 0
+
+    def copy(self) -> Model:
+        copied = Model()
+        copied.caches = {partition: cache.copy() for partition, cache in self.caches.items()}
+        copied.deletes, copied.metadata_partitions = dict(self.deletes), dict(self.metadata_partitions)
+        return copied
+
+    def apply(self, batch) -> dict[str, list]:
+        """Return (row, reason) by table of the report."""
+        self.applied = 0
+        report = {"quarantined": [], "dropped": [], "would_end_consumer": []}
+        partitions = batch.to_pydict().get("metadata_partition", [None] * batch.num_rows)
+        codes, errors = (batch.column(name).to_pylist() for name in ("error_code", "error"))
+        for row, event in enumerate(iter_events(batch)):
+            code, reason = ErrorCode(codes[row]), f"{ErrorCode(codes[row]).name}: {errors[row]}"
+            if code:
+                report["quarantined"].append((row, reason))
+            if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED):
+                report["would_end_consumer"].append((row, reason))
+            if code in (ErrorCode.GOOD, ErrorCode.KEYED):
+                self._event(row, event, partitions[row], report)
+        return report
+
+    def _event(self, row, event, metadata_partition, report):
+        finished = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            partition = event.topic_id_partition
+            self.deletes[partition] = event
+            self.applied += 1
+            if event.state is finished:
+                self.caches.pop(partition, None)
+        else:
+            partition = event.remote_log_segment_id.topic_id_partition
+            if partition in self.deletes and self.deletes[partition].state is finished:
+                report["would_end_consumer"].append((row, AFTER_FINISHED))
+            cache = self.caches.setdefault(partition, RemoteLogMetadataCache())
+            try:
+                if isinstance(event, RemoteLogSegmentMetadata):
+                    outcome = cache.add_copy_in_progress_segment(event)
+                else:
+                    outcome = cache.update_remote_log_segment_metadata(event)
+                self.applied += outcome.applied
+                if not outcome.applied:
+                    report["dropped"].append((row, outcome.value))
+            except InvalidStateTransitionError as e:
+                report["would_end_consumer"].append((row, str(e)))
+        self.metadata_partitions[partition] = metadata_partition
+
+    def tables(self) -> dict[str, list[tuple]]:
+        """Return the rows of each table of the state, in order."""
+        tables = {"segments": [], "epoch_offsets": [], "epoch_highest": [], "partition_deletes": []}
+        for partition in sorted(
+            self.metadata_partitions, key=lambda key: (key.topic_id.bytes, key.topic, key.partition)
+        ):
+            key = (self.metadata_partitions[partition], partition.topic_id.bytes, partition.topic, partition.partition)
+            cache = self.caches.get(partition, RemoteLogMetadataCache())
+            tables["segments"] += [(*key, *_segment(segment)) for segment in cache.list_remote_log_segments()]
+            for epoch, state in sorted(cache.leader_epochs.items()):
+                referenced = [(start, segment.id.bytes, True) for start, segment in sorted(state.referenced.items())]
+                others = [(None, segment.id.bytes, False) for segment in state.unreferenced]
+                tables["epoch_offsets"] += [(*key, epoch, *entry) for entry in referenced + others]
+                if state.highest_offset is not None:
+                    tables["epoch_highest"].append((*key, epoch, state.highest_offset))
+            if partition in self.deletes:
+                event = self.deletes[partition]
+                row = (*key, event.state, event.event_timestamp_ms, event.broker_id)
+                tables["partition_deletes"].append(row)
+        return tables
+
+
+def _segment(segment):
+    epochs = [{"leader_epoch": epoch, "start_offset": start} for epoch, start in segment.segment_leader_epochs]
+    return (
+        segment.remote_log_segment_id.id.bytes, segment.start_offset, segment.end_offset, segment.max_timestamp_ms,
+        segment.broker_id, segment.event_timestamp_ms, segment.segment_size_in_bytes, segment.custom_metadata,
+        segment.state, epochs, segment.txn_idx_empty,
+    )  # fmt: skip
