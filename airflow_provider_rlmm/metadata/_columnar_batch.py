@@ -15,6 +15,8 @@ from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_store import NO_DELETION, NO_METADATA_PARTITION, Store
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
+_FIRST_LOOK = 4096
+
 APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
 
 
@@ -129,12 +131,15 @@ def partitions_of(store: Store, events: Events) -> Array:
     hashes = hash_of(high, low, partition)
     found = _find(store, hashes, high, low, partition)
     missing = np.flatnonzero(found < 0)
-    if missing.size:
-        part = missing.take(_first_of_each(high.take(missing), low.take(missing), partition.take(missing)))
+    while missing.size:
+        # Most events are of few user partitions: look the others up again when some are known.
+        some = missing[: max(_FIRST_LOOK, store.partitions.size)]
+        part = some.take(_first_of_each(high.take(some), low.take(some), partition.take(some)))
         append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
         found[missing] = _find(
             store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
         )
+        missing = missing.take(np.flatnonzero(found.take(missing) < 0))
     for row in _with_another_topic(store, found, topics).tolist():
         found[row] = partition_of(store, int(high[row]), int(low[row]), int(partition[row]), topics[row].as_py(), True)
     return found

@@ -10,7 +10,7 @@ without a loop. Of the other leader epochs, the part that is concerned goes thro
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,25 @@ class Outcome:
     :param at: rows of the entries.
     :param status: their status.
     :param order: numbers of the events that unreferenced them.
+    :param epochs: their leader epochs: row, highest offset, largest start and whether they are ordered.
     """
 
-    at: list[int]
-    status: list[int]
-    order: list[int]
+    at: list[int] = field(default_factory=list)
+    status: list[int] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    epochs: list[tuple[int, int, int, bool]] = field(default_factory=list)
+
+    def write_epochs(self, store: Store) -> None:
+        """
+        Write what the leader epochs remember.
+
+        :param store: the store.
+        """
+        row, highest, start, ordered = (list(column) for column in zip(*self.epochs, strict=True))
+        rows = np.array(row)
+        store.epochs.write("highest_offset", rows, highest)
+        store.epochs.write("largest_start", rows, start)
+        store.epochs.write("ordered", rows, store.epochs["ordered"].take(rows) & ordered)
 
 
 def reference(
@@ -114,7 +128,7 @@ def reference(
     last = np.append(first[1:], copied.at.size)[: first.size] - 1
     if not disorder.size and not odd_again.size:
         _remember(store, copied.take(last))
-        return Outcome([], [], [])
+        return Outcome()
     odd = np.zeros(store.epochs.size, dtype=bool)
     odd[copied.epoch.take(disorder)] = odd[again.epoch.take(odd_again)] = True
     outcome = _replay(store, odd, copied, again, unreferenced, new)
@@ -186,7 +200,7 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
         columns = (mine.epoch.tolist(), mine.order.tolist(), mine.at.tolist(), mine.start.tolist(), mine.end.tolist())
         for epoch, order, at, start, end in zip(*columns, strict=True):
             events.setdefault(epoch, []).append((order, at, start, end, references))
-    outcome = Outcome([], [], [])
+    outcome = Outcome()
     serving = _serving(store, bounds.lowest, new)
     status, order_of = store.entries["status"], store.entries["order"]
     for epoch, of_epoch in events.items():
@@ -198,7 +212,8 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
                 window.reference(order, at, start, end, known)
             else:
                 window.unreference(order, at, start)
-        window.write(store, epoch, outcome)
+        window.write(epoch, outcome)
+    outcome.write_epochs(store)
     epochs = np.flatnonzero(bounds.later >= 0)
     _remember(store, copied.take(bounds.later.take(epochs)))
     return outcome
@@ -260,7 +275,7 @@ class _Window:
                 break
             self._orders[at] = order
 
-    def write(self, store: Store, epoch: int, outcome: Outcome) -> None:
+    def write(self, epoch: int, outcome: Outcome) -> None:
         state = self._state
         for at, start in self._starts.items():
             serves = state.referenced.get(start) == at
@@ -269,7 +284,4 @@ class _Window:
             outcome.order.append(self._orders.get(at, 0))
         ends = [self._ends[at] for _, at in sorted(state.referenced.items())]
         ordered = all(a < b for a, b in itertools.pairwise(ends)) and (not ends or ends[0] >= self._below)
-        row = np.array([epoch])
-        store.epochs.write("highest_offset", row, state.highest_offset)
-        store.epochs.write("largest_start", row, max(state.referenced, default=self._low))
-        store.epochs.write("ordered", row, bool(store.epochs["ordered"][epoch]) and ordered)
+        outcome.epochs.append((epoch, state.highest_offset, max(state.referenced, default=self._low), ordered))
