@@ -241,10 +241,7 @@ def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = ["metadata_partition", "topic_id", "topic", "partition"]
+    known = state.user_partitions
     wanted = pa.array(sorted(metadata_partitions), pa.int32())
-    known = pa.concat_tables(
-        table.select(names).filter(pc.is_in(table.column("metadata_partition"), value_set=wanted))
-        for table in (state.segments, state.epoch_highest, state.partition_deletes)
-    )
-    return known.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
+    mine = known.filter(pc.is_in(known.column("metadata_partition"), value_set=wanted))
+    return mine.sort_by([(name, "ascending") for name in mine.schema.names])

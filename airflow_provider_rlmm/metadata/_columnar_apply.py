@@ -38,19 +38,18 @@ class Found:
     def __init__(self) -> None:
         self._reasons: list[str] = []
         self._codes: dict[str, int] = {}
-        self._parts: list[tuple[Array, Array, int]] = []
+        self._parts: list[tuple[Array, Array]] = []
 
-    def add(self, rows: Array, reason: str, rank: int = 0) -> None:
+    def add(self, rows: Array, reason: str) -> None:
         """
-        Note rows.
+        Note rows; each is noted once.
 
         :param rows: rows of the batch.
         :param reason: why.
-        :param rank: of several reasons for one row, the lower comes first.
         """
         if rows.size:
             code = self._codes.setdefault(reason, len(self._codes))
-            self._parts.append((rows, np.full(rows.size, code), rank))
+            self._parts.append((rows, np.full(rows.size, code)))
 
     def table(self, batch: Any) -> Any:
         """
@@ -60,10 +59,9 @@ class Found:
         """
         rows, codes = np.empty(0, np.int64), np.empty(0, np.int64)
         if self._parts:
-            rows = np.concatenate([part for part, _, _ in self._parts])
-            codes = np.concatenate([part for _, part, _ in self._parts])
-            rank = np.concatenate([np.full(part.size, rank) for part, _, rank in self._parts])
-            order = np.lexsort((rank, rows))
+            rows = np.concatenate([part for part, _ in self._parts])
+            codes = np.concatenate([part for _, part in self._parts])
+            order = np.argsort(rows)
             rows, codes = rows.take(order), codes.take(order)
         reasons = pa.array(list(self._codes), pa.string()).take(pa.array(codes))
         return pa.Table.from_batches([batch.take(pa.array(rows))]).append_column("reason", reasons)
@@ -168,28 +166,25 @@ class _Work:
         if deletions.size:
             segment_events = np.flatnonzero(~self._events.is_deletion[first:behind]) + first
         if segment_events.size:
-            self._find_after_finished(segment_events, deletions)
             self._apply_segment_events(segment_events)
         if deletions.size:
             self._apply_deletions(deletions)
         self._findings.applied += int(deletions.size)
 
-    def _find_after_finished(self, segment_events: Array, deletions: Array) -> None:
-        state = self._store.partitions["delete_state"]
-        if not (state == _FINISHED).any():
-            return
-        partition = self._partition.take(segment_events)
-        after = state.take(partition) == _FINISHED
-        if deletions.size:
-            # A part has no segment event after the end of a deletion: any deletion event opens the partition again.
-            opened = np.full(state.size, self._events.size)
-            opened[self._partition.take(deletions)[::-1]] = deletions[::-1]
-            after &= segment_events < opened.take(partition)
-        rows = self._events.rows.take(segment_events.take(np.flatnonzero(after)))
-        self._findings.would_end_consumer.add(rows, _AFTER_FINISHED)
+    def _after_finished_of(self, segment_events: Array) -> Array:
+        """Tell which events come after the end of a deletion; a part has none after an end that is in the part."""
+        was_finished = self._store.partitions["was_finished"]
+        if not was_finished.any():
+            return np.zeros(segment_events.size, dtype=bool)
+        after: Array = was_finished.take(self._partition.take(segment_events))
+        self._findings.would_end_consumer.add(
+            self._events.rows.take(segment_events.take(np.flatnonzero(after))), _AFTER_FINISHED
+        )
+        return after
 
     def _apply_segment_events(self, of: Array) -> None:
         events, store = self._events, self._store
+        after_finished = self._after_finished_of(of)
         rows, partition = events.rows.take(of), self._partition.take(of)
         steps = steps_of(
             store, self._high.take(of), self._low.take(of), partition, events.api_key.take(of), events.state.take(of)
@@ -201,10 +196,10 @@ class _Work:
             if counts[code]:
                 self._findings.dropped.add(rows.take(np.flatnonzero(outcome == code)), reason)
         if counts[THROWN]:
-            thrown = rows.take(np.flatnonzero(outcome == THROWN))
+            thrown = rows.take(np.flatnonzero((outcome == THROWN) & ~after_finished))
             for row, event in zip(thrown.tolist(), iter_events(events.batch.take(pa.array(thrown))), strict=True):
                 reason = thrown_reason(event)  # type: ignore[arg-type]
-                self._findings.would_end_consumer.add(np.array([row]), reason, rank=1)
+                self._findings.would_end_consumer.add(np.array([row]), reason)
         if counts[APPLIED]:
             order = np.arange(store.next_order, store.next_order + of.size)
             settle(store, events, Part(self._fields, rows, partition, order, steps))
@@ -217,4 +212,5 @@ class _Work:
         store.partitions.write("delete_broker_id", partition, self._broker_id.take(deletions))
         finished = np.unique(partition.take(np.flatnonzero(state == _FINISHED)))
         if finished.size:
+            store.partitions.write("was_finished", finished, True)
             clear(store, finished, rows_of(store, finished))

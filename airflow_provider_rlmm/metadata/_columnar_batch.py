@@ -195,6 +195,7 @@ def append_partitions(store: Store, high: Array, low: Array, partition: Array, t
         "delete_state": NO_DELETION,
         "delete_event_timestamp_ms": 0,
         "delete_broker_id": 0,
+        "was_finished": False,
     }
     return store.append("partitions", high.size, values)
 

@@ -108,7 +108,8 @@ def _leader_epochs(
     by_row: dict[int, LeaderEpochState] = {}
     for epoch_row in epochs_of(store, partitions).tolist():
         key, highest = int(store.epochs["key"][epoch_row]), int(store.epochs["highest_offset"][epoch_row])
-        state = LeaderEpochState(highest_offset=None if highest == NONE else highest)
+        copied = bool(store.epochs["copied"][epoch_row])
+        state = LeaderEpochState(highest_offset=highest if copied else None)
         by_partition[key >> 32][leader_epoch_of(key)] = by_row[epoch_row] = state
     return by_partition, by_row
 
@@ -211,6 +212,7 @@ def _write_epoch(
     )
     at = np.array([row])
     store.epochs.write("highest_offset", at, NONE if highest is None else highest)
+    store.epochs.write("copied", at, highest is not None)
     store.epochs.write("largest_start", at, max(state.referenced, default=NONE))
     store.epochs.write("ordered", at, ordered)
 
@@ -268,6 +270,7 @@ def clear(store: Store, partitions: Array, rows: Array) -> None:
     store.dead_entries += at.size
     epochs = epochs_of(store, partitions.tolist())
     store.epochs.write("highest_offset", epochs, NONE)
+    store.epochs.write("copied", epochs, False)
     store.epochs.write("largest_start", epochs, NONE)
     store.epochs.write("ordered", epochs, True)
     if store.stale:

@@ -64,7 +64,7 @@ def entries_of(store: Store, rows: Array, order: Array) -> Entries:
     start = store.entries["start_offset"].take(at)
     end = store.segments["end_offset"].take(rows).take(owner)
     followed = np.flatnonzero(owner[1:] == owner[:-1])
-    end[followed] = start.take(followed + 1) - 1
+    end[followed] = start.take(followed + 1) - 1  # wraps around, as in Java
     return Entries(at, store.entries["epoch"].take(at).astype(np.int64), start, end, order.take(owner), owner)
 
 
@@ -93,6 +93,7 @@ class Outcome:
         row, highest, start, ordered = (list(column) for column in zip(*self.epochs, strict=True))
         rows = np.array(row)
         store.epochs.write("highest_offset", rows, highest)
+        store.epochs.write("copied", rows, True)
         store.epochs.write("largest_start", rows, start)
         store.epochs.write("ordered", rows, store.epochs["ordered"].take(rows) & ordered)
 
@@ -138,6 +139,7 @@ def reference(
 
 def _remember(store: Store, last: Entries) -> None:
     store.epochs.write("highest_offset", last.epoch, last.end)
+    store.epochs.write("copied", last.epoch, True)
     store.epochs.write("largest_start", last.epoch, last.start)
 
 

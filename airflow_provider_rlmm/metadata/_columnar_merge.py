@@ -26,7 +26,7 @@ def merged(mine: Store, theirs: Store) -> Store:
     table = theirs.partitions
     topics = theirs.topics.take(pa.array(table["topic"]))
     rows = append_partitions(mine, table["high"], table["low"], table["partition"], topics)
-    for column in ("metadata_partition", "delete_state", "delete_event_timestamp_ms", "delete_broker_id"):
+    for column in TABLES["partitions"].keys() - {"high", "low", "partition", "topic"}:
         mine.partitions.write(column, rows, table[column])
     for name, changes in (
         ("epochs", {"key": partitions << 32}),

@@ -33,8 +33,8 @@ class ApplyReport:
         applies them.
     :param dropped: events that Kafka drops too: an invalid transition, or an update of a segment that is not known.
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
-        snapshots, steps that throw, and events after ``DELETE_PARTITION_FINISHED``. The latter are applied here none
-        the less: a cleaner must see what appeared since.
+        snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
+        between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
     """
 
     applied: int
@@ -148,7 +148,11 @@ class ColumnarState:
 
     @property
     def partition_deletes(self) -> Any:
-        """The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka."""
+        """
+        The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka.
+
+        ``was_finished`` outlives a marker that opens the partition again.
+        """
         return self._table("partition_deletes")
 
     @property

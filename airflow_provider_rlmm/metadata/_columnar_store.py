@@ -39,8 +39,9 @@ TABLES: dict[str, dict[str, str]] = {
         "delete_state": "i1",
         "delete_event_timestamp_ms": "i8",
         "delete_broker_id": "i4",
+        "was_finished": "?",
     },
-    "epochs": {"key": "i8", "highest_offset": "i8", "largest_start": "i8", "ordered": "?"},
+    "epochs": {"key": "i8", "highest_offset": "i8", "copied": "?", "largest_start": "i8", "ordered": "?"},
     "segments": {
         "high": "u8",
         "low": "u8",
@@ -65,8 +66,10 @@ TABLES: dict[str, dict[str, str]] = {
 """
 Columns and their types.
 
-``epochs.key`` is the user partition's row in its upper and the leader epoch in its lower half; ``largest_start`` is
-at least every start offset that is referenced; ``ordered`` says that the referenced segments end in the order in which
+``partitions.was_finished`` outlives a marker that opens the user partition again: another marker does not give a broker
+that serves it the cache back. ``epochs.key`` is the user partition's row in its upper and the leader epoch in its lower
+half; ``copied`` says that there is a highest offset, which may be the smallest of all numbers; ``largest_start`` is at
+least every start offset that is referenced; ``ordered`` says that the referenced segments end in the order in which
 they start. ``order`` numbers events: for segments their first one, for entries the one that unreferenced them.
 """
 
@@ -302,7 +305,7 @@ class Store:
         missing = np.flatnonzero(rows < 0)
         if missing.size:
             unknown = np.unique(keys.take(missing))
-            values = {"key": unknown, "highest_offset": NONE, "largest_start": NONE, "ordered": True}
+            values = {"key": unknown, "highest_offset": NONE, "copied": False, "largest_start": NONE, "ordered": True}
             added = self.append("epochs", unknown.size, values)
             rows[missing] = added.take(np.searchsorted(unknown, keys.take(missing)))
         return rows

@@ -14,7 +14,6 @@ from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_store import (
     NO_DELETION,
     NO_METADATA_PARTITION,
-    NONE,
     REFERENCED,
     UNREFERENCED,
     Store,
@@ -41,7 +40,13 @@ SCHEMAS = {
     ),
     "epoch_highest": pa.schema({**_PARTITION, "leader_epoch": pa.int32(), "highest_offset": pa.int64()}),
     "partition_deletes": pa.schema(
-        {**_PARTITION, "state": pa.int8(), "event_timestamp_ms": pa.int64(), "broker_id": pa.int32()}
+        {
+            **_PARTITION,
+            "state": pa.int8(),
+            "event_timestamp_ms": pa.int64(),
+            "broker_id": pa.int32(),
+            "was_finished": pa.bool_(),
+        }
     ),
 }
 """The tables of a state."""
@@ -142,7 +147,7 @@ def _epoch_offsets(store: Store) -> dict[str, Any]:
 
 
 def _epoch_highest(store: Store) -> dict[str, Any]:
-    copied = np.flatnonzero(store.epochs["highest_offset"] != NONE)
+    copied = np.flatnonzero(store.epochs["copied"])
     keys = store.epochs["key"].take(copied)
     leader_epoch = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     rows = np.lexsort((leader_epoch, _rank(store).take(keys >> 32)))
@@ -162,6 +167,7 @@ def _partition_deletes(store: Store) -> dict[str, Any]:
         "state": table["delete_state"].take(rows),
         "event_timestamp_ms": table["delete_event_timestamp_ms"].take(rows),
         "broker_id": table["delete_broker_id"].take(rows),
+        "was_finished": table["was_finished"].take(rows),
     }
 
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -117,6 +118,46 @@ def columnar_answers(state: ColumnarState, probes: Sequence[Probe]) -> dict[Part
     return answers_of(caches, deletions, probes)
 
 
+def lookup_answers(state: ColumnarState, probes: Sequence[Probe]) -> dict[Partition, dict[str, Any]]:
+    """
+    Return what a state's own lookups answer.
+
+    :param state: the state.
+    :param probes: what to look up in each user partition.
+    """
+    rows = [*state.epoch_offsets.to_pylist(), *state.epoch_highest.to_pylist()]
+    epochs: dict[TopicIdPartition, set[int]] = {_partition_of(row): set() for row in state.user_partitions.to_pylist()}
+    for row in rows:
+        epochs[_partition_of(row)].add(row["leader_epoch"])
+    answers: dict[Partition, dict[str, Any]] = {}
+    for partition, known in epochs.items():
+        lookups = _Lookups(state, partition, known)
+        deletion = state.partition_delete_state(partition)
+        answers[partition.topic_id.hex, partition.topic, partition.partition] = {
+            "deletion": None if deletion in (None, FINISHED) else int(deletion),
+            **_describe(lookups, probes),
+        }
+    return without_empty(answers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookups:
+    """One user partition of a state, in the shape of a ``RemoteLogMetadataCache``."""
+
+    state: ColumnarState
+    partition: TopicIdPartition
+    leader_epochs: Collection[int]
+
+    def list_remote_log_segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
+        return self.state.list_remote_log_segments(self.partition, leader_epoch)
+
+    def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
+        return self.state.highest_offset_for_epoch(self.partition, leader_epoch)
+
+    def remote_log_segment_metadata(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        return self.state.remote_log_segment_metadata(self.partition, leader_epoch, offset)
+
+
 def answers_of(
     caches: Mapping[TopicIdPartition, RemoteLogMetadataCache],
     deletions: Mapping[TopicIdPartition, Deletion],
@@ -148,7 +189,7 @@ def without_empty(answers: Mapping[Partition, dict[str, Any]]) -> dict[Partition
     return {key: value for key, value in answers.items() if any(value[name] != NOTHING[name] for name in NOTHING)}
 
 
-def _describe(cache: RemoteLogMetadataCache, probes: Sequence[Probe]) -> dict[str, Any]:
+def _describe(cache: RemoteLogMetadataCache | _Lookups, probes: Sequence[Probe]) -> dict[str, Any]:
     listed = {str(epoch): _listed(cache, epoch) for epoch in cache.leader_epochs}
     highest = {str(epoch): cache.highest_offset_for_epoch(epoch) for epoch in cache.leader_epochs}
     found = (cache.remote_log_segment_metadata(epoch, offset) for epoch, offset in probes)
@@ -160,7 +201,7 @@ def _describe(cache: RemoteLogMetadataCache, probes: Sequence[Probe]) -> dict[st
     }
 
 
-def _listed(cache: RemoteLogMetadataCache, leader_epoch: int) -> list[str] | None:
+def _listed(cache: RemoteLogMetadataCache | _Lookups, leader_epoch: int) -> list[str] | None:
     try:
         return sorted(s.remote_log_segment_id.id.hex for s in cache.list_remote_log_segments(leader_epoch))
     except MetadataError:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
-from tests.differential.answers import ScalarReplay, columnar_answers, without_empty
-from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay
+from tests.differential.answers import ScalarReplay, columnar_answers, lookup_answers, without_empty
+from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay, Probe
 from tests.differential.world import EVENTS_PER_ROUND, Batch, World
 
 BATCH_SIZES = (1, 3, 20, 100, 500, 1000)
@@ -59,6 +59,7 @@ def first_difference(kafka_replay: KafkaReplay, batches: Sequence[Batch]) -> str
         different = differences(kafka, outcomes, scalar.answers(batch.probes), "cache") + differences(
             kafka, columnar_outcomes(report, offset), columnar_answers(state, batch.probes), "columnar"
         )
+        different += lookup_differences(kafka, state, batch.probes)
         if different:
             value = batch.values[-1] if len(batch.values) == 1 else None
             return f"batch {number}, values {offset} to {offset + len(batch.values) - 1}: " + "\n".join(
@@ -66,6 +67,16 @@ def first_difference(kafka_replay: KafkaReplay, batches: Sequence[Batch]) -> str
             )
         offset += len(batch.values)
     return None
+
+
+def lookup_differences(kafka: KafkaAnswer, state: ColumnarState, probes: Sequence[Probe]) -> list[str]:
+    """A state's lookups say of a deletion what state it is in, no more."""
+    theirs = {
+        key: {**value, "deletion": value["deletion"] and value["deletion"][0]}
+        for key, value in kafka.partitions.items()
+    }
+    expected = KafkaAnswer(kafka.outcomes, kafka.thrown, theirs)
+    return differences(expected, kafka.outcomes, lookup_answers(state, probes), "lookups")
 
 
 def columnar_outcomes(report: Any, offset: int) -> dict[str, Any]:

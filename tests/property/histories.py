@@ -90,6 +90,8 @@ class Histories:
             return self._update(partition, number, self.random.choice(list(S)))
         start = self.random.randrange(self._next_offset[partition] + 10)
         starts = sorted(self.random.randrange(start, start + 20) for _ in range(self.random.randint(1, 3)))
+        if self.random.random() < 0.05:
+            starts[-1] = -(2**63) + self.random.randrange(3)  # the last offset of the epoch before wraps around
         epochs = zip(sorted(self.random.sample(range(4), len(starts))), starts, strict=True)
         state = self.random.choice([S.COPY_SEGMENT_STARTED] * 9 + [S.DELETE_SEGMENT_STARTED])
         return self._add(partition, number, start, start + 20, tuple(epochs), state)
@@ -119,12 +121,14 @@ class Model:
         self.caches = {}
         self.deletes = {}
         self.metadata_partitions = {}
+        self.finished = set()
         self.applied = 0
 
     def copy(self) -> Model:
         copied = Model()
         copied.caches = {partition: cache.copy() for partition, cache in self.caches.items()}
         copied.deletes, copied.metadata_partitions = dict(self.deletes), dict(self.metadata_partitions)
+        copied.finished = set(self.finished)
         return copied
 
     def apply(self, batch) -> dict[str, list]:
@@ -151,9 +155,10 @@ class Model:
             self.applied += 1
             if event.state is finished:
                 self.caches.pop(partition, None)
+                self.finished.add(partition)
         else:
             partition = event.remote_log_segment_id.topic_id_partition
-            if partition in self.deletes and self.deletes[partition].state is finished:
+            if partition in self.finished:
                 report["would_end_consumer"].append((row, AFTER_FINISHED))
             cache = self.caches.setdefault(partition, RemoteLogMetadataCache())
             try:
@@ -165,7 +170,8 @@ class Model:
                 if not outcome.applied:
                     report["dropped"].append((row, outcome.value))
             except InvalidStateTransitionError as e:
-                report["would_end_consumer"].append((row, str(e)))
+                if partition not in self.finished:
+                    report["would_end_consumer"].append((row, str(e)))
         self.metadata_partitions[partition] = metadata_partition
 
     def tables(self) -> dict[str, list[tuple]]:
@@ -185,7 +191,7 @@ class Model:
                     tables["epoch_highest"].append((*key, epoch, state.highest_offset))
             if partition in self.deletes:
                 event = self.deletes[partition]
-                row = (*key, event.state, event.event_timestamp_ms, event.broker_id)
+                row = (*key, event.state, event.event_timestamp_ms, event.broker_id, partition in self.finished)
                 tables["partition_deletes"].append(row)
         return tables
 

@@ -209,6 +209,35 @@ def test_what_ends_a_consumer_is_reported_once():
     assert report.would_end_consumer.num_rows == 1
 
 
+def test_that_a_deletion_was_finished_outlives_bytes_and_a_merge():
+    state, _ = apply(MARKED, FINISHED, MARKED)
+    other, _ = apply(started(3, partition=OTHER))
+    for merged in (state.merge(other), other.merge(state)):
+        state = ColumnarState.from_ipc(merged.to_ipc())
+        assert state.partition_deletes.column("was_finished").to_pylist() == [True]
+        _, report = apply(started(1), copied(3, OTHER), state=state)
+        assert report.would_end_consumer.column("segment_id").to_pylist() == [segment_id(1).id.bytes]
+
+
+@pytest.mark.parametrize(("start", "highest"), [(-(2**63), 2**63 - 1), (1 - 2**63, -(2**63)), (2 - 2**63, 1 - 2**63)])
+def test_epochs_that_end_at_the_limits_of_offsets(start, highest):
+    state, _ = apply(started(1, 0, 9, ((0, 0), (1, start))), copied(1))
+    found = {row["leader_epoch"]: row["highest_offset"] for row in state.epoch_highest.to_pylist()}
+    assert found == {0: highest, 1: 9}
+    again = ColumnarState.from_ipc(state.to_ipc())
+    assert again.highest_offset_for_epoch(PARTITION, 0) == highest
+    _, report = apply(copied(1), started(2, 0, 9, ((0, 0),)), copied(2), state=again)
+    assert report.applied == 3
+
+
+def test_user_partitions_of_which_only_dropped_events_are_known():
+    state, report = apply(copied(1), metadata_partition=4)
+    assert (report.applied, state.segments.num_rows) == (0, 0)
+    assert state.user_partitions.to_pylist() == [
+        {"metadata_partition": 4, "topic_id": PARTITION.topic_id.bytes, "topic": "orders", "partition": 2}
+    ]
+
+
 def test_states_of_disjoint_partitions_merge():
     everything, _ = apply(started(1), copied(1), started(3, partition=OTHER), MARKED)
     one, _ = apply(started(1), copied(1), MARKED)
