@@ -223,7 +223,9 @@ def _flag(code: Array, errors: dict[int, str], rows: Array, what: ErrorCode, why
 def _error_array(size: int, errors: dict[int, str]) -> Any:
     if not errors:
         return pa.nulls(size, pa.string())
-    return pa.array([errors.get(row) for row in range(size)], pa.string())
+    index = np.full(size, -1)
+    index[list(errors)] = np.arange(len(errors))
+    return pa.array(list(errors.values()), pa.string()).take(pa.array(index, mask=index < 0))
 
 
 def _carried(size: int, metadata_partition: Any, offset: Any, timestamp_ms: Any, keys: Any) -> dict[str, Any]:

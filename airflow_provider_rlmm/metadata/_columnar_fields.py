@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata._columnar_layout import Array, Block, window
+from airflow_provider_rlmm.metadata._columnar_layout import Array, Block, Opening, taken, window
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -66,7 +66,6 @@ _SCALARS = {
 }
 
 # Arrow's "binary view": a length, then the bytes themselves if they fit, else their beginning, a buffer and a position.
-_LENGTH_BYTES = 4
 _INLINE_BYTES = 12
 _VIEW = np.dtype(
     {"names": ["length", "inline", "buffer", "at"], "formats": ["<i4", "V12", "<i4", "<i4"], "offsets": [0, 4, 8, 12]}
@@ -75,7 +74,7 @@ _VIEW = np.dtype(
 
 class Fields:
     """
-    Collects the fields of a batch row by row or block by block, then hands them out as Arrow arrays.
+    Collects the fields of a batch block by block and row by row, then hands them out as Arrow arrays.
 
     :param size: number of values.
     :param data: the bytes of all values.
@@ -83,7 +82,6 @@ class Fields:
 
     def __init__(self, size: int, data: Array) -> None:
         self._size = size
-        self._data = data
         self.kind = np.full(size, NO_KIND, dtype=np.int8)
         self.scalars: dict[str, Array] = {name: np.zeros(size, dtype) for name, dtype in _SCALARS.items()}
         self.topic_id = np.zeros(size, dtype="V16")
@@ -91,8 +89,8 @@ class Fields:
         self._topics = _Strings(size, data)
         self._customs = _Strings(size, data)
         self._has_custom = np.zeros(size, dtype=bool)
-        self._epoch_count = np.zeros(size, dtype=np.int64)
-        self._epoch_blocks: list[Block] = []
+        self._epoch_count = np.zeros(size, dtype=np.int32)
+        self._openings: list[tuple[Array, Opening]] = []
         self._epoch_lists: list[tuple[int, Sequence[tuple[int, int]]]] = []
 
     def add_block(self, block: Block) -> None:
@@ -102,25 +100,26 @@ class Fields:
         :param block: values in canonical layout.
         """
         rows, columns = block.rows, block.columns
-        names = block.body.dtype.names or ()
-        self.kind[rows] = block.kind
+        self.kind = _placed(self.kind, rows, columns["api_key"])
         for name, out in self.scalars.items():
             if name in columns:
-                out[rows] = columns[name]
-            elif name in names:
-                out[rows] = block.body[name]
-        if block.kind in _OF_A_PARTITION:
-            self.topic_id[rows] = block.body["topic_id"]
+                self.scalars[name] = _placed(out, rows, columns[name])
+        if "topic_id" in columns:
+            self.topic_id = _placed(self.topic_id, rows, columns["topic_id"])
             self._topics.set(rows, columns["topic_at"], columns["topic_length"])
-        if block.kind in _OF_A_SEGMENT:
-            self._segment_id[rows] = block.body["segment_id"]
-            given = np.flatnonzero(columns["custom_length"] >= 0)
-            if given.size:
-                self._has_custom[rows[given]] = True
-                self._customs.set(rows[given], columns["custom_at"][given], columns["custom_length"][given])
-        if block.kind in _OPENING_A_SEGMENT:
-            self._epoch_count[rows] = columns["epochs_count"]
-            self._epoch_blocks.append(block)
+        if block.opening is None:
+            return
+        self._segment_id = _placed(self._segment_id, rows, columns["segment_id"])
+        given = np.flatnonzero(columns["custom_length"] >= 0)
+        if given.size:
+            self._has_custom[rows.take(given)] = True
+            self._customs.set(rows.take(given), columns["custom_at"].take(given), columns["custom_length"].take(given))
+        opening = rows.take(block.opening.index)
+        for name, out in self.scalars.items():
+            if name in block.opening.columns and name not in columns:
+                out[opening] = block.opening.columns[name]
+        self._epoch_count[opening] = block.opening.columns["epochs_count"]
+        self._openings.append((opening, block.opening))
 
     def add_event(self, row: int, event: RemoteLogMetadata) -> None:
         """
@@ -171,26 +170,32 @@ class Fields:
         result["segment_leader_epochs"] = self._epochs_array(*bitmaps[_OPENING_A_SEGMENT])
         result["topic_id"] = _ids_array(self.topic_id, valid[_OF_A_PARTITION])
         result["segment_id"] = _ids_array(self._segment_id, valid[_OF_A_SEGMENT])
-        result["topic"] = self._topics.array(pa.string(), valid[_OF_A_PARTITION])
-        result["custom_metadata"] = self._customs.array(pa.binary(), self._has_custom)
+        result["topic"] = self._topics.array(pa.string(), *bitmaps[_OF_A_PARTITION])
+        result["custom_metadata"] = self._customs.array(pa.binary(), *_bitmap(self._has_custom))
         return {name: result[name] for name in FIELDS}
 
     def _epochs_array(self, validity: Any, nulls: int) -> Any:
-        offsets = np.zeros(self._size + 1, dtype=np.int32)
-        np.cumsum(self._epoch_count, out=offsets[1:])
-        leader_epoch = np.empty(int(offsets[-1]), dtype=np.int32)
-        start_offset = np.empty(leader_epoch.size, dtype=np.int64)
-        for block in self._epoch_blocks:
-            epochs, owner, nth = block.epochs(self._data)
-            target = offsets[block.rows[owner]] + nth
-            leader_epoch[target] = epochs["leader_epoch"]
-            start_offset[target] = epochs["start_offset"]
-        for row, pairs in self._epoch_lists:
-            leader_epoch[offsets[row] : offsets[row + 1]] = [epoch for epoch, _ in pairs]
-            start_offset[offsets[row] : offsets[row + 1]] = [start for _, start in pairs]
+        offsets = _offsets(self._epoch_count)
+        if len(self._openings) == 1 and not self._epoch_lists:
+            [(_, opening)] = self._openings
+            leader_epoch, start_offset = opening.leader_epoch, opening.epoch_start
+        else:
+            leader_epoch, start_offset = self._epochs_of_all(offsets)
         items = pa.StructArray.from_arrays([pa.array(leader_epoch), pa.array(start_offset)], fields=_EPOCH_FIELDS)
         buffers = [validity, pa.py_buffer(offsets)]
         return pa.Array.from_buffers(_EPOCHS_TYPE, self._size, buffers, nulls, children=[items])
+
+    def _epochs_of_all(self, offsets: Array) -> tuple[Array, Array]:
+        leader_epoch = np.empty(int(offsets[-1]), dtype=np.int32)
+        start_offset = np.empty(leader_epoch.size, dtype=np.int64)
+        for rows, opening in self._openings:
+            count = opening.columns["epochs_count"]
+            target = np.repeat(offsets.take(rows) - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+            leader_epoch[target], start_offset[target] = opening.leader_epoch, opening.epoch_start
+        for row, pairs in self._epoch_lists:
+            leader_epoch[offsets[row] : offsets[row + 1]] = [epoch for epoch, _ in pairs]
+            start_offset[offsets[row] : offsets[row + 1]] = [start for _, start in pairs]
+        return leader_epoch, start_offset
 
 
 class _Strings:
@@ -203,28 +208,40 @@ class _Strings:
 
     def __init__(self, size: int, data: Array) -> None:
         self._data = data
-        self._views = np.zeros(size, dtype="V16")
+        self._views = np.zeros(size, dtype=_VIEW)
         self._extra = bytearray()
-        self._is_set = False
-        self._copied: Any = None
+        self._copied: tuple[Array, Array] | None = None
 
     def set(self, rows: Array, at: Array, length: Array) -> None:
         """Let strings within the values be those of some rows."""
-        # The four bytes before the string make room for the length: at least that many precede it in every value.
-        # At the very end of the data there are no 12 bytes to copy at once.
-        whole = window(self._data, "V16")
-        first = at - _LENGTH_BYTES
-        views = whole[np.minimum(first, whole.size - 1)].view(_VIEW)
-        views["length"] = length
-        long = np.flatnonzero(length > _INLINE_BYTES)
-        views["buffer"][long] = 0
-        views["at"][long] = at[long]
-        self._views[rows] = views.view("V16")
-        for late in np.flatnonzero(first >= whole.size).tolist():
-            if length[late] <= _INLINE_BYTES:
-                start = int(at[late])
-                self.set_bytes(int(rows[late]), self._data[start : start + int(length[late])].tobytes())
-        self._is_set, self._copied = True, None
+        views = self._views if rows.size == self._views.size else np.zeros(rows.size, dtype=_VIEW)
+        # Arrow looks a long string up; only a short one lies in its view.
+        views["length"], views["at"] = length, at
+        short = np.flatnonzero(length <= _INLINE_BYTES)
+        if short.size:
+            views["inline"][short] = self._short(at.take(short))
+        if views is not self._views:
+            self._views.view("V16")[rows] = views.view("V16")
+        self._copied = None
+
+    def _short(self, at: Array) -> Array:
+        """Return 12 bytes from each position on, zeros from the end of the data on."""
+        width = f"V{_INLINE_BYTES}"
+        whole = window(self._data, width)
+        late = np.flatnonzero(at >= whole.size)
+        if not late.size:
+            return whole[at]
+        strings = np.zeros(at.size, width)
+        early = np.flatnonzero(at < whole.size)
+        strings[early] = whole[at.take(early)]
+        tail = self._data[int(at[late].min()) :].tobytes()
+        for i in late.tolist():
+            strings[i] = np.void(
+                tail[int(at[i]) - self._data.size :].ljust(_INLINE_BYTES, b"\0")
+                if at[i] < self._data.size
+                else bytes(_INLINE_BYTES)
+            )
+        return strings
 
     def set_bytes(self, row: int, value: bytes) -> None:
         """Let ``value`` be the string of one row."""
@@ -235,28 +252,41 @@ class _Strings:
         else:
             view["buffer"], view["at"] = 1, len(self._extra)
             self._extra += value
-        self._views[row] = view.view("V16")[0]
-        self._is_set, self._copied = True, None
+        self._views[row] = view[0]
+        self._copied = None
 
     def offsets_and_bytes(self) -> tuple[Array, Array]:
         """Return the offsets and the bytes of all strings, one after the other."""
-        _, offsets, text = self._together().buffers()
-        data = np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
-        return np.frombuffer(offsets, np.int32), data
-
-    def array(self, arrow_type: Any, valid: Array) -> Any:
-        """Return the strings as Arrow's type; those that are not valid are null."""
-        if not self._is_set and not valid.any():
-            return pa.nulls(valid.size, arrow_type)
-        _, offsets, text = self._together().buffers()
-        validity, nulls = _bitmap(valid)
-        return pa.Array.from_buffers(arrow_type, valid.size, [validity, offsets, text], nulls)
-
-    def _together(self) -> Any:
         if self._copied is None:
-            buffers = [None, pa.py_buffer(self._views), pa.py_buffer(self._data), pa.py_buffer(bytes(self._extra))]
-            self._copied = pa.Array.from_buffers(pa.binary_view(), self._views.size, buffers).cast(pa.binary())
+            length = self._views["length"]
+            given = np.flatnonzero(length)
+            views = taken(self._views.view("V16"), given)
+            buffers = [None, pa.py_buffer(views), pa.py_buffer(self._data), pa.py_buffer(bytes(self._extra))]
+            _, _, text = pa.Array.from_buffers(pa.binary_view(), given.size, buffers).cast(pa.binary()).buffers()
+            self._copied = _offsets(length), np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
         return self._copied
+
+    def array(self, arrow_type: Any, validity: Any, nulls: int) -> Any:
+        """Return the strings as Arrow's type."""
+        if nulls == self._views.size:
+            return pa.nulls(nulls, arrow_type)
+        offsets, text = self.offsets_and_bytes()
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
+        return pa.Array.from_buffers(arrow_type, self._views.size, buffers, nulls)
+
+
+def _placed(column: Array, rows: Array, values: Array) -> Array:
+    """Return a column with the given rows changed; values of all rows are the column."""
+    if rows.size == column.size:
+        return np.ascontiguousarray(values, dtype=column.dtype)
+    column[rows] = values
+    return column
+
+
+def _offsets(counts: Array) -> Array:
+    offsets = np.zeros(counts.size + 1, dtype=np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
 
 
 def _scalar_array(arrow_type: Any, values: Array, validity: Any, nulls: int) -> Any:
@@ -266,10 +296,9 @@ def _scalar_array(arrow_type: Any, values: Array, validity: Any, nulls: int) -> 
 
 def _ids_array(ids: Array, valid: Array) -> Any:
     validity, nulls = _bitmap(valid)
-    offsets = np.zeros(ids.size + 1, dtype=np.int32)
-    np.cumsum(valid, out=offsets[1:])
+    offsets = _offsets(valid)
     offsets *= 16
-    kept = np.ascontiguousarray(ids if nulls == 0 else ids[valid])
+    kept = ids if nulls == 0 else ids[valid]
     return pa.Array.from_buffers(pa.binary(), ids.size, [validity, pa.py_buffer(offsets), pa.py_buffer(kept)], nulls)
 
 
@@ -280,9 +309,9 @@ def _bitmap(truth: Array) -> tuple[Any, int]:
 
 
 def _among(kind: Array, kinds: tuple[int, ...]) -> Array:
-    table = np.zeros(len(_ALL) + 1, dtype=bool)  # the last element stands for NO_KIND, -1
-    table[list(kinds)] = True
-    found: Array = table[kind]
+    found = np.zeros(kind.size, dtype=bool)
+    for one in kinds:
+        found |= kind == one
     return found
 
 

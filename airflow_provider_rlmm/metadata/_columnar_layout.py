@@ -5,11 +5,14 @@ Finds, without a loop over rows, the fields of all values that are laid out as K
 A value passes only if every byte of it that is not data was checked: header, lengths, tagged fields, state, the order
 of the leader epochs, the offsets' signs, and that it ends where its last field does. Whatever does not pass is not
 judged here: the scalar serde decodes or refuses it, so that both always agree.
+
+What costs time is a look at the scattered values, whatever its width; what follows in contiguous columns is cheap.
+Therefore: few looks, each as wide as the layout allows, and no rows are moved unless one of them is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,24 +27,24 @@ from airflow_provider_rlmm.metadata.serde import (
 
 Array = npt.NDArray[Any]
 
+_KINDS = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY, PARTITION_DELETE_API_KEY, SNAPSHOT_API_KEY)
 _HEADER_BYTES = 4  # frame version, api key, api version, and the first byte of the body
 _TOPIC_ID_PARTITION = [("topic_id", "V16"), ("partition", ">i4"), ("partition_tags", "u1")]
-_SEGMENT_ID = [*_TOPIC_ID_PARTITION, ("segment_id", "V16"), ("id_tags", "u1")]
-_SEGMENT = [
-    ("start_offset", ">i8"),
-    ("end_offset", ">i8"),
-    ("broker_id", ">i4"),
-    ("max_timestamp_ms", ">i8"),
-    ("event_timestamp_ms", ">i8"),
-    ("epochs_plus_one", "u1"),
-]
 _EVENT = [("broker_id", ">i4"), ("event_timestamp_ms", ">i8")]
-_BODIES = {
-    SEGMENT_API_KEY: np.dtype(_SEGMENT_ID + _SEGMENT),
-    SEGMENT_UPDATE_API_KEY: np.dtype([*_SEGMENT_ID, *_EVENT, ("custom_plus_one", "u1")]),
-    PARTITION_DELETE_API_KEY: np.dtype([*_TOPIC_ID_PARTITION, *_EVENT, ("state", "u1"), ("tags", "u1")]),
-    SNAPSHOT_API_KEY: np.dtype([("segment_id", "V16"), *_SEGMENT]),
-}
+_SEGMENT_ID = np.dtype([*_TOPIC_ID_PARTITION, ("segment_id", "V16"), ("id_tags", "u1")])
+_ID = np.dtype([("segment_id", "V16")])
+_UPDATE = np.dtype([*_EVENT, ("custom_plus_one", "u1")])
+_SEGMENT = np.dtype(
+    [
+        ("start_offset", ">i8"),
+        ("end_offset", ">i8"),
+        ("broker_id", ">i4"),
+        ("max_timestamp_ms", ">i8"),
+        ("event_timestamp_ms", ">i8"),
+        ("epochs_plus_one", "u1"),
+    ]
+)
+_DELETION = np.dtype([*_TOPIC_ID_PARTITION, *_EVENT, ("state", "u1"), ("tags", "u1")])
 _EPOCH = np.dtype([("leader_epoch", ">i4"), ("start_offset", ">i8"), ("tags", "u1")])
 _TAIL = np.dtype([("segment_size_in_bytes", ">i4"), ("custom_plus_one", "u1")])
 _LAST_SEGMENT_STATE = 3
@@ -52,56 +55,40 @@ _TXN_TAG = 0x01010001  # one tagged field: tag 0 of 1 byte, 1; as a little-endia
 _BEYOND_ANY_ROW = 1 << 40
 
 
-@dataclass
+@dataclass(slots=True)
+class Opening:
+    """
+    What only the events have that open a segment's life.
+
+    :param index: which values of their block they are.
+    :param columns: the fields, and ``epochs_count``.
+    :param leader_epoch: their leader epochs, those of one value after those of the other.
+    :param epoch_start: where these start.
+    :param custom_at: where the length of the custom metadata is.
+    """
+
+    index: Array
+    columns: dict[str, Array]
+    leader_epoch: Array
+    epoch_start: Array
+    custom_at: Array
+
+
+@dataclass(slots=True)
 class Block:
     """
-    The values of one kind that are laid out as Kafka writes them; every array has one element per row.
+    Values that are laid out as Kafka writes them.
 
-    :param kind: the api key.
-    :param body: the fixed part after the topic, a structured array in network byte order.
-    :param columns: ``row`` (index of the value), and where the kind has them ``topic_at`` and ``topic_length``,
-        ``epochs_at`` and ``epochs_count``, ``custom_at`` and ``custom_length`` (-1 for null), ``tail``, ``state``,
-        ``txn_idx_empty``.
+    :param rows: index of each value, ascending.
+    :param columns: one element per value: ``api_key`` and the fields' numbers, ``topic_id``, ``topic_at`` and
+        ``topic_length`` (not for snapshots), ``segment_id``, ``custom_at`` and ``custom_length`` (-1 for null; none of
+        these for deletions).
+    :param opening: further fields of some of them; not for deletions.
     """
 
-    kind: int
-    body: Array
-    columns: dict[str, Array] = field(default_factory=dict)
-    _epochs: tuple[Array, Array, Array] | None = None
-
-    @property
-    def rows(self) -> Array:
-        """Index of each value."""
-        return self.columns["row"]
-
-    def keep(self, ok: Array) -> None:
-        """
-        Drop all rows that are not ok.
-
-        :param ok: one truth value per row.
-        """
-        if not ok.all():
-            self.body = self.body[ok] if self.body.size else self.body
-            self._epochs = None
-            self.columns = {name: column[ok] for name, column in self.columns.items()}
-
-    def epochs(self, data: Array) -> tuple[Array, Array, Array]:
-        """
-        Return all leader epochs of the rows, one after the other; for each the index of its row here, and its place
-        there.
-
-        :param data: the bytes of all values.
-        """
-        if self._epochs is None:
-            count, at = self.columns["epochs_count"], self.columns["epochs_at"]
-            owner = np.arange(count.size)
-            nth = np.zeros(1, dtype=np.int64)
-            if (count != 1).any():
-                owner = np.repeat(owner, count)
-                nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
-                at = at[owner] + nth * _EPOCH.itemsize
-            self._epochs = gather(data, _EPOCH, at), owner, nth
-        return self._epochs
+    rows: Array
+    columns: dict[str, Array]
+    opening: Opening | None
 
 
 def window(data: Array, dtype: str) -> Array:
@@ -127,9 +114,63 @@ def gather(data: Array, dtype: np.dtype[Any], at: Array) -> Array:
     return copied
 
 
+class _NotCanonicalError(Exception):
+    """Some values are laid out in another way: ``ok`` tells the others."""
+
+    def __init__(self, ok: Array) -> None:
+        self.ok = ok
+
+
+def _require(ok: Array) -> None:
+    if not ok.all():
+        raise _NotCanonicalError(ok)
+
+
+@dataclass(slots=True)
+class _Values:
+    """
+    Where some values lie; one element per value.
+
+    :param data: the bytes of all values.
+    :param row: index of each.
+    :param start: its first byte.
+    :param end: the byte behind it.
+    :param first_byte: the first byte of its body.
+    :param opens: whether it opens a segment's life.
+    """
+
+    data: Array
+    row: Array
+    start: Array
+    end: Array
+    first_byte: Array
+    opens: Array
+
+    def take(self, index: Array) -> _Values:
+        columns = (self.row, self.start, self.end, self.first_byte, self.opens)
+        return _Values(self.data, *(taken(column, index) for column in columns))
+
+    def pass_topic(self, least: int) -> tuple[Array, Array, Array]:
+        """Return where the topics are, their lengths, and where the least bytes begin that must follow."""
+        length, topic_at = _compact_length(self.data, self.first_byte, self.start + (_HEADER_BYTES - 1))
+        behind = topic_at + length
+        _require((length >= 0) & (behind + least <= self.end))
+        return topic_at, length, behind
+
+
+def taken(column: Array, index: Array) -> Array:
+    """
+    Return some elements in their order; nothing is copied if they are all.
+
+    :param column: the elements.
+    :param index: which, ascending.
+    """
+    return column if index.size == column.size else column.take(index)
+
+
 def canonical_blocks(data: Array, start: Array, end: Array, present: Array) -> list[Block]:
     """
-    Return one block per kind that occurs.
+    Return a block of the segments' events, one of the deletions and one of snapshots, as far as there are any.
 
     :param data: the bytes of all values.
     :param start: first byte of each value.
@@ -137,114 +178,165 @@ def canonical_blocks(data: Array, start: Array, end: Array, present: Array) -> l
     :param present: false for the values that are null.
     """
     rows = np.flatnonzero(present & (end - start >= _HEADER_BYTES))
-    header = window(data, "<u4")[start[rows]]
-    first_byte = header >> 24
+    begin = taken(start, rows)
+    header = window(data, "<u4")[begin]
+    first_byte = (header >> 24).astype(np.uint8)
     header &= 0x00FFFFFF
+    is_kind = {api_key: header == (1 | api_key << 8) for api_key in _KINDS}
+    opens = is_kind[SEGMENT_API_KEY] | is_kind[SNAPSHOT_API_KEY]
+    every = _Values(data, rows, begin, taken(end, rows), first_byte, opens)
     blocks = []
-    for kind in _BODIES:
-        mine = header == (1 | kind << 8)
-        if mine.any():
-            block = Block(kind, np.empty(0), {"row": rows[mine], "first_byte": first_byte[mine]})
-            _parse(block, data, start, end)
-            blocks.append(block)
+    for parse, mine in (
+        (_segment_events, is_kind[SEGMENT_API_KEY] | is_kind[SEGMENT_UPDATE_API_KEY]),
+        (_deletions, is_kind[PARTITION_DELETE_API_KEY]),
+        (_snapshots, is_kind[SNAPSHOT_API_KEY]),
+    ):
+        values = every.take(np.flatnonzero(mine))
+        while values.row.size:
+            # Once more without those that are laid out in another way: as often as there are checks, at most.
+            try:
+                blocks.append(parse(values))
+                break
+            except _NotCanonicalError as e:
+                values = values.take(np.flatnonzero(e.ok))
     return blocks
 
 
-def _parse(block: Block, data: Array, start: Array, end: Array) -> None:
-    _find_body(block, data, start, end)
-    if block.kind == PARTITION_DELETE_API_KEY:
-        body = block.body
-        block.columns["state"] = body["state"]
-        block.keep((body["state"] <= _LAST_PARTITION_DELETE_STATE) & (body["tags"] == 0) & _ends(block, "body_end"))
-    elif block.kind == SEGMENT_UPDATE_API_KEY:
-        block.columns["custom_plus_one"] = block.body["custom_plus_one"]
-        _find_custom_metadata(block, data, block.columns["body_end"] - 1)
-        _check_state(block, data)
-    else:
-        _find_epochs_and_tail(block, data)
-        _find_custom_metadata(block, data, block.columns["tail_at"] + _TAIL.itemsize - 1)
-        _check_state(block, data)
-        _check_constructor(block, data)
+def _deletions(values: _Values) -> Block:
+    topic_at, topic_length, at = values.pass_topic(_DELETION.itemsize)
+    _require(at + _DELETION.itemsize == values.end)
+    body = gather(values.data, _DELETION, at)
+    _require(((body["partition_tags"] | body["tags"]) == 0) & (body["state"] <= _LAST_PARTITION_DELETE_STATE))
+    columns = {"topic_at": topic_at, "topic_length": topic_length, "topic_id": body["topic_id"], "state": body["state"]}
+    columns |= {name: _native(body[name]) for name in ("partition", "broker_id", "event_timestamp_ms")}
+    kind = np.full(values.row.size, PARTITION_DELETE_API_KEY, np.int8)
+    return Block(values.row, {"api_key": kind, **columns}, None)
 
 
-def _find_body(block: Block, data: Array, start: Array, end: Array) -> None:
-    """Pass the topic, if there is one, and take the fixed part behind it."""
-    columns = block.columns
-    at = start[block.rows] + (_HEADER_BYTES - 1)
-    columns["end"] = end[block.rows]
-    first_byte = columns.pop("first_byte")
-    if block.kind == SNAPSHOT_API_KEY:
-        body_at = at
-        ok = np.ones(at.size, dtype=bool)
-    else:
-        length, topic_at = _compact_length(data, first_byte, at)
-        columns["topic_at"], columns["topic_length"] = topic_at, length
-        body_at = topic_at + length
-        ok = length >= 0
-    dtype = _BODIES[block.kind]
-    columns["body_at"] = body_at
-    columns["body_end"] = body_at + dtype.itemsize
-    block.keep(ok & (columns["body_end"] <= columns["end"]))
-    body = block.body = gather(data, dtype, block.columns["body_at"])
-    if block.kind != SNAPSHOT_API_KEY:
-        tags = body["partition_tags"]
-        block.keep((tags | body["id_tags"] if block.kind != PARTITION_DELETE_API_KEY else tags) == 0)
+def _segment_events(values: _Values) -> Block:
+    data = values.data
+    topic_at, topic_length, at = values.pass_topic(_SEGMENT_ID.itemsize + _UPDATE.itemsize)
+    ids = gather(data, _SEGMENT_ID, at)
+    _require((ids["partition_tags"] | ids["id_tags"]) == 0)
+    at = at + _SEGMENT_ID.itemsize
+    added = np.flatnonzero(values.opens)
+    updated = np.flatnonzero(~values.opens)
+    opening = _opening(values, added, at.take(added))
+    update = gather(data, _UPDATE, at.take(updated))
+
+    def both(name: str, dtype: type) -> Array:
+        column: Array = np.empty(at.size, dtype)
+        column[added] = opening.columns[name]
+        column[updated] = _native(update[name])
+        return column
+
+    custom_at = at + (_UPDATE.itemsize - 1)
+    custom_at[added] = opening.custom_at
+    custom_length, custom_at = _compact_length(data, both("custom_plus_one", np.uint8), custom_at)
+    state, txn_idx_empty = _state(values, custom_at + np.maximum(custom_length, 0))
+    opening.columns["txn_idx_empty"] = txn_idx_empty.take(added)
+    columns = {
+        "api_key": np.where(values.opens, np.int8(SEGMENT_API_KEY), np.int8(SEGMENT_UPDATE_API_KEY)),
+        "topic_at": topic_at,
+        "topic_length": topic_length,
+        "topic_id": ids["topic_id"],
+        "partition": _native(ids["partition"]),
+        "segment_id": ids["segment_id"],
+        "broker_id": both("broker_id", np.int32),
+        "event_timestamp_ms": both("event_timestamp_ms", np.int64),
+        "custom_at": custom_at,
+        "custom_length": custom_length,
+        "state": state,
+    }
+    return Block(values.row, columns, opening)
 
 
-def _find_epochs_and_tail(block: Block, data: Array) -> None:
-    columns = block.columns
-    count = block.body["epochs_plus_one"].astype(np.int64) - 1
-    columns["epochs_at"], columns["epochs_count"] = columns["body_end"], count
-    columns["tail_at"] = columns["body_end"] + count * _EPOCH.itemsize
-    # A count of 127 and more has a longer varint; none at all is refused by Kafka.
-    block.keep((count >= 1) & (count < 0x7F) & (columns["tail_at"] + _TAIL.itemsize <= columns["end"]))
-    tail = gather(data, _TAIL, block.columns["tail_at"])
-    block.columns["segment_size_in_bytes"] = tail["segment_size_in_bytes"]
-    block.columns["custom_plus_one"] = tail["custom_plus_one"]
+def _snapshots(values: _Values) -> Block:
+    at = values.start + (_HEADER_BYTES - 1)
+    _require(at + _ID.itemsize <= values.end)
+    ids = gather(values.data, _ID, at)
+    opening = _opening(values, np.arange(at.size), at + _ID.itemsize)
+    custom_length, custom_at = _compact_length(values.data, opening.columns["custom_plus_one"], opening.custom_at)
+    state, opening.columns["txn_idx_empty"] = _state(values, custom_at + np.maximum(custom_length, 0))
+    columns = {
+        "api_key": np.full(at.size, SNAPSHOT_API_KEY, np.int8),
+        "segment_id": ids["segment_id"],
+        "custom_at": custom_at,
+        "custom_length": custom_length,
+        "state": state,
+    }
+    return Block(values.row, columns, opening)
 
 
-def _find_custom_metadata(block: Block, data: Array, at: Array) -> None:
-    length, custom_at = _compact_length(data, block.columns.pop("custom_plus_one"), at)
-    block.columns["custom_at"], block.columns["custom_length"] = custom_at, length
-    block.columns["state_at"] = custom_at + np.maximum(length, 0)
+def _opening(values: _Values, added: Array, at: Array) -> Opening:
+    """Take what only the event that opens a segment's life has, up to the size."""
+    data, end = values.data, values.end.take(added)
+    ok = np.ones(values.row.size, dtype=bool)
+    _require_of(ok, added, at + _SEGMENT.itemsize <= end)
+    body = gather(data, _SEGMENT, at)
+    count = body["epochs_plus_one"].astype(np.int64) - 1
+    epochs_at = at + _SEGMENT.itemsize
+    tail_at = epochs_at + count * _EPOCH.itemsize
+    columns = {name: _native(body[name]) for name in _SEGMENT.names or () if name != "epochs_plus_one"}
+    start = columns["start_offset"]
+    # A count of 127 and more has a longer varint; none at all is refused by Kafka, and so are such offsets.
+    _require_of(
+        ok, added, (count >= 1) & (count < 0x7F) & (tail_at + _TAIL.itemsize <= end)
+        & (start >= 0) & (start <= columns["end_offset"]),
+    )  # fmt: skip
+    tail = gather(data, _TAIL, tail_at)
+    columns["segment_size_in_bytes"] = _native(tail["segment_size_in_bytes"])
+    columns["custom_plus_one"] = tail["custom_plus_one"]
+    columns["epochs_count"] = count
+    leader_epoch, epoch_start, good = _epochs(data, epochs_at, count)
+    _require_of(ok, added, good)
+    return Opening(added, columns, leader_epoch, epoch_start, tail_at + (_TAIL.itemsize - 1))
 
 
-def _check_state(block: Block, data: Array) -> None:
-    """Check the state and the closing tagged fields, which must end the value."""
-    columns = block.columns
-    left = columns["end"] - columns["state_at"]
-    ok = left == _STATE_AND_NO_TAGS
-    is_segment = block.kind != SEGMENT_UPDATE_API_KEY
-    block.keep(ok | (left == _STATE_AND_TXN_TAG) if is_segment else ok)
-    columns = block.columns
-    columns["state"] = state = data[columns["state_at"]]
-    last_bytes = window(data, "<u4")[columns["end"] - 4]
-    ok = (last_bytes >> 24) == 0
-    if is_segment:
-        columns["txn_idx_empty"] = tagged = columns["end"] - columns["state_at"] == _STATE_AND_TXN_TAG
-        ok = np.where(tagged, last_bytes == _TXN_TAG, ok)
-    block.keep(ok & (state <= _LAST_SEGMENT_STATE))
-
-
-def _check_constructor(block: Block, data: Array) -> None:
-    """Check what Kafka's constructors check, and that the leader epochs need no sorting."""
-    if block.kind == SEGMENT_API_KEY:
-        start = block.body["start_offset"].astype(np.int64)
-        block.keep((start >= 0) & (start <= block.body["end_offset"]))
-    epochs, owner, _ = block.epochs(data)
-    good = epochs["tags"] == 0
-    if owner.size != block.rows.size:
-        leader_epoch = epochs["leader_epoch"].astype(np.int64)
-        good[1:] &= (leader_epoch[1:] > leader_epoch[:-1]) | (owner[1:] != owner[:-1])
+def _require_of(ok: Array, index: Array, good: Array) -> None:
     if not good.all():
-        ok = np.ones(block.rows.size, dtype=bool)
+        ok[index] = good
+        raise _NotCanonicalError(ok)
+
+
+def _epochs(data: Array, at: Array, count: Array) -> tuple[Array, Array, Array]:
+    """Return all leader epochs and their starts, one value's after the other's, and for each value whether they are ok."""
+    single = not (count != 1).any()
+    owner = np.arange(count.size)
+    if not single:
+        owner = np.repeat(owner, count)
+        nth = np.arange(owner.size) - (np.cumsum(count) - count).take(owner)
+        at = at.take(owner) + nth * _EPOCH.itemsize
+    epochs = gather(data, _EPOCH, at)
+    leader_epoch = _native(epochs["leader_epoch"])
+    good = epochs["tags"] == 0
+    if not single:
+        # Kafka sorts them: those that need no sorting only.
+        good[1:] &= (leader_epoch[1:] > leader_epoch[:-1]) | (owner[1:] != owner[:-1])
+    ok = np.ones(count.size, dtype=bool)
+    if not good.all():
         ok[owner[~good]] = False
-        block.keep(ok)
+    return leader_epoch, _native(epochs["start_offset"]), ok
 
 
-def _ends(block: Block, last: str) -> Array:
-    ends: Array = block.columns[last] == block.columns["end"]
-    return ends
+def _state(values: _Values, at: Array) -> tuple[Array, Array]:
+    """Return the states, which closing tagged fields follow that end the value; and whether these are the known one."""
+    left = values.end - at
+    tagged = left == _STATE_AND_TXN_TAG
+    tagged &= values.opens
+    _require(tagged | (left == _STATE_AND_NO_TAGS))
+    state = values.data[at]
+    ok = state <= _LAST_SEGMENT_STATE
+    ok &= values.data[values.end - 1] == tagged
+    with_tag = np.flatnonzero(tagged)
+    ok[with_tag] &= window(values.data, "<u4")[at.take(with_tag) + 1] == _TXN_TAG
+    _require(ok)
+    return state, tagged
+
+
+def _native(column: Array) -> Array:
+    """Return numbers in the machine's byte order, side by side."""
+    return column.astype(column.dtype.newbyteorder("="))
 
 
 def _compact_length(data: Array, first: Array, at: Array) -> tuple[Array, Array]:
