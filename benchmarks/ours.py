@@ -55,21 +55,12 @@ def replay(values: Any) -> ColumnarState:
     return state
 
 
-def table_bytes(state: ColumnarState) -> int:
-    """
-    Return the bytes of a state's tables.
-
-    :param state: the state.
-    """
-    return sum(t.nbytes for t in (state.segments, state.epoch_offsets, state.epoch_highest, state.partition_deletes))
-
-
 def memory(path: Path) -> tuple[int, int, int]:
     """
     P6, in a process of its own: what it holds besides the state would blur the difference.
 
     :param path: a file of values.
-    :return: bytes of the tables, growth of the process in bytes, live segments.
+    :return: bytes of the columns and their indexes, growth of the process in bytes, live segments.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_memory, (path,))
@@ -81,7 +72,7 @@ def _memory(path: Path) -> tuple[int, int, int]:
     before = _resident()
     state = replay(read(path))
     after = _resident()
-    return table_bytes(state), after - before, state.segments.num_rows
+    return state.nbytes, after - before, state.segments.num_rows
 
 
 def _resident() -> int:

@@ -88,11 +88,11 @@ def _p2(values: Any, peer: KafkaPeer, runs: int) -> Budget:
 
 
 def _p6(path: Path, peer: KafkaPeer) -> Budget:
-    tables, growth, live = ours.memory(path)
+    columns, growth, live = ours.memory(path)
     heap, live_in_kafka = peer.memory()
-    mine, theirs = max(tables, growth) / live, heap / live_in_kafka
+    mine, theirs = max(columns, growth) / live, heap / live_in_kafka
     details = [
-        f"ours   {tables / live:8.0f} B per live segment in its tables, {growth / live:.0f} B by growth of the process",
+        f"ours   {columns / live:8.0f} B per live segment in its columns, {growth / live:.0f} B by growth of the process",
         f"peer   {theirs:8.0f} B per live segment on the heap; {live:,} and {live_in_kafka:,} live segments",
     ]
     return Budget("P6 memory per live segment", mine / theirs, 1 / 3, False, details)

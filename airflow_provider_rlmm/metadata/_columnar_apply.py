@@ -19,7 +19,6 @@ from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_steps import (
     APPLIED,
     DROPPED_REASONS,
-    OUTCOME,
     THROWN,
     steps_of,
     thrown_reason,
@@ -189,14 +188,14 @@ class _Work:
         steps = steps_of(
             store, self._high.take(of), self._low.take(of), partition, events.api_key.take(of), events.state.take(of)
         )
-        outcome = OUTCOME.take(steps.step)
-        counts = np.bincount(outcome, minlength=THROWN + 1)
-        self._findings.applied += int(counts[APPLIED])
+        counts = steps.outcomes()
+        self._findings.applied += counts[APPLIED]
         for code, reason in DROPPED_REASONS.items():
             if counts[code]:
-                self._findings.dropped.add(rows.take(np.flatnonzero(outcome == code)), reason)
+                self._findings.dropped.add(rows.take(steps.with_outcome(code)), reason)
         if counts[THROWN]:
-            thrown = rows.take(np.flatnonzero((outcome == THROWN) & ~after_finished))
+            thrown = steps.with_outcome(THROWN)
+            thrown = rows.take(thrown.take(np.flatnonzero(~after_finished.take(thrown))))
             for row, event in zip(thrown.tolist(), iter_events(events.batch.take(pa.array(thrown))), strict=True):
                 reason = thrown_reason(event)  # type: ignore[arg-type]
                 self._findings.would_end_consumer.add(np.array([row]), reason)

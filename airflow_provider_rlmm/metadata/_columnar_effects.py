@@ -18,7 +18,7 @@ from airflow_provider_rlmm.metadata._columnar_caches import caches_of, clear, le
 from airflow_provider_rlmm.metadata._columnar_decode import iter_events
 from airflow_provider_rlmm.metadata._columnar_epochs import Outcome, entries_of, reference
 from airflow_provider_rlmm.metadata._columnar_layout import Array
-from airflow_provider_rlmm.metadata._columnar_steps import APPLIED, OUTCOME, Steps, outcome_in, step
+from airflow_provider_rlmm.metadata._columnar_steps import Steps, outcome_in, step
 from airflow_provider_rlmm.metadata._columnar_store import (
     DEAD,
     REFERENCED,
@@ -136,7 +136,7 @@ def settle(store: Store, events: Events, part: Part) -> None:
     """
     steps = part.steps
     exact = np.zeros(store.partitions.size, dtype=bool)
-    last = steps.last(np.flatnonzero(OUTCOME.take(steps.step) == APPLIED))
+    last = steps.last(steps.applied())
     _find_odd_segments(store, part, exact)
     first_new = store.entries.size
     _add(store, part, last, exact)

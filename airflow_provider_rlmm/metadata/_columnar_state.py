@@ -74,8 +74,6 @@ class ColumnarState:
         """
         with self._lock:
             store = self._own()
-            if store.is_wasteful():
-                self._store = store = store.rebuilt()
             undo = store.begin()
             try:
                 findings = apply_batch(store, batch)
@@ -83,15 +81,23 @@ class ColumnarState:
                 store.revert(undo)
                 raise
             store.commit()
-            after = ColumnarState(store)
-            after._lock = self._lock
-            self._store, self._later = None, (after, undo)
+            after = self._lead_to(store, undo)
+            if store.is_wasteful():
+                # The way back leads through the rows as they are: whoever keeps this state keeps them, too.
+                after = ColumnarState(store.rebuilt())
         return after, ApplyReport(
             findings.applied,
             findings.quarantined.table(batch),
             findings.dropped.table(batch),
             findings.would_end_consumer.table(batch),
         )
+
+    def _lead_to(self, store: Store, undo: Undo) -> ColumnarState:
+        """Hand the columns over to a later state; from then on this one knows the way back only."""
+        later = ColumnarState(store)
+        later._lock = self._lock
+        self._store, self._later = None, (later, undo)
+        return later
 
     def _own(self) -> Store:
         """Return the columns; a state that others were made from copies those of the latest and goes back."""

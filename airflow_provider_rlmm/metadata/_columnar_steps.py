@@ -103,6 +103,7 @@ _SEGMENT = RemoteLogSegmentMetadata(_SEGMENT_ID, 0, 0, 0, 0, 0, 0, None, S.COPY_
 _UPDATES = {state: RemoteLogSegmentMetadataUpdate(_SEGMENT_ID, 0, None, state, 0) for state in S}
 OUTCOME, FOLLOWING = _tables()
 """Outcome of each step, and the segment's state after it."""
+_NOT_APPLIED = np.flatnonzero(OUTCOME != APPLIED).tolist()
 
 
 @dataclass(slots=True)
@@ -135,9 +136,30 @@ class Steps:
 
         :param steps: numbers of steps.
         """
-        taken = np.zeros(OUTCOME.size, dtype=bool)
-        taken[list(steps)] = True
-        return np.flatnonzero(taken.take(self.step))
+        taken = np.zeros(self.step.size, dtype=bool)
+        for one in steps:
+            taken |= self.step == one
+        return np.flatnonzero(taken)
+
+    def outcomes(self) -> dict[int, int]:
+        """Return how many events have each outcome."""
+        per_step = np.bincount(self.step, minlength=OUTCOME.size)
+        return {outcome: int(per_step[outcome == OUTCOME].sum()) for outcome in range(THROWN + 1)}
+
+    def with_outcome(self, outcome: int) -> Array:
+        """
+        Return the events with an outcome.
+
+        :param outcome: which one.
+        """
+        return self.at(*np.flatnonzero(outcome == OUTCOME).tolist())
+
+    def applied(self) -> Array:
+        """Return the events that are applied."""
+        dropped = np.zeros(self.step.size, dtype=bool)
+        for one in _NOT_APPLIED:
+            dropped |= self.step == one
+        return np.flatnonzero(~dropped)
 
     def last(self, events: Array) -> Array:
         """

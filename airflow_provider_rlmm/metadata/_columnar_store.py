@@ -9,6 +9,7 @@ dead, until the store is rebuilt without it.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +74,10 @@ least every start offset that is referenced; ``ordered`` says that the reference
 they start. ``order`` numbers events: for segments their first one, for entries the one that unreferenced them.
 """
 
-_WORTH_REBUILDING = 1 << 16
+_TOLERATED = 1 << 12
+"""So many dead rows are never worth a rebuild, nor 32 times as many bytes of custom metadata."""
+_INDEXED_AT_ONCE = 1 << 16
+_MAPPED_BYTES = 1 << 16
 
 
 class Columns:
@@ -126,8 +130,7 @@ class Columns:
             return np.empty(0, np.int64)
         for column, array in list(self._arrays.items()):
             if array.size < self.size:
-                # Pages that are never written to cost no memory.
-                self._arrays[column] = np.empty(max(2 * before, self.size, 64), array.dtype)
+                self._arrays[column] = _room(max(2 * before, self.size, 64), array.dtype)
                 self._arrays[column][:before] = array[:before]
             self._arrays[column][before : self.size] = values[column]
         return np.arange(before, self.size)
@@ -152,6 +155,12 @@ class Columns:
         copied = Columns(self.name)
         copied.adopt({column: self[column].copy() for column in self._arrays})
         return copied
+
+
+def _room(size: int, dtype: Any) -> Array:
+    """Return an array of any contents; what is never written to costs no memory, unlike in what malloc has used before."""
+    count = size * dtype.itemsize
+    return np.empty(size, dtype) if count < _MAPPED_BYTES else np.frombuffer(mmap.mmap(-1, count), dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +272,8 @@ class Store:
         if index is None or not index.has_room(more):
             size = self.tables[name].size
             index = self._indexes[name] = HashIndex(size + size // 2 + more)
-            for at in range(0, size, _WORTH_REBUILDING):
-                rows = np.arange(at, min(at + _WORTH_REBUILDING, size))
+            for at in range(0, size, _INDEXED_AT_ONCE):
+                rows = np.arange(at, min(at + _INDEXED_AT_ONCE, size))
                 index.insert(self._hashes(name, rows), rows)
         return index
 
@@ -304,21 +313,24 @@ class Store:
         rows = self.index("epochs").find(hashes, same)
         missing = np.flatnonzero(rows < 0)
         if missing.size:
-            unknown = np.unique(keys.take(missing))
+            wanted = keys.take(missing)
+            order = np.argsort(wanted)
+            is_new = np.diff(wanted.take(order), prepend=wanted[order[0]] - 1) != 0
+            unknown = wanted.take(order.take(np.flatnonzero(is_new)))
             values = {"key": unknown, "highest_offset": NONE, "copied": False, "largest_start": NONE, "ordered": True}
             added = self.append("epochs", unknown.size, values)
-            rows[missing] = added.take(np.searchsorted(unknown, keys.take(missing)))
+            rows[missing.take(order)] = added.take(np.cumsum(is_new) - 1)
         return rows
 
     def is_wasteful(self) -> bool:
         """Tell whether so many rows are dead that a rebuilt store is worth its cost."""
         dead = self.segments.size - self.live
-        return dead > self.live // 2 + _WORTH_REBUILDING or self._wasted_elsewhere()
+        return dead > self.live // 2 + _TOLERATED or self._wasted_elsewhere()
 
     def _wasted_elsewhere(self) -> bool:
         entries, custom = self.entries.size, self.tables["custom"].size
-        used = self.segments["custom_length"].sum() if custom > 32 * _WORTH_REBUILDING else 0
-        return self.dead_entries > entries // 2 + _WORTH_REBUILDING or custom > 3 * used + 32 * _WORTH_REBUILDING
+        used = self.segments["custom_length"].sum() if custom > 32 * _TOLERATED else 0
+        return self.dead_entries > entries // 2 + _TOLERATED or custom > 3 * used + 32 * _TOLERATED
 
     def rebuilt(self) -> Store:
         """Return an independent store of the same contents without dead rows."""

@@ -133,11 +133,15 @@ def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(mon
     monkeypatch.setattr(_columnar_apply, "_PART_EVENTS", 7)
     for module in (_columnar_batch, _columnar_caches, _columnar_steps, _columnar_store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
-    monkeypatch.setattr(_columnar_store, "_WORTH_REBUILDING", 8)
+    monkeypatch.setattr(_columnar_store, "_TOLERATED", 8)
+    monkeypatch.setattr(_columnar_store, "_INDEXED_AT_ONCE", 8)
     values = Histories(405, wild).values(600)
-    state, model = ColumnarState.empty(), Model()
+    state, model, kept = ColumnarState.empty(), Model(), []
     for at in range(0, len(values), 100):
         batch = decode(values[at : at + 100], offset=range(at, at + 100))
+        kept.append((state, model.copy()))
         state, report = state.apply(batch)
         assert reported(report) == expected_report(model, batch)
     assert tables(state) == model.tables()
+    for older, its_model in kept:
+        assert tables(older) == its_model.tables()
