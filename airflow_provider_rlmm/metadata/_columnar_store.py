@@ -9,7 +9,6 @@ dead, until the store is rebuilt without it.
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +76,6 @@ they start. ``order`` numbers events: for segments their first one, for entries 
 _TOLERATED = 1 << 12
 """So many dead rows are never worth a rebuild, nor 32 times as many bytes of custom metadata."""
 _INDEXED_AT_ONCE = 1 << 16
-_MAPPED_BYTES = 1 << 16
 
 
 class Columns:
@@ -130,7 +128,8 @@ class Columns:
             return np.empty(0, np.int64)
         for column, array in list(self._arrays.items()):
             if array.size < self.size:
-                self._arrays[column] = _room(max(2 * before, self.size, 64), array.dtype)
+                # The room to grow is memory, too: malloc hands out pages that were used before.
+                self._arrays[column] = np.empty(max(before + before // 4, self.size, 64), array.dtype)
                 self._arrays[column][:before] = array[:before]
             self._arrays[column][before : self.size] = values[column]
         return np.arange(before, self.size)
@@ -155,12 +154,6 @@ class Columns:
         copied = Columns(self.name)
         copied.adopt({column: self[column].copy() for column in self._arrays})
         return copied
-
-
-def _room(size: int, dtype: Any) -> Array:
-    """Return an array of any contents; what is never written to costs no memory, unlike in what malloc has used before."""
-    count = size * dtype.itemsize
-    return np.empty(size, dtype) if count < _MAPPED_BYTES else np.frombuffer(mmap.mmap(-1, count), dtype)
 
 
 @dataclass(frozen=True, slots=True)
