@@ -67,6 +67,7 @@ _SCALARS = {
 
 # Arrow's "binary view": a length, then the bytes themselves if they fit, else their beginning, a buffer and a position.
 _INLINE_BYTES = 12
+_ID_BYTES = 16
 _VIEW = np.dtype(
     {"names": ["length", "inline", "buffer", "at"], "formats": ["<i4", "V12", "<i4", "<i4"], "offsets": [0, 4, 8, 12]}
 )
@@ -296,10 +297,13 @@ def _scalar_array(arrow_type: Any, values: Array, validity: Any, nulls: int) -> 
 
 def _ids_array(ids: Array, valid: Array) -> Any:
     validity, nulls = _bitmap(valid)
-    offsets = _offsets(valid)
-    offsets *= 16
-    kept = ids if nulls == 0 else ids[valid]
-    return pa.Array.from_buffers(pa.binary(), ids.size, [validity, pa.py_buffer(offsets), pa.py_buffer(kept)], nulls)
+    if nulls:
+        offsets = _offsets(valid)
+        offsets *= _ID_BYTES
+        ids = ids[valid]
+    else:
+        offsets = np.arange(0, _ID_BYTES * (ids.size + 1), _ID_BYTES, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), valid.size, [validity, pa.py_buffer(offsets), pa.py_buffer(ids)], nulls)
 
 
 def _bitmap(truth: Array) -> tuple[Any, int]:
