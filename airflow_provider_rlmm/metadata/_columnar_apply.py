@@ -56,12 +56,12 @@ class Found:
 
         :param batch: the batch.
         """
-        rows, codes = np.empty(0, np.int64), np.empty(0, np.int64)
-        if self._parts:
-            rows = np.concatenate([part for part, _ in self._parts])
-            codes = np.concatenate([part for _, part in self._parts])
-            order = np.argsort(rows)
-            rows, codes = rows.take(order), codes.take(order)
+        if not self._parts:
+            return batch.schema.append(pa.field("reason", pa.string())).empty_table()
+        rows = np.concatenate([part for part, _ in self._parts])
+        codes = np.concatenate([part for _, part in self._parts])
+        order = np.argsort(rows)
+        rows, codes = rows.take(order), codes.take(order)
         reasons = pa.array(list(self._codes), pa.string()).take(pa.array(codes))
         return pa.Table.from_batches([batch.take(pa.array(rows))]).append_column("reason", reasons)
 

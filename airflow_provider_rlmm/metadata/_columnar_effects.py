@@ -56,6 +56,9 @@ class SegmentFields:
         self.epoch_start = numpy_of(epochs.values.field("start_offset"))
         custom = batch.column("custom_metadata")
         self._custom = None if custom.null_count == len(custom) else custom
+        self._custom_length = np.diff(binary_buffers(custom)[0])
+        if custom.null_count and self._custom is not None:
+            self._custom_length[custom.is_null().to_numpy(zero_copy_only=False)] = -1
 
     def leader_epochs(self, row: int) -> list[int]:
         """
@@ -96,15 +99,12 @@ class SegmentFields:
         """
         if self._custom is None:
             return 0, -1
-        taken = self._custom.take(pa.array(rows))
-        offsets, data = binary_buffers(taken)
+        length = self._custom_length.take(rows)
+        offsets, data = binary_buffers(self._custom.take(pa.array(rows.take(np.flatnonzero(length > 0)))))
         first = store.tables["custom"].size
         used = data[int(offsets[0]) : int(offsets[-1])]
         store.tables["custom"].append(used.size, {"byte": used})
-        length = np.diff(offsets)
-        if taken.null_count:
-            length[taken.is_null().to_numpy(zero_copy_only=False)] = -1
-        return first + (offsets[:-1].astype(np.int64) - int(offsets[0])), length
+        return first + starts_of(np.maximum(length, 0)), length
 
 
 @dataclass(slots=True)
