@@ -12,8 +12,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	package bench-replay bench-publish lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s
-", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
