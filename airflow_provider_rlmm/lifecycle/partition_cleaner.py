@@ -184,9 +184,9 @@ class UserPartitionCleaner:
 
     def _go_through(self) -> bool:
         """Do all steps; tell whether the partition is finished."""
-        if self._eligible is None or (not self._eligible and self._history.unfinished()):
+        if self._eligible is None or not self._undisturbed():
             return False
-        if not self._undisturbed():
+        if not self._eligible and self._history.unfinished():
             return False
         self._progress.begun = True
         try:

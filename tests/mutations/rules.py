@@ -374,6 +374,16 @@ RULES = [
     ),
     Mutation(
         "report",
+        "does not say why a segment that appeared in mid-run was left",
+        PARTITION_CLEANER,
+        "        if self._eligible is None or not self._undisturbed():\n            return False\n"
+        "        if not self._eligible and self._history.unfinished():\n            return False\n",
+        "        if self._eligible is None or (not self._eligible and self._history.unfinished()):\n            return False\n"
+        "        if not self._undisturbed():\n            return False\n",
+        "lifecycle/test_cleaner_refusals.py::test_a_segment_that_appears_while_another_partition_is_cleaned_is_left_with_a_reason",
+    ),
+    Mutation(
+        "report",
         "an error in mid-run loses the report of what was done",
         CLEANER,
         "            on_interrupted(report(cleaner.report(interrupted_by=e) for cleaner in cleaners))\n",

@@ -273,6 +273,25 @@ def test_a_root_that_goes_away_stops_the_run(cluster: Cluster) -> None:
     assert len(cluster.keys_of(GONE)) + len(cluster.keys_of(later)) == 20
 
 
+def test_a_segment_that_appears_while_another_partition_is_cleaned_is_left_with_a_reason(cluster: Cluster) -> None:
+    empty = tip("empty", 0, 10)
+    cluster.foreign(deletion(empty, P.DELETE_PARTITION_MARKED))
+    cluster.mark_and_wait()
+    late = iter([add(empty, 0)])
+
+    def copy(effect: str, detail: object) -> None:
+        if effect == "publish" and (event := next(late, None)) is not None:
+            cluster.foreign(event)
+
+    cluster.log.on_effect = copy
+    report = cluster.clean()
+    assert [(p.topic, p.outcome, p.segments_left) for p in report.partitions] == [
+        ("gone", "FINISHED", 0),
+        ("empty", "REFUSED", 1),
+    ]
+    assert report.partitions[1].refusals
+
+
 def test_an_error_that_ends_the_run_does_not_lose_the_report_of_what_was_done(cluster: Cluster) -> None:
     for number, topic in enumerate(["doubtful", "interrupted", "untouched"]):
         cluster.segment(tip(topic, 0, 10 + number), 1)
