@@ -189,10 +189,9 @@ def test_a_wrong_name_with_a_living_id_is_refused(kafka: AuthorizedKafka, runs: 
     with nothing_is_touched(kafka):
         if sees_it:
             assert runs.mark().marked == ()
-            reports = runs.clean(metadata_partition, planned).partitions
-            assert wrong in {r.topic for r in reports}
-            assert {r.outcome for r in reports} == {PartitionOutcome.REFUSED}
-            assert "exists in the cluster as 'orders'" in reports[0].refusals[0].why
+            reports = {r.topic: r for r in runs.clean(metadata_partition, planned).partitions}
+            assert {r.outcome for r in reports.values()} == {PartitionOutcome.REFUSED}
+            assert "exists in the cluster as 'orders'" in reports[wrong].refusals[0].why
         else:
             for step in (runs.mark, runs.plan, lambda: runs.clean(metadata_partition, planned)):
                 with pytest.raises(EventLogAccessError, match="'orders'"):
