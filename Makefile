@@ -8,7 +8,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate mutations differential integration scenarios cluster spark system \
+.PHONY: help setup demo test lint format unit simulate mutations differential integration manager scenarios cluster spark system \
 	package bench-replay bench-publish lock clean
 
 help: ## List the targets
@@ -51,7 +51,10 @@ differential: setup ## 200,000 random events: the same as Kafka's own classes in
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
 
 integration: setup ## Tests on a real Kafka broker
-	$(PYTEST) -m "not cluster and not scenarios" tests/integration
+	$(PYTEST) -m "not cluster and not manager and not scenarios" tests/integration
+
+manager: setup ## Consuming, snapshots and the doctor on real brokers that restart, die and are poisoned (minutes)
+	$(PYTEST) -m manager tests/integration
 
 cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
 	$(PYTEST) -m cluster tests/integration

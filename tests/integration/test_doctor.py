@@ -30,7 +30,7 @@ from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records, delete_topic
 from tests.unit.metadata.events import copied, deleted, partition_delete, started, update
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.manager]
 
 LIVING = "living"
 CONSUMER_ENDED = (

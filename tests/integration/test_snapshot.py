@@ -26,7 +26,7 @@ from tests.integration.kafka_topics import TIMEOUT_S, admin_of, config_of, creat
 from tests.unit.manager.topics import tables
 from tests.unit.metadata.events import copied, deleting, started
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.manager]
 
 PARTITIONS = 2
 SEGMENTS = 40

@@ -15,7 +15,7 @@ from tests.contracts.consuming import A, Append, B, Consuming, ConsumingContract
 from tests.contracts.topic_based import GONE, PARTITIONS, Managing, TopicBasedManagerContract, started
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, create_topic, delete_records
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.manager]
 
 
 # A client waits up to 10 s between two attempts to connect otherwise.
