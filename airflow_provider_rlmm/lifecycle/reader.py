@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import file_system
+from airflow_provider_rlmm.manager.event_decoding import decode_records
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 
 logger = logging.getLogger(__name__)
@@ -70,8 +71,6 @@ def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, st
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from airflow_provider_rlmm.metadata import columnar
-
     opened, path = file_system(uri)
     opened.create_dir(path, recursive=True)
     target = f"{path}/metadata-partition-{metadata_partition}.parquet"
@@ -79,14 +78,7 @@ def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, st
     writer: pq.ParquetWriter | None = None
     try:
         for batch in log.read(metadata_partition, start, end):
-            decoded = columnar.decode(
-                batch.column("value"),
-                keys=batch.column("key"),
-                metadata_partition=metadata_partition,
-                offset=batch.column("offset"),
-                timestamp_ms=batch.column("timestamp_ms"),
-                num_partitions=log.partition_count,
-            )
+            decoded = decode_records(batch, metadata_partition, log.partition_count)
             if writer is None:
                 writer = pq.ParquetWriter(f"{target}.part", decoded.schema, filesystem=opened)
             writer.write_batch(decoded)

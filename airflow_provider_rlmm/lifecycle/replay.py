@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
-from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, decode_records, quarantined_records
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
@@ -92,16 +92,9 @@ class MetadataPartitionReplay:
 
         from airflow_provider_rlmm.metadata import columnar
 
-        decoded = columnar.decode(
-            batch.column("value"),
-            keys=batch.column("key"),
-            metadata_partition=self.metadata_partition,
-            offset=batch.column("offset"),
-            timestamp_ms=batch.column("timestamp_ms"),
-            num_partitions=self._log.partition_count,
-        )
+        decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         good = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.GOOD))
-        self._quarantine(decoded.filter(pc.invert(good)), columnar.ErrorCode)
+        self.quarantined += quarantined_records(decoded, self.metadata_partition)
         self.routed_records += int(pc.sum(good).as_py() or 0)
         # Brokers apply a keyed record as any other, so its event counts, whether or not it is allowed to pass.
         keyed = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.KEYED))
@@ -126,13 +119,6 @@ class MetadataPartitionReplay:
         if self._first_unread_deletion is None:
             deletions = unwanted.filter(pc.equal(unwanted.column("api_key"), PARTITION_DELETE_API_KEY))
             self._first_unread_deletion = pc.min(deletions.column("offset")).as_py()
-
-    def _quarantine(self, bad: pa.RecordBatch, codes: type) -> None:
-        for row in bad.select(["offset", "error_code", "error"]).to_pylist():
-            code = codes(row["error_code"]).name
-            self.quarantined.append(
-                QuarantinedRecord(self.metadata_partition, row["offset"], code, row["error"] or code)
-            )
 
     def names_of(self, topic_id: UUID) -> frozenset[str]:
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import (
@@ -68,6 +68,45 @@ class DecodedBatch:
     routed: int
 
 
+def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int | pa.Array, num_partitions: int) -> Any:
+    """
+    Return records as columns, see :func:`~airflow_provider_rlmm.metadata.columnar.decode`; bad records never raise.
+
+    :param records: as :meth:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog.read` yields them.
+    :param metadata_partition: where all of them lie, or each of them.
+    :param num_partitions: number of metadata partitions.
+    """
+    from airflow_provider_rlmm.metadata import columnar
+
+    return columnar.decode(
+        records.column("value"),
+        keys=records.column("key"),
+        metadata_partition=metadata_partition,
+        offset=records.column("offset"),
+        timestamp_ms=records.column("timestamp_ms"),
+        num_partitions=num_partitions,
+    )
+
+
+def quarantined_records(decoded: Any, metadata_partition: int) -> list[QuarantinedRecord]:
+    """
+    Return the records that are not good, by offset.
+
+    :param decoded: what :func:`decode_records` returned.
+    :param metadata_partition: where all of it lies.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+    bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    return [
+        QuarantinedRecord(metadata_partition, row["offset"], code, row["error"] or code)
+        for row in bad.select(["offset", "error_code", "error"]).to_pylist()
+        for code in (ErrorCode(row["error_code"]).name,)
+    ]
+
+
 def decode_batch(
     batch: pa.RecordBatch, metadata_partition: int, num_partitions: int, topic_ids: Collection[UUID]
 ) -> DecodedBatch:
@@ -84,14 +123,7 @@ def decode_batch(
 
     from airflow_provider_rlmm.metadata import columnar
 
-    decoded = columnar.decode(
-        batch.column("value"),
-        keys=batch.column("key"),
-        metadata_partition=metadata_partition,
-        offset=batch.column("offset"),
-        timestamp_ms=batch.column("timestamp_ms"),
-        num_partitions=num_partitions,
-    )
+    decoded = decode_records(batch, metadata_partition, num_partitions)
     codes = decoded.column("error_code")
     good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
     applicable = pc.or_(good, pc.equal(codes, int(columnar.ErrorCode.KEYED)))
@@ -104,9 +136,4 @@ def decode_batch(
         # Neither gets past the filter above; the type checker does not know.
         if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
     ]
-    quarantined = [
-        QuarantinedRecord(metadata_partition, row["offset"], code, row["error"] or code)
-        for row in decoded.filter(pc.invert(good)).select(["offset", "error_code", "error"]).to_pylist()
-        for code in (columnar.ErrorCode(row["error_code"]).name,)
-    ]
-    return DecodedBatch(events, quarantined, int(pc.sum(good).as_py() or 0))
+    return DecodedBatch(events, quarantined_records(decoded, metadata_partition), int(pc.sum(good).as_py() or 0))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, SnapshotRefusedError
+from airflow_provider_rlmm.manager.event_decoding import decode_records
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
 from airflow_provider_rlmm.manager.snapshot import HistoryGap, Snapshot, TopicIdentity, read_snapshot
@@ -216,18 +217,9 @@ class _Chunk:
         import numpy as np
         import pyarrow as pa
 
-        from airflow_provider_rlmm.metadata import columnar
-
         records = pa.Table.from_batches([batch for _, batch in self._batches])
         partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self._batches]
-        return columnar.decode(
-            records.column("value"),
-            keys=records.column("key"),
-            metadata_partition=pa.array(np.concatenate(partitions)),
-            offset=records.column("offset"),
-            timestamp_ms=records.column("timestamp_ms"),
-            num_partitions=partition_count,
-        )
+        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
 
 
 def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
