@@ -310,7 +310,7 @@ class ConsumerTask:
         end = batch.column("offset")[-1].as_py() + 1
         with self._store.changed:
             quarantine = self._followed[number].quarantine
-            quarantine.take(decoded.quarantined, decoded.routed, batch.column("offset")[0].as_py(), end)
+            quarantine.take(decoded.quarantined, decoded.routed, end)
 
     def _advance(self, views: dict[TopicIdPartition, UserPartitionView], position: int) -> None:
         with self._store.changed:

@@ -62,7 +62,7 @@ class Quarantine:
 
     :param records: the first of them.
     :param total: number of all.
-    :param routed: number of good records: each one proves our partitioner.
+    :param routed: number of good records, each of which proves our partitioner; some are counted again after a failure.
     :param misrouted: number of records that lie where our partitioner would not put them.
     :param judged: records below this offset were counted.
     """
@@ -73,19 +73,19 @@ class Quarantine:
     misrouted: int = 0
     judged: int = 0
 
-    def take(self, records: Sequence[QuarantinedRecord], routed: int, start: int, end: int) -> None:
+    def take(self, records: Sequence[QuarantinedRecord], routed: int, end: int) -> None:
         """
-        Count what a batch holds, unless it was counted before.
+        Count what a batch holds; after a failure it may begin with records that were counted before, and go beyond them.
 
         :param records: those that cannot be applied.
         :param routed: number of good ones.
-        :param start: offset of the batch's first record.
         :param end: offset after its last record.
         """
-        if start < self.judged:
+        if end <= self.judged:
             return
-        self.records += records[: max(0, MAX_QUARANTINED_SHOWN - len(self.records))]
-        self.total += len(records)
+        new = [record for record in records if record.offset >= self.judged]
+        self.records += new[: max(0, MAX_QUARANTINED_SHOWN - len(self.records))]
+        self.total += len(new)
         self.routed += routed
-        self.misrouted += sum(record.code == "MISROUTED" for record in records)
+        self.misrouted += sum(record.code == "MISROUTED" for record in new)
         self.judged = end
