@@ -169,7 +169,7 @@ def _segment_fields(row: dict[str, Any]) -> dict[str, Any]:
 
 def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
     data, start, end = _bytes_of(array)
-    vectorised = present = _mask(array.is_valid())
+    vectorised = present = _mask(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
     fields = _collect(len(array), data, start, end, vectorised)
     invalid = fields.rows_with_invalid_topic()
     if invalid:
@@ -179,13 +179,13 @@ def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
     code = np.zeros(len(array), dtype=np.int8)
     errors: dict[int, str] = {}
     _flag(code, errors, np.flatnonzero(~present), ErrorCode.TOMBSTONE, "the value is null")
-    for row in np.flatnonzero(present & (fields.kind == NO_KIND)).tolist():
+    for row in np.flatnonzero(present & (fields["api_key"] == NO_KIND)).tolist():
         try:
             fields.add_event(row, deserialize(data[start[row] : end[row]].tobytes()))
         except MalformedMetadataError as e:
             code[row] = _code_of(e)
             errors[row] = str(e)
-    snapshots = np.flatnonzero(fields.kind == SNAPSHOT_API_KEY)
+    snapshots = np.flatnonzero(fields["api_key"] == SNAPSHOT_API_KEY)
     _flag(code, errors, snapshots, ErrorCode.SNAPSHOT, "a snapshot record, which belongs into no topic")
     return fields, code, errors
 
@@ -208,7 +208,7 @@ def _code_of(error: MalformedMetadataError) -> ErrorCode:
 def _flag_misrouted(
     fields: Fields, code: Array, errors: dict[int, str], metadata_partition: Any, num_partitions: int
 ) -> None:
-    expected = metadata_partitions(fields.topic_id, fields.scalars["partition"], num_partitions)
+    expected = metadata_partitions(fields["topic_id"], fields["partition"], num_partitions)
     actual = metadata_partition.fill_null(-1).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero((code == ErrorCode.GOOD) & (expected != actual)).tolist():
         code[row] = ErrorCode.MISROUTED

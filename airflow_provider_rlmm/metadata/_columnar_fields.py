@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata._columnar_layout import Array, Block, Opening, taken, window
+from airflow_provider_rlmm.metadata._columnar_layout import Array, Block, Opening, window
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -53,7 +53,7 @@ FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 """Arrow type of each field, and the kinds of record that have it. Ids are plain binary: Spark reads no fixed-size."""
 
-_SCALARS = {
+_NUMBERS = {
     "partition": np.int32,
     "start_offset": np.int64,
     "end_offset": np.int64,
@@ -64,6 +64,7 @@ _SCALARS = {
     "state": np.int8,
     "txn_idx_empty": np.bool_,
 }
+_DTYPES: dict[str, Any] = {"api_key": np.int8, "topic_id": "V16", "segment_id": "V16", **_NUMBERS}
 
 # Arrow's "binary view": a length, then the bytes themselves if they fit, else their beginning, a buffer and a position.
 _INLINE_BYTES = 12
@@ -83,16 +84,32 @@ class Fields:
 
     def __init__(self, size: int, data: Array) -> None:
         self._size = size
-        self.kind = np.full(size, NO_KIND, dtype=np.int8)
-        self.scalars: dict[str, Array] = {name: np.zeros(size, dtype) for name, dtype in _SCALARS.items()}
-        self.topic_id = np.zeros(size, dtype="V16")
-        self._segment_id = np.zeros(size, dtype="V16")
+        # Most batches are one block: what covers all rows becomes the column, without another one to be filled.
+        self._columns: dict[str, Array] = {}
         self._topics = _Strings(size, data)
         self._customs = _Strings(size, data)
-        self._has_custom = np.zeros(size, dtype=bool)
         self._epoch_count = np.zeros(size, dtype=np.int32)
         self._openings: list[tuple[Array, Opening]] = []
         self._epoch_lists: list[tuple[int, Sequence[tuple[int, int]]]] = []
+
+    def __getitem__(self, name: str) -> Array:
+        """
+        Return the column of a field; where the row's kind does not have it, anything.
+
+        :param name: the field, any but the strings and the leader epochs.
+        """
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = np.zeros(self._size, _DTYPES[name])
+            if name == "api_key":
+                column -= 1
+        return column
+
+    def _put(self, name: str, rows: Array, values: Array) -> None:
+        if rows.size == self._size:
+            self._columns[name] = np.ascontiguousarray(values, dtype=_DTYPES[name])
+        else:
+            self[name][rows] = values
 
     def add_block(self, block: Block) -> None:
         """
@@ -101,24 +118,20 @@ class Fields:
         :param block: values in canonical layout.
         """
         rows, columns = block.rows, block.columns
-        self.kind = _placed(self.kind, rows, columns["api_key"])
-        for name, out in self.scalars.items():
-            if name in columns:
-                self.scalars[name] = _placed(out, rows, columns[name])
-        if "topic_id" in columns:
-            self.topic_id = _placed(self.topic_id, rows, columns["topic_id"])
-            self._topics.set(rows, columns["topic_at"], columns["topic_length"])
+        for name in _DTYPES.keys() & columns.keys():
+            self._put(name, rows, columns[name])
+        if "topic_at" in columns:
+            self._topics.add(rows, columns["topic_at"], columns["topic_length"])
         if block.opening is None:
             return
-        self._segment_id = _placed(self._segment_id, rows, columns["segment_id"])
         given = np.flatnonzero(columns["custom_length"] >= 0)
         if given.size:
-            self._has_custom[rows.take(given)] = True
-            self._customs.set(rows.take(given), columns["custom_at"].take(given), columns["custom_length"].take(given))
+            self._customs.add(
+                rows.take(given), columns["custom_at"].take(given), columns["custom_length"].take(given)
+            )
         opening = rows.take(block.opening.index)
-        for name, out in self.scalars.items():
-            if name in block.opening.columns and name not in columns:
-                out[opening] = block.opening.columns[name]
+        for name in _DTYPES.keys() & block.opening.columns.keys() - columns.keys():
+            self._put(name, opening, block.opening.columns[name])
         self._epoch_count[opening] = block.opening.columns["epochs_count"]
         self._openings.append((opening, block.opening))
 
@@ -129,22 +142,21 @@ class Fields:
         :param row: index of its value.
         :param event: the record.
         """
-        self.kind[row] = api_key_of(event)
-        for name, out in self.scalars.items():
+        self["api_key"][row] = api_key_of(event)
+        for name in _NUMBERS:
             if hasattr(event, name):
-                out[row] = getattr(event, name)
+                self[name][row] = getattr(event, name)
         if isinstance(event, RemoteLogSegmentMetadataSnapshot):
-            self._segment_id[row] = event.segment_id.bytes
+            self["segment_id"][row] = event.segment_id.bytes
         else:
             topic_id_partition = topic_id_partition_of(event)
-            self.topic_id[row] = topic_id_partition.topic_id.bytes
-            self.scalars["partition"][row] = topic_id_partition.partition
-            self._topics.set_bytes(row, topic_id_partition.topic.encode("utf-8"))
+            self["topic_id"][row] = topic_id_partition.topic_id.bytes
+            self["partition"][row] = topic_id_partition.partition
+            self._topics.add_bytes(row, topic_id_partition.topic.encode("utf-8"))
             if not isinstance(event, RemotePartitionDeleteMetadata):
-                self._segment_id[row] = event.remote_log_segment_id.id.bytes
+                self["segment_id"][row] = event.remote_log_segment_id.id.bytes
         if not isinstance(event, RemotePartitionDeleteMetadata) and event.custom_metadata is not None:
-            self._has_custom[row] = True
-            self._customs.set_bytes(row, event.custom_metadata)
+            self._customs.add_bytes(row, event.custom_metadata)
         if isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot):
             self._epoch_count[row] = len(event.segment_leader_epochs)
             self._epoch_lists.append((row, event.segment_leader_epochs))
@@ -160,19 +172,19 @@ class Fields:
     def arrays(self) -> dict[str, Any]:
         """Return the columns of :data:`FIELDS`; a field is null where the row's kind does not have it."""
         valid: dict[tuple[int, ...], Array] = {
-            kinds: _among(self.kind, kinds) for kinds in (_ALL, _OF_A_PARTITION, _OF_A_SEGMENT, _OPENING_A_SEGMENT)
+            kinds: _among(self["api_key"], kinds) for kinds in (_ALL, _OF_A_PARTITION, _OF_A_SEGMENT, _OPENING_A_SEGMENT)
         }
         bitmaps = {kinds: _bitmap(truth) for kinds, truth in valid.items()}
-        scalars = {"api_key": self.kind, **self.scalars}
         result: dict[str, Any] = {}
-        for name, values in scalars.items():
+        for name in ("api_key", *_NUMBERS):
             arrow_type, kinds = FIELDS[name]
-            result[name] = _scalar_array(arrow_type, values, *bitmaps[kinds])
+            result[name] = _scalar_array(arrow_type, self[name], *bitmaps[kinds])
         result["segment_leader_epochs"] = self._epochs_array(*bitmaps[_OPENING_A_SEGMENT])
-        result["topic_id"] = _ids_array(self.topic_id, valid[_OF_A_PARTITION])
-        result["segment_id"] = _ids_array(self._segment_id, valid[_OF_A_SEGMENT])
-        result["topic"] = self._topics.array(pa.string(), *bitmaps[_OF_A_PARTITION])
-        result["custom_metadata"] = self._customs.array(pa.binary(), *_bitmap(self._has_custom))
+        for name in ("topic_id", "segment_id"):
+            kinds = FIELDS[name][1]
+            result[name] = _ids_array(self[name], valid[kinds], *bitmaps[kinds])
+        result["topic"] = self._topics.array(pa.string())
+        result["custom_metadata"] = self._customs.array(pa.binary())
         return {name: result[name] for name in FIELDS}
 
     def _epochs_array(self, validity: Any, nulls: int) -> Any:
@@ -208,78 +220,91 @@ class _Strings:
     """
 
     def __init__(self, size: int, data: Array) -> None:
+        self._size = size
         self._data = data
-        self._views = np.zeros(size, dtype=_VIEW)
-        self._extra = bytearray()
+        self._parts: list[tuple[Array, Array, Array]] = []
+        self._single: dict[int, bytes] = {}
         self._copied: tuple[Array, Array] | None = None
 
-    def set(self, rows: Array, at: Array, length: Array) -> None:
-        """Let strings within the values be those of some rows."""
-        views = self._views if rows.size == self._views.size else np.zeros(rows.size, dtype=_VIEW)
-        # Arrow looks a long string up; only a short one lies in its view.
-        views["length"], views["at"] = length, at
-        short = np.flatnonzero(length <= _INLINE_BYTES)
-        if short.size:
-            views["inline"][short] = self._short(at.take(short))
-        if views is not self._views:
-            self._views.view("V16")[rows] = views.view("V16")
+    def add(self, rows: Array, at: Array, length: Array) -> None:
+        """Let strings within the values be those of some rows, ascending ones."""
+        self._parts.append((rows, at, length))
         self._copied = None
 
-    def _short(self, at: Array) -> Array:
-        """Return 12 bytes from each position on, zeros from the end of the data on."""
-        width = f"V{_INLINE_BYTES}"
-        whole = window(self._data, width)
-        late = np.flatnonzero(at >= whole.size)
-        if not late.size:
-            return whole[at]
-        strings = np.zeros(at.size, width)
-        early = np.flatnonzero(at < whole.size)
-        strings[early] = whole[at.take(early)]
-        tail = self._data[int(at[late].min()) :].tobytes()
-        for i in late.tolist():
-            strings[i] = np.void(
-                tail[int(at[i]) - self._data.size :].ljust(_INLINE_BYTES, b"\0")
-                if at[i] < self._data.size
-                else bytes(_INLINE_BYTES)
-            )
-        return strings
-
-    def set_bytes(self, row: int, value: bytes) -> None:
+    def add_bytes(self, row: int, value: bytes) -> None:
         """Let ``value`` be the string of one row."""
-        view = np.zeros(1, dtype=_VIEW)
-        view["length"] = len(value)
-        if len(value) <= _INLINE_BYTES:
-            view["inline"] = np.void(value.ljust(_INLINE_BYTES, b"\0"))
-        else:
-            view["buffer"], view["at"] = 1, len(self._extra)
-            self._extra += value
-        self._views[row] = view[0]
+        self._single[row] = value
         self._copied = None
 
     def offsets_and_bytes(self) -> tuple[Array, Array]:
         """Return the offsets and the bytes of all strings, one after the other."""
         if self._copied is None:
-            length = self._views["length"]
-            given = np.flatnonzero(length)
-            views = taken(self._views.view("V16"), given)
-            buffers = [None, pa.py_buffer(views), pa.py_buffer(self._data), pa.py_buffer(bytes(self._extra))]
-            _, _, text = pa.Array.from_buffers(pa.binary_view(), given.size, buffers).cast(pa.binary()).buffers()
-            self._copied = _offsets(length), np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
+            rows, views, extra = self._rows_and_views()
+            length = np.ascontiguousarray(views.view(_VIEW)["length"])
+            offsets = _offsets(length if rows.size == self._size else _scattered(self._size, rows, length))
+            buffers = [None, *(pa.py_buffer(buffer) for buffer in (views, self._data, extra))]
+            _, _, text = pa.Array.from_buffers(pa.binary_view(), rows.size, buffers).cast(pa.binary()).buffers()
+            self._copied = offsets, np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
         return self._copied
 
-    def array(self, arrow_type: Any, validity: Any, nulls: int) -> Any:
-        """Return the strings as Arrow's type."""
-        if nulls == self._views.size:
-            return pa.nulls(nulls, arrow_type)
+    def _rows_and_views(self) -> tuple[Array, Array, bytes]:
+        """Return the rows that have a string, ascending, views of these, and the bytes that are not in the data."""
+        extra = b"".join(self._single.values())
+        parts = [(rows, _views(self._data, 0, at, length)) for rows, at, length in self._parts]
+        if self._single:
+            length = np.array([len(value) for value in self._single.values()])
+            views = _views(np.frombuffer(extra, np.uint8), 1, np.cumsum(length) - length, length)
+            parts.append((np.array(list(self._single)), views))
+        if len(parts) == 1:
+            return *parts[0], extra
+        rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
+        order = np.argsort(rows)
+        return rows.take(order), np.concatenate([np.empty(0, "V16"), *(views for _, views in parts)])[order], extra
+
+    def array(self, arrow_type: Any) -> Any:
+        """Return the strings as Arrow's type, null where a row has none."""
+        rows = [rows for rows, _, _ in self._parts]
+        if not rows and not self._single:
+            return pa.nulls(self._size, arrow_type)
+        given = np.zeros(self._size, dtype=bool)
+        for some in (*rows, list(self._single)):
+            given[some] = True
+        validity, nulls = _bitmap(given)
         offsets, text = self.offsets_and_bytes()
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
-        return pa.Array.from_buffers(arrow_type, self._views.size, buffers, nulls)
+        return pa.Array.from_buffers(arrow_type, self._size, buffers, nulls)
 
 
-def _placed(column: Array, rows: Array, values: Array) -> Array:
-    """Return a column with the given rows changed; values of all rows are the column."""
-    if rows.size == column.size:
-        return np.ascontiguousarray(values, dtype=column.dtype)
+def _views(data: Array, buffer: int, at: Array, length: Array) -> Array:
+    """Return Arrow's views of strings that lie in ``data``, which is the given one of the buffers."""
+    views = np.zeros(length.size, dtype=_VIEW)
+    # Arrow looks a long string up; only a short one lies in its view.
+    views["length"], views["buffer"], views["at"] = length, buffer, at
+    short = np.flatnonzero(length <= _INLINE_BYTES)
+    if short.size:
+        views["inline"][short] = _short(data, at.take(short), length.take(short))
+    # Without the names of its parts, which overlap: numpy would lay them out anew.
+    return views.view("V16")
+
+
+def _short(data: Array, at: Array, length: Array) -> Array:
+    """Return 12 bytes from each position on, those of the string at least."""
+    width = f"V{_INLINE_BYTES}"
+    whole = window(data, width)
+    late = np.flatnonzero(at >= whole.size)
+    if not late.size:
+        return whole[at]
+    strings = np.zeros(at.size, width)
+    early = np.flatnonzero(at < whole.size)
+    strings[early] = whole[at.take(early)]
+    for i in late.tolist():
+        string = data[at[i] : at[i] + length[i]].tobytes()
+        strings[i] = np.void(string.ljust(_INLINE_BYTES, b"\0"))
+    return strings
+
+
+def _scattered(size: int, rows: Array, values: Array) -> Array:
+    column = np.zeros(size, values.dtype)
     column[rows] = values
     return column
 
@@ -295,8 +320,7 @@ def _scalar_array(arrow_type: Any, values: Array, validity: Any, nulls: int) -> 
     return pa.Array.from_buffers(arrow_type, values.size, [validity, data], nulls)
 
 
-def _ids_array(ids: Array, valid: Array) -> Any:
-    validity, nulls = _bitmap(valid)
+def _ids_array(ids: Array, valid: Array, validity: Any, nulls: int) -> Any:
     if nulls:
         offsets = _offsets(valid)
         offsets *= _ID_BYTES

@@ -31,27 +31,30 @@ _KINDS = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY, PARTITION_DELETE_API_KEY, SNA
 _HEADER_BYTES = 4  # frame version, api key, api version, and the first byte of the body
 _TOPIC_ID_PARTITION = [("topic_id", "V16"), ("partition", ">i4"), ("partition_tags", "u1")]
 _EVENT = [("broker_id", ">i4"), ("event_timestamp_ms", ">i8")]
-_SEGMENT_ID = np.dtype([*_TOPIC_ID_PARTITION, ("segment_id", "V16"), ("id_tags", "u1")])
+_SEGMENT_ID = [*_TOPIC_ID_PARTITION, ("segment_id", "V16"), ("id_tags", "u1")]
+_SEGMENT_ID_BYTES = np.dtype(_SEGMENT_ID).itemsize
 _ID = np.dtype([("segment_id", "V16")])
-_UPDATE = np.dtype([*_EVENT, ("custom_plus_one", "u1")])
-_SEGMENT = np.dtype(
-    [
-        ("start_offset", ">i8"),
-        ("end_offset", ">i8"),
-        ("broker_id", ">i4"),
-        ("max_timestamp_ms", ">i8"),
-        ("event_timestamp_ms", ">i8"),
-        ("epochs_plus_one", "u1"),
-    ]
-)
+# What an update is up to the length of its custom metadata; of other events the ids only.
+_UPDATE = np.dtype([*_SEGMENT_ID, *_EVENT, ("custom_plus_one", "u1")])
 _DELETION = np.dtype([*_TOPIC_ID_PARTITION, *_EVENT, ("state", "u1"), ("tags", "u1")])
-_EPOCH = np.dtype([("leader_epoch", ">i4"), ("start_offset", ">i8"), ("tags", "u1")])
-_TAIL = np.dtype([("segment_size_in_bytes", ">i4"), ("custom_plus_one", "u1")])
+_EPOCH = np.dtype([("leader_epoch", ">i4"), ("epoch_start", ">i8"), ("tags", "u1")])
+_SIZE = np.dtype([("segment_size_in_bytes", ">i4"), ("custom_plus_one", "u1")])
+_OPENED = [
+    ("start_offset", ">i8"),
+    ("end_offset", ">i8"),
+    ("broker_id", ">i4"),
+    ("max_timestamp_ms", ">i8"),
+    ("event_timestamp_ms", ">i8"),
+]
+# What opens a segment's life, with one leader epoch: the first of several, the size comes later then.
+_SEGMENT = np.dtype([*_OPENED, ("epochs_plus_one", "u1"), *_EPOCH.descr, *_SIZE.descr])
 _LAST_SEGMENT_STATE = 3
 _LAST_PARTITION_DELETE_STATE = 2
+# The end of a value: the state and its tagged fields, of which there are none, or one: tag 0 of 1 byte, 1.
+_END = np.dtype([("state", "u1"), ("tags", "<u4")])
 _STATE_AND_NO_TAGS = 2
-_STATE_AND_TXN_TAG = 5
-_TXN_TAG = 0x01010001  # one tagged field: tag 0 of 1 byte, 1; as a little-endian number
+_STATE_AND_TXN_TAG = _END.itemsize
+_TXN_TAG = 0x01010001  # as a little-endian number
 _BEYOND_ANY_ROW = 1 << 40
 
 
@@ -136,7 +139,7 @@ class _Values:
     :param start: its first byte.
     :param end: the byte behind it.
     :param first_byte: the first byte of its body.
-    :param opens: whether it opens a segment's life.
+    :param kind: its api key.
     """
 
     data: Array
@@ -144,10 +147,10 @@ class _Values:
     start: Array
     end: Array
     first_byte: Array
-    opens: Array
+    kind: Array
 
     def take(self, index: Array) -> _Values:
-        columns = (self.row, self.start, self.end, self.first_byte, self.opens)
+        columns = (self.row, self.start, self.end, self.first_byte, self.kind)
         return _Values(self.data, *(taken(column, index) for column in columns))
 
     def pass_topic(self, least: int) -> tuple[Array, Array, Array]:
@@ -183,8 +186,7 @@ def canonical_blocks(data: Array, start: Array, end: Array, present: Array) -> l
     first_byte = (header >> 24).astype(np.uint8)
     header &= 0x00FFFFFF
     is_kind = {api_key: header == (1 | api_key << 8) for api_key in _KINDS}
-    opens = is_kind[SEGMENT_API_KEY] | is_kind[SNAPSHOT_API_KEY]
-    every = _Values(data, rows, begin, taken(end, rows), first_byte, opens)
+    every = _Values(data, rows, begin, taken(end, rows), first_byte, (header >> 8).astype(np.int8))
     blocks = []
     for parse, mine in (
         (_segment_events, is_kind[SEGMENT_API_KEY] | is_kind[SEGMENT_UPDATE_API_KEY]),
@@ -209,41 +211,36 @@ def _deletions(values: _Values) -> Block:
     _require(((body["partition_tags"] | body["tags"]) == 0) & (body["state"] <= _LAST_PARTITION_DELETE_STATE))
     columns = {"topic_at": topic_at, "topic_length": topic_length, "topic_id": body["topic_id"], "state": body["state"]}
     columns |= {name: _native(body[name]) for name in ("partition", "broker_id", "event_timestamp_ms")}
-    kind = np.full(values.row.size, PARTITION_DELETE_API_KEY, np.int8)
-    return Block(values.row, {"api_key": kind, **columns}, None)
+    return Block(values.row, {"api_key": values.kind, **columns}, None)
 
 
 def _segment_events(values: _Values) -> Block:
     data = values.data
-    topic_at, topic_length, at = values.pass_topic(_SEGMENT_ID.itemsize + _UPDATE.itemsize)
-    ids = gather(data, _SEGMENT_ID, at)
-    _require((ids["partition_tags"] | ids["id_tags"]) == 0)
-    at = at + _SEGMENT_ID.itemsize
-    added = np.flatnonzero(values.opens)
-    updated = np.flatnonzero(~values.opens)
-    opening = _opening(values, added, at.take(added))
-    update = gather(data, _UPDATE, at.take(updated))
+    topic_at, topic_length, at = values.pass_topic(_UPDATE.itemsize)
+    update = gather(data, _UPDATE, at)
+    _require((update["partition_tags"] | update["id_tags"]) == 0)
+    added = np.flatnonzero(values.kind == SEGMENT_API_KEY)
+    opening = _opening(values, added, at.take(added) + _SEGMENT_ID_BYTES)
 
-    def both(name: str, dtype: type) -> Array:
-        column: Array = np.empty(at.size, dtype)
+    def both(name: str) -> Array:
+        column = _native(update[name])
         column[added] = opening.columns[name]
-        column[updated] = _native(update[name])
         return column
 
     custom_at = at + (_UPDATE.itemsize - 1)
     custom_at[added] = opening.custom_at
-    custom_length, custom_at = _compact_length(data, both("custom_plus_one", np.uint8), custom_at)
+    custom_length, custom_at = _compact_length(data, both("custom_plus_one"), custom_at)
     state, txn_idx_empty = _state(values, custom_at + np.maximum(custom_length, 0))
     opening.columns["txn_idx_empty"] = txn_idx_empty.take(added)
     columns = {
-        "api_key": np.where(values.opens, np.int8(SEGMENT_API_KEY), np.int8(SEGMENT_UPDATE_API_KEY)),
+        "api_key": values.kind,
         "topic_at": topic_at,
         "topic_length": topic_length,
-        "topic_id": ids["topic_id"],
-        "partition": _native(ids["partition"]),
-        "segment_id": ids["segment_id"],
-        "broker_id": both("broker_id", np.int32),
-        "event_timestamp_ms": both("event_timestamp_ms", np.int64),
+        "topic_id": update["topic_id"],
+        "partition": _native(update["partition"]),
+        "segment_id": update["segment_id"],
+        "broker_id": both("broker_id"),
+        "event_timestamp_ms": both("event_timestamp_ms"),
         "custom_at": custom_at,
         "custom_length": custom_length,
         "state": state,
@@ -259,7 +256,7 @@ def _snapshots(values: _Values) -> Block:
     custom_length, custom_at = _compact_length(values.data, opening.columns["custom_plus_one"], opening.custom_at)
     state, opening.columns["txn_idx_empty"] = _state(values, custom_at + np.maximum(custom_length, 0))
     columns = {
-        "api_key": np.full(at.size, SNAPSHOT_API_KEY, np.int8),
+        "api_key": values.kind,
         "segment_id": ids["segment_id"],
         "custom_at": custom_at,
         "custom_length": custom_length,
@@ -274,23 +271,23 @@ def _opening(values: _Values, added: Array, at: Array) -> Opening:
     ok = np.ones(values.row.size, dtype=bool)
     _require_of(ok, added, at + _SEGMENT.itemsize <= end)
     body = gather(data, _SEGMENT, at)
+    columns = {name: _native(body[name]) for name, _ in (*_OPENED, *_SIZE.descr)}
     count = body["epochs_plus_one"].astype(np.int64) - 1
-    epochs_at = at + _SEGMENT.itemsize
-    tail_at = epochs_at + count * _EPOCH.itemsize
-    columns = {name: _native(body[name]) for name in _SEGMENT.names or () if name != "epochs_plus_one"}
+    size_at = at + (_SEGMENT.itemsize - _SIZE.itemsize - _EPOCH.itemsize) + count * _EPOCH.itemsize
     start = columns["start_offset"]
     # A count of 127 and more has a longer varint; none at all is refused by Kafka, and so are such offsets.
     _require_of(
-        ok, added, (count >= 1) & (count < 0x7F) & (tail_at + _TAIL.itemsize <= end)
+        ok, added, (count >= 1) & (count < 0x7F) & (size_at + _SIZE.itemsize <= end)
         & (start >= 0) & (start <= columns["end_offset"]),
     )  # fmt: skip
-    tail = gather(data, _TAIL, tail_at)
-    columns["segment_size_in_bytes"] = _native(tail["segment_size_in_bytes"])
-    columns["custom_plus_one"] = tail["custom_plus_one"]
+    several = np.flatnonzero(count > 1)
+    size = gather(data, _SIZE, size_at.take(several))
+    for name in _SIZE.names or ():
+        columns[name][several] = size[name]
     columns["epochs_count"] = count
-    leader_epoch, epoch_start, good = _epochs(data, epochs_at, count)
+    epochs, good = _epochs(data, body, at + (_SEGMENT.itemsize - _SIZE.itemsize), count, several)
     _require_of(ok, added, good)
-    return Opening(added, columns, leader_epoch, epoch_start, tail_at + (_TAIL.itemsize - 1))
+    return Opening(added, columns, *epochs, size_at + (_SIZE.itemsize - 1))
 
 
 def _require_of(ok: Array, index: Array, good: Array) -> None:
@@ -299,37 +296,43 @@ def _require_of(ok: Array, index: Array, good: Array) -> None:
         raise _NotCanonicalError(ok)
 
 
-def _epochs(data: Array, at: Array, count: Array) -> tuple[Array, Array, Array]:
+def _epochs(data: Array, body: Array, behind: Array, count: Array, several: Array) -> tuple[tuple[Array, Array], Array]:
     """Return all leader epochs and their starts, one value's after the other's, and for each value whether they are ok."""
-    single = not (count != 1).any()
-    owner = np.arange(count.size)
-    if not single:
-        owner = np.repeat(owner, count)
-        nth = np.arange(owner.size) - (np.cumsum(count) - count).take(owner)
-        at = at.take(owner) + nth * _EPOCH.itemsize
-    epochs = gather(data, _EPOCH, at)
-    leader_epoch = _native(epochs["leader_epoch"])
-    good = epochs["tags"] == 0
-    if not single:
-        # Kafka sorts them: those that need no sorting only.
-        good[1:] &= (leader_epoch[1:] > leader_epoch[:-1]) | (owner[1:] != owner[:-1])
-    ok = np.ones(count.size, dtype=bool)
-    if not good.all():
-        ok[owner[~good]] = False
-    return leader_epoch, _native(epochs["start_offset"]), ok
+    leader_epoch, epoch_start = _native(body["leader_epoch"]), _native(body["epoch_start"])
+    good = body["tags"] == 0
+    if not several.size:
+        return (leader_epoch, epoch_start), good
+    more = count.take(several) - 1
+    owner = several.repeat(more)
+    nth = np.arange(owner.size) - (np.cumsum(more) - more).repeat(more)
+    others = gather(data, _EPOCH, behind.take(owner) + nth * _EPOCH.itemsize)
+    at = np.cumsum(count)
+    at -= count
+    place = at.take(owner) + nth + 1
+    every_epoch, every_start = np.empty(count.size + owner.size, np.int32), np.empty(count.size + owner.size, np.int64)
+    every_epoch[at], every_start[at] = leader_epoch, epoch_start
+    every_epoch[place], every_start[place] = others["leader_epoch"], others["epoch_start"]
+    # Kafka sorts them: those that need no sorting only.
+    rising = every_epoch.take(place) > every_epoch.take(place - 1)
+    good[owner[(others["tags"] != 0) | ~rising]] = False
+    return (every_epoch, every_start), good
 
 
 def _state(values: _Values, at: Array) -> tuple[Array, Array]:
     """Return the states, which closing tagged fields follow that end the value; and whether these are the known one."""
     left = values.end - at
     tagged = left == _STATE_AND_TXN_TAG
-    tagged &= values.opens
+    tagged &= values.kind != SEGMENT_UPDATE_API_KEY
     _require(tagged | (left == _STATE_AND_NO_TAGS))
-    state = values.data[at]
-    ok = state <= _LAST_SEGMENT_STATE
-    ok &= values.data[values.end - 1] == tagged
+    closing = gather(values.data, _END, values.end - _END.itemsize)
+    tags = _native(closing["tags"])
+    # Without a tagged field these are some bytes before, the state, and the number of tagged fields.
+    state = (tags >> 16).astype(np.uint8)
+    ok = tags < 1 << 24
     with_tag = np.flatnonzero(tagged)
-    ok[with_tag] &= window(values.data, "<u4")[at.take(with_tag) + 1] == _TXN_TAG
+    state[with_tag] = closing["state"][with_tag]
+    ok[with_tag] = tags.take(with_tag) == _TXN_TAG
+    ok &= state <= _LAST_SEGMENT_STATE
     _require(ok)
     return state, tagged
 
