@@ -66,12 +66,10 @@ _NUMBERS = {
 }
 _DTYPES: dict[str, Any] = {"api_key": np.int8, "topic_id": "V16", "segment_id": "V16", **_NUMBERS}
 
-# Arrow's "binary view": a length, then the bytes themselves if they fit, else their beginning, a buffer and a position.
+# Arrow's "binary view" of a string has 16 bytes: its length and, up to this many, the string itself.
 _INLINE_BYTES = 12
+_INLINE = np.dtype([("length", "<i4"), ("string", "V12")])
 _ID_BYTES = 16
-_VIEW = np.dtype(
-    {"names": ["length", "inline", "buffer", "at"], "formats": ["<i4", "V12", "<i4", "<i4"], "offsets": [0, 4, 8, 12]}
-)
 
 
 class Fields:
@@ -126,9 +124,7 @@ class Fields:
             return
         given = np.flatnonzero(columns["custom_length"] >= 0)
         if given.size:
-            self._customs.add(
-                rows.take(given), columns["custom_at"].take(given), columns["custom_length"].take(given)
-            )
+            self._customs.add(rows.take(given), columns["custom_at"].take(given), columns["custom_length"].take(given))
         opening = rows.take(block.opening.index)
         for name in _DTYPES.keys() & block.opening.columns.keys() - columns.keys():
             self._put(name, opening, block.opening.columns[name])
@@ -172,7 +168,8 @@ class Fields:
     def arrays(self) -> dict[str, Any]:
         """Return the columns of :data:`FIELDS`; a field is null where the row's kind does not have it."""
         valid: dict[tuple[int, ...], Array] = {
-            kinds: _among(self["api_key"], kinds) for kinds in (_ALL, _OF_A_PARTITION, _OF_A_SEGMENT, _OPENING_A_SEGMENT)
+            kinds: _among(self["api_key"], kinds)
+            for kinds in (_ALL, _OF_A_PARTITION, _OF_A_SEGMENT, _OPENING_A_SEGMENT)
         }
         bitmaps = {kinds: _bitmap(truth) for kinds, truth in valid.items()}
         result: dict[str, Any] = {}
@@ -240,7 +237,7 @@ class _Strings:
         """Return the offsets and the bytes of all strings, one after the other."""
         if self._copied is None:
             rows, views, extra = self._rows_and_views()
-            length = np.ascontiguousarray(views.view(_VIEW)["length"])
+            length = views[:, 0].astype(np.int32)
             offsets = _offsets(length if rows.size == self._size else _scattered(self._size, rows, length))
             buffers = [None, *(pa.py_buffer(buffer) for buffer in (views, self._data, extra))]
             _, _, text = pa.Array.from_buffers(pa.binary_view(), rows.size, buffers).cast(pa.binary()).buffers()
@@ -259,16 +256,17 @@ class _Strings:
             return *parts[0], extra
         rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in parts)])
         order = np.argsort(rows)
-        return rows.take(order), np.concatenate([np.empty(0, "V16"), *(views for _, views in parts)])[order], extra
+        views = np.concatenate([np.empty((0, 2), np.int64), *(views for _, views in parts)])
+        return rows.take(order), views[order], extra
 
     def array(self, arrow_type: Any) -> Any:
         """Return the strings as Arrow's type, null where a row has none."""
-        rows = [rows for rows, _, _ in self._parts]
-        if not rows and not self._single:
+        if not self._parts and not self._single:
             return pa.nulls(self._size, arrow_type)
         given = np.zeros(self._size, dtype=bool)
-        for some in (*rows, list(self._single)):
-            given[some] = True
+        for rows, _, _ in self._parts:
+            given[rows] = True
+        given[list(self._single)] = True
         validity, nulls = _bitmap(given)
         offsets, text = self.offsets_and_bytes()
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
@@ -277,14 +275,13 @@ class _Strings:
 
 def _views(data: Array, buffer: int, at: Array, length: Array) -> Array:
     """Return Arrow's views of strings that lie in ``data``, which is the given one of the buffers."""
-    views = np.zeros(length.size, dtype=_VIEW)
-    # Arrow looks a long string up; only a short one lies in its view.
-    views["length"], views["buffer"], views["at"] = length, buffer, at
+    views = np.empty((length.size, 2), np.int64)
+    # Arrow looks a long string up: 4 bytes each of length, of the string (not read there), buffer and position.
+    views[:, 0], views[:, 1] = length, at << 32 | buffer
     short = np.flatnonzero(length <= _INLINE_BYTES)
     if short.size:
-        views["inline"][short] = _short(data, at.take(short), length.take(short))
-    # Without the names of its parts, which overlap: numpy would lay them out anew.
-    return views.view("V16")
+        views.view(_INLINE)["string"][short, 0] = _short(data, at.take(short), length.take(short))
+    return views
 
 
 def _short(data: Array, at: Array, length: Array) -> Array:

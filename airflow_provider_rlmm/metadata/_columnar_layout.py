@@ -39,15 +39,17 @@ _UPDATE = np.dtype([*_SEGMENT_ID, *_EVENT, ("custom_plus_one", "u1")])
 _DELETION = np.dtype([*_TOPIC_ID_PARTITION, *_EVENT, ("state", "u1"), ("tags", "u1")])
 _EPOCH = np.dtype([("leader_epoch", ">i4"), ("epoch_start", ">i8"), ("tags", "u1")])
 _SIZE = np.dtype([("segment_size_in_bytes", ">i4"), ("custom_plus_one", "u1")])
-_OPENED = [
-    ("start_offset", ">i8"),
-    ("end_offset", ">i8"),
-    ("broker_id", ">i4"),
-    ("max_timestamp_ms", ">i8"),
-    ("event_timestamp_ms", ">i8"),
-]
+_OPENED = np.dtype(
+    [
+        ("start_offset", ">i8"),
+        ("end_offset", ">i8"),
+        ("broker_id", ">i4"),
+        ("max_timestamp_ms", ">i8"),
+        ("event_timestamp_ms", ">i8"),
+    ]
+)
 # What opens a segment's life, with one leader epoch: the first of several, the size comes later then.
-_SEGMENT = np.dtype([*_OPENED, ("epochs_plus_one", "u1"), *_EPOCH.descr, *_SIZE.descr])
+_SEGMENT = np.dtype([*_OPENED.descr, ("epochs_plus_one", "u1"), *_EPOCH.descr, *_SIZE.descr])
 _LAST_SEGMENT_STATE = 3
 _LAST_PARTITION_DELETE_STATE = 2
 # The end of a value: the state and its tagged fields, of which there are none, or one: tag 0 of 1 byte, 1.
@@ -271,7 +273,7 @@ def _opening(values: _Values, added: Array, at: Array) -> Opening:
     ok = np.ones(values.row.size, dtype=bool)
     _require_of(ok, added, at + _SEGMENT.itemsize <= end)
     body = gather(data, _SEGMENT, at)
-    columns = {name: _native(body[name]) for name, _ in (*_OPENED, *_SIZE.descr)}
+    columns = {name: _native(body[name]) for name in (*(_OPENED.fields or ()), *(_SIZE.fields or ()))}
     count = body["epochs_plus_one"].astype(np.int64) - 1
     size_at = at + (_SEGMENT.itemsize - _SIZE.itemsize - _EPOCH.itemsize) + count * _EPOCH.itemsize
     start = columns["start_offset"]
@@ -282,7 +284,7 @@ def _opening(values: _Values, added: Array, at: Array) -> Opening:
     )  # fmt: skip
     several = np.flatnonzero(count > 1)
     size = gather(data, _SIZE, size_at.take(several))
-    for name in _SIZE.names or ():
+    for name in _SIZE.fields or ():
         columns[name][several] = size[name]
     columns["epochs_count"] = count
     epochs, good = _epochs(data, body, at + (_SEGMENT.itemsize - _SIZE.itemsize), count, several)

@@ -127,6 +127,12 @@ def test_every_truncation_of_some_values():
         assert counts.keys() <= {ErrorCode.MALFORMED, ErrorCode.UNKNOWN_API_KEY}
 
 
+def test_every_truncation_at_the_end_of_all_bytes():
+    for value in (*SHORT[:8], *REAL_VALUES[:4]):
+        for size in range(len(value)):
+            check_agreement([value, value[:size]])
+
+
 @given(st.lists(st.none() | st.binary(max_size=200), max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_any_bytes(values):
