@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from airflow_provider_rlmm.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
 )
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 from airflow_provider_rlmm.manager.kafka_client import ClientWatch, KafkaAdmin, client_logger, open_client
@@ -326,3 +328,64 @@ class TestSorting:
     def test_other_errors_end_the_read(self, reader, code, expected):
         with pytest.raises(expected, match="reading"):
             reader._sort([message(0), message(OFFSET_INVALID, code)], "reading")
+
+
+class Answers:
+    """Stands in for a consumer: hands out as many of its messages at a time as an answer says, at last what is asked for."""
+
+    def __init__(self, messages, *answers):
+        self.messages, self.answers, self.asked = list(messages), list(answers), []
+
+    def assign(self, partitions):
+        pass
+
+    unassign = close = lambda self: None
+
+    def consume(self, count, timeout_s):
+        self.asked.append(count)
+        given = min(count, self.answers.pop(0) if self.answers else count, len(self.messages))
+        if given < count:
+            time.sleep(timeout_s)
+        taken, self.messages = self.messages[:given], self.messages[given:]
+        return taken
+
+
+class TestBatches:
+    @pytest.fixture
+    def reader(self):
+        reader = _Reader(CONFIG, "topic")
+        reader.close()
+        return reader
+
+    def test_a_batch_is_large_and_each_request_small(self, reader):
+        reader._consumer = Answers(message(offset) for offset in range(2 * BATCH_ROWS + 7))
+
+        batches = list(reader.read(0, 0, 2 * BATCH_ROWS + 3, 1.0))
+
+        assert [batch.num_rows for batch in batches] == [BATCH_ROWS, BATCH_ROWS, 3]
+        assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(
+            range(2 * BATCH_ROWS + 3)
+        )
+        # Fewer than make Python look for garbage.
+        assert max(reader._consumer.asked) < gc.get_threshold()[0]
+
+    def test_what_has_come_is_not_kept_back_while_the_rest_is_late(self, reader):
+        reader._consumer = Answers((message(offset) for offset in range(2000)), 500, 3)
+
+        assert [batch.num_rows for batch in reader.read(0, 0, 2000, 1.0)] == [503, 1497]
+
+    def test_the_time_of_the_caller_is_not_the_brokers(self, reader):
+        reader._consumer = Answers((message(offset) for offset in range(1000)), 500, 0, 0)
+        batches = reader.read(0, 0, 1000, 0.5)
+        next(batches)
+        time.sleep(0.6)
+
+        assert [batch.num_rows for batch in batches] == [500]
+
+    def test_no_progress_ends_the_read(self, reader):
+        reader._consumer = Answers((message(offset) for offset in range(3)), 3)
+        batches = reader.read(0, 0, 1000, 0.05)
+
+        assert next(batches).num_rows == 3
+        with pytest.raises(EventLogUnavailableError, match=r"no progress for 0\.05 s at offset 3, before 1000"):
+            next(batches)
