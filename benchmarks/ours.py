@@ -8,16 +8,23 @@ import gc
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
+from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.manager.snapshot import write_snapshot
+from airflow_provider_rlmm.manager.topic_state import TopicState
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
+from benchmarks.topic import TOPIC
 from benchmarks.workload import generate, read
 
 BATCH_ROWS = 100_000
@@ -84,72 +91,90 @@ def _resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-@dataclass(slots=True)
-class TopicReplay:
+class TimedLog(KafkaMetadataEventLog):
     """
-    P7, and where the time went.
+    A log that knows how much of the time its reads have taken.
 
-    :param seconds: by step.
+    :param config: the clients' properties.
     """
 
-    state: ColumnarState = field(default_factory=ColumnarState.empty)
-    events: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("read", "decode", "apply"), 0.0))
+    def __init__(self, config: KafkaClientConfig) -> None:
+        super().__init__(config, TOPIC)
+        self.records = 0
+        self.read_s = 0.0
 
-    def run(self, log: KafkaMetadataEventLog) -> None:
-        """
-        Read a topic to its end.
-
-        :param log: the topic.
-        """
-        begin, end = log.beginning_offsets(), log.high_water_marks()
-        for partition in range(log.partition_count):
-            pending: list[Any] = []
-            reader = log.read(partition, begin[partition], end[partition])
-            while (batch := self._timed("read", lambda reader=reader: next(reader, None))) is not None:
-                pending.append(batch)
-                if sum(b.num_rows for b in pending) >= BATCH_ROWS:
-                    self._apply(partition, pending)
-                    pending = []
-            if pending:
-                self._apply(partition, pending)
-
-    def _apply(self, partition: int, pending: list[Any]) -> None:
-        table = pa.Table.from_batches(pending)
-        self.events += table.num_rows
-        decoded = self._timed(
-            "decode",
-            lambda: decode(
-                table["value"],
-                keys=table["key"],
-                metadata_partition=partition,
-                offset=table["offset"],
-                timestamp_ms=table["timestamp_ms"],
-            ),
-        )
-        self.state, _ = self._timed("apply", lambda: self.state.apply(decoded))
-
-    def _timed(self, step: str, work: Any) -> Any:
+    def read(self, metadata_partition: int, start: int, end: int) -> Iterator[Any]:
+        """See :class:`~airflow_provider_rlmm.manager.kafka_event_log.KafkaMetadataEventLog`."""
         started = time.perf_counter()
-        result = work()
-        self.seconds[step] += time.perf_counter() - started
-        return result
+        batches = super().read(metadata_partition, start, end)
+        while (batch := next(batches, None)) is not None:
+            self.records += batch.num_rows
+            self.read_s += time.perf_counter() - started
+            yield batch
+            started = time.perf_counter()
+        self.read_s += time.perf_counter() - started
 
 
-def save(state: ColumnarState, path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class TopicRun:
     """
-    Write what :func:`resume` reads.
+    A state of the topic as of now, and what it took.
 
-    :param state: the state.
-    :param path: the file.
+    :param topic_state: ready to answer.
+    :param records: read for it.
+    :param seconds: from opening the clients to closing them.
+    :param read_s: of these, s in reads of the log.
     """
-    path.write_bytes(state.to_ipc())
+
+    topic_state: TopicState
+    records: int
+    seconds: float
+    read_s: float
 
 
-def resume(path: Path) -> ColumnarState:
+def replay_topic(config: KafkaClientConfig) -> TopicRun:
     """
-    P5: a state that is ready to go on.
+    P7: the state from all of the topic.
 
-    :param path: what :func:`save` has written.
+    :param config: the clients' properties.
     """
-    return ColumnarState.from_ipc(path.read_bytes())
+    return _timed(config, TopicState)
+
+
+def resume_topic(config: KafkaClientConfig, snapshot: Path) -> TopicRun:
+    """
+    P5: the state from a snapshot and what was written since.
+
+    :param config: the clients' properties.
+    :param snapshot: what :func:`leave_snapshot` has written.
+    """
+    run = _timed(config, partial(TopicState.resume, str(snapshot)))
+    assert run.topic_state.refusal is None, run.topic_state.refusal
+    return run
+
+
+def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
+    """
+    Write what :func:`resume_topic` resumes from.
+
+    :param config: the clients' properties.
+    :param snapshot: the file.
+    """
+    with _clients(config) as (log, topics):
+        topic_state = TopicState(log, topics, metadata_topic=TOPIC)
+        topic_state.advance()
+        write_snapshot(str(snapshot), topic_state.snapshot())
+
+
+def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> TopicRun:
+    started = time.perf_counter()
+    with _clients(config) as (log, topics):
+        topic_state = begin(log, topics, metadata_topic=TOPIC)
+        topic_state.advance()
+    return TopicRun(topic_state, log.records, time.perf_counter() - started, log.read_s)
+
+
+@contextmanager
+def _clients(config: KafkaClientConfig) -> Iterator[tuple[TimedLog, KafkaClusterTopics]]:
+    with TimedLog(config) as log, closing(KafkaClusterTopics(config)) as topics:
+        yield log, topics

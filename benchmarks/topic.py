@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,7 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_provider_rlmm.manager.event_log import Acked
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from benchmarks.workload import Workload
 from dev.broker import LocalKafka, await_condition, partitions_served
 
 TOPIC = "benchmark-metadata"
@@ -22,18 +22,30 @@ BROKER_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 
 @contextmanager
-def loaded_topic(workload: Workload) -> Iterator[tuple[LocalKafka, KafkaMetadataEventLog]]:
-    """
-    Start a broker and publish a workload to a topic of its own.
-
-    :param workload: made for :data:`METADATA_PARTITIONS`.
-    """
+def served_topic() -> Iterator[KafkaClientConfig]:
+    """Start a broker with an empty topic; yield what its clients need."""
     with LocalKafka(jvm_options=BROKER_OPTIONS) as kafka:
         _create(kafka)
-        with KafkaMetadataEventLog(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers}), TOPIC) as log:
-            assert log.partition_count == METADATA_PARTITIONS
-            _publish(log, workload)
-            yield kafka, log
+        yield KafkaClientConfig(kafka.client_config())
+
+
+def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any) -> None:
+    """
+    Append values to the topic.
+
+    :param config: the clients' properties.
+    :param values: binary array.
+    :param metadata_partitions: of :data:`METADATA_PARTITIONS`, where each of them belongs.
+    """
+    with KafkaMetadataEventLog(config, TOPIC) as log:
+        assert log.partition_count == METADATA_PARTITIONS
+        # One partition after the other fills larger batches.
+        for partition in range(METADATA_PARTITIONS):
+            rows = np.flatnonzero(metadata_partitions == partition)
+            for start in range(0, len(rows), PUBLISH_RECORDS):
+                some = values.take(rows[start : start + PUBLISH_RECORDS]).to_pylist()
+                outcomes = log.publish([(partition, value) for value in some])
+                assert all(isinstance(outcome, Acked) for outcome in outcomes)
 
 
 def _create(kafka: LocalKafka) -> None:
@@ -44,13 +56,3 @@ def _create(kafka: LocalKafka) -> None:
     consumer = Consumer(kafka.client_config(group_id="unused"))
     await_condition(lambda: partitions_served(consumer, TOPIC) == METADATA_PARTITIONS, f"{TOPIC} is served", 30.0)
     consumer.close()
-
-
-def _publish(log: KafkaMetadataEventLog, workload: Workload) -> None:
-    # One partition after the other fills larger batches.
-    for partition in range(METADATA_PARTITIONS):
-        rows = np.flatnonzero(workload.metadata_partitions == partition)
-        for start in range(0, len(rows), PUBLISH_RECORDS):
-            values = workload.values.take(rows[start : start + PUBLISH_RECORDS]).to_pylist()
-            outcomes = log.publish([(partition, value) for value in values])
-            assert all(isinstance(outcome, Acked) for outcome in outcomes)
