@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,6 +32,12 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _PART_EVENTS = 1 << 17  # what is worked on at once fits into the processor's cache
 
 
+@functools.lru_cache(maxsize=8)
+def _no_rows(schema: Any) -> Any:
+    """Return an empty table with reasons; making one takes longer than finding it."""
+    return schema.append(pa.field("reason", pa.string())).empty_table()
+
+
 class Found:
     """Rows of a batch and, for each, a reason."""
 
@@ -57,7 +64,7 @@ class Found:
         :param batch: the batch.
         """
         if not self._parts:
-            return batch.schema.append(pa.field("reason", pa.string())).empty_table()
+            return _no_rows(batch.schema)
         rows = np.concatenate([part for part, _ in self._parts])
         codes = np.concatenate([part for _, part in self._parts])
         order = np.argsort(rows)
@@ -161,33 +168,29 @@ class _Work:
     def apply(self, first: int, behind: int) -> None:
         """Apply the events from ``first`` on, up to ``behind``, which is not one of them."""
         deletions = self._deletions[np.searchsorted(self._deletions, first) : np.searchsorted(self._deletions, behind)]
-        segment_events = np.arange(first, behind)
-        if deletions.size:
+        if not deletions.size:
+            self._apply_segment_events(slice(first, behind), behind - first)
+        elif deletions.size < behind - first:
             segment_events = np.flatnonzero(~self._events.is_deletion[first:behind]) + first
-        if segment_events.size:
-            self._apply_segment_events(segment_events)
+            self._apply_segment_events(segment_events, segment_events.size)
         if deletions.size:
             self._apply_deletions(deletions)
         self._findings.applied += int(deletions.size)
 
-    def _after_finished_of(self, segment_events: Array) -> Array:
+    def _after_finished_of(self, rows: Array, partition: Array) -> Array:
         """Tell which events come after the end of a deletion; a part has none after an end that is in the part."""
         was_finished = self._store.partitions["was_finished"]
         if not was_finished.any():
-            return np.zeros(segment_events.size, dtype=bool)
-        after: Array = was_finished.take(self._partition.take(segment_events))
-        self._findings.would_end_consumer.add(
-            self._events.rows.take(segment_events.take(np.flatnonzero(after))), _AFTER_FINISHED
-        )
+            return np.zeros(rows.size, dtype=bool)
+        after: Array = was_finished.take(partition)
+        self._findings.would_end_consumer.add(rows.take(np.flatnonzero(after)), _AFTER_FINISHED)
         return after
 
-    def _apply_segment_events(self, of: Array) -> None:
+    def _apply_segment_events(self, of: Array | slice, size: int) -> None:
         events, store = self._events, self._store
-        after_finished = self._after_finished_of(of)
-        rows, partition = events.rows.take(of), self._partition.take(of)
-        steps = steps_of(
-            store, self._high.take(of), self._low.take(of), partition, events.api_key.take(of), events.state.take(of)
-        )
+        rows, partition = events.rows[of], self._partition[of]
+        after_finished = self._after_finished_of(rows, partition)
+        steps = steps_of(store, self._high[of], self._low[of], partition, events.api_key[of], events.state[of])
         counts = steps.outcomes()
         self._findings.applied += counts[APPLIED]
         for code, reason in DROPPED_REASONS.items():
@@ -200,7 +203,7 @@ class _Work:
                 reason = thrown_reason(event)  # type: ignore[arg-type]
                 self._findings.would_end_consumer.add(np.array([row]), reason)
         if counts[APPLIED]:
-            order = np.arange(store.next_order, store.next_order + of.size)
+            order = np.arange(store.next_order, store.next_order + size)
             settle(store, events, Part(self._fields, rows, partition, order, steps))
 
     def _apply_deletions(self, deletions: Array) -> None:

@@ -61,7 +61,7 @@ class Events:
         column = self.batch.column(name)
         offsets, data = binary_buffers(column)
         length = np.diff(offsets)
-        if ((length != 16) & (length != 0)).any() or (length.any() and int(length.sum()) % 16):
+        if ((length != 16) & (length != 0)).any():
             raise ValueError(f"an id in {name} is not 16 bytes long")
         words = data[int(offsets[0]) : int(offsets[-1])].view(np.uint64).reshape(-1, 2)
         if not column.null_count and self._all:
@@ -226,15 +226,8 @@ def _with_another_topic(store: Store, found: Array, topics: Any) -> Array:
     """Return the events whose topic has another name than that of the user partition found by its id."""
     if not found.size:
         return found
-    expected = store.topics.take(pa.array(store.partitions["topic"].take(found)))
-    offsets, data = binary_buffers(topics)
-    expected_offsets, expected_data = binary_buffers(expected)
-    mine = data[int(offsets[0]) : int(offsets[-1])]
-    theirs = expected_data[int(expected_offsets[0]) : int(expected_offsets[-1])]
-    if (
-        mine.size == theirs.size
-        and np.array_equal(offsets - offsets[0], expected_offsets - expected_offsets[0])
-        and np.array_equal(mine, theirs)
-    ):
+    expected = pc.take(store.topics, pa.array(store.partitions["topic"].take(found)), boundscheck=False)
+    # One comparison of all the bytes is several times as fast as one per name.
+    if topics.equals(expected):
         return np.empty(0, np.int64)
     return np.flatnonzero(pc.not_equal(topics, expected).to_numpy(zero_copy_only=False))

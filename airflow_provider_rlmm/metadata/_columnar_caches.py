@@ -12,6 +12,7 @@ import numpy as np
 
 from airflow_provider_rlmm.metadata._columnar_index import hash_of
 from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_runs import spread
 from airflow_provider_rlmm.metadata._columnar_steps import find_segments
 from airflow_provider_rlmm.metadata._columnar_store import (
     DEAD,
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.metadata._columnar_store import (
     UNREFERENCED,
     Store,
     epochs_of,
-    spread,
 )
 from airflow_provider_rlmm.metadata.cache import LeaderEpochState, RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -242,8 +242,9 @@ def _put(store: Store, rows: list[dict[str, Any]], entries: list[tuple[int, int,
     columns = {name: np.array([row[name] for row in rows], dtype) for name, dtype in TABLES["segments"].items()}
     names = ("epoch", "start_offset", "status", "order")
     of_entries = {name: [entry[i] for entry in entries] for i, name in enumerate(names)}
-    at = store.entries.append(len(entries), {**of_entries, "segment": 0})
-    columns["entries_at"] += np.int32(at[0]) if at.size else np.int32(0)
+    columns["entries_at"] += np.int32(store.entries.size)
+    at = np.arange(store.entries.size, store.entries.size + len(entries))
+    store.entries.append(len(entries), {**of_entries, "segment": 0})
     key = columns["high"], columns["low"], columns["user_partition"]
     found = find_segments(store, hash_of(*key), *key)
     known, unknown = np.flatnonzero(found >= 0), np.flatnonzero(found < 0)

@@ -18,16 +18,9 @@ from airflow_provider_rlmm.metadata._columnar_caches import caches_of, clear, le
 from airflow_provider_rlmm.metadata._columnar_decode import iter_events
 from airflow_provider_rlmm.metadata._columnar_epochs import Outcome, entries_of, reference
 from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_runs import spread, starts_of
 from airflow_provider_rlmm.metadata._columnar_steps import Steps, outcome_in, step
-from airflow_provider_rlmm.metadata._columnar_store import (
-    DEAD,
-    REFERENCED,
-    UNLISTED,
-    UNREFERENCED,
-    Store,
-    spread,
-    starts_of,
-)
+from airflow_provider_rlmm.metadata._columnar_store import DEAD, REFERENCED, UNLISTED, UNREFERENCED, Store
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 
 _ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
@@ -58,7 +51,11 @@ class SegmentFields:
         self._custom = None if custom.null_count == len(custom) else custom
         self._custom_length = np.diff(binary_buffers(custom)[0])
         if custom.null_count and self._custom is not None:
-            self._custom_length[custom.is_null().to_numpy(zero_copy_only=False)] = -1
+            given = np.unpackbits(np.frombuffer(custom.buffers()[0], np.uint8), bitorder="little")
+            # Where there is none: -1.
+            self._custom_length += 1
+            self._custom_length *= given[custom.offset : custom.offset + len(custom)]
+            self._custom_length -= 1
 
     def leader_epochs(self, row: int) -> list[int]:
         """
@@ -171,6 +168,8 @@ def _find_odd_segments(store: Store, part: Part, exact: Array) -> None:
 
 def _outside(exact: Array, part: Part, events: Array) -> Array:
     """Return those of some events whose user partitions are settled in columns."""
+    if not exact.any():
+        return events
     return events.take(np.flatnonzero(~exact.take(part.partition.take(events))))
 
 
@@ -198,8 +197,14 @@ def _add(store: Store, part: Part, last: Array, exact: Array) -> None:
         "custom_at": custom_at,
         "custom_length": custom_length,
     }
-    rows = store.append("segments", added.size, values)
-    steps.row[group] = rows
+    index, first = store.index("segments", added.size), store.segments.size
+    store.segments.append(added.size, values)
+    steps.row[group] = np.arange(first, first + added.size)
+    # In the order of the segments' hashes, the index is written from one end to the other.
+    is_new = np.zeros(steps.row.size, dtype=bool)
+    is_new[group] = True
+    new = np.flatnonzero(is_new)
+    index.insert(steps.hashes.take(new), steps.row.take(new))
     dead = np.flatnonzero(state == DEAD)
     store.live += added.size - dead.size
     store.dead_entries += int(count.take(dead).sum())

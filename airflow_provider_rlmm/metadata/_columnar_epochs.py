@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_rlmm.metadata._columnar_layout import Array
-from airflow_provider_rlmm.metadata._columnar_store import NONE, REFERENCED, UNLISTED, UNREFERENCED, Store, spread
+from airflow_provider_rlmm.metadata._columnar_runs import order_of, spread
+from airflow_provider_rlmm.metadata._columnar_store import NONE, REFERENCED, UNLISTED, UNREFERENCED, Store
 from airflow_provider_rlmm.metadata.cache import LeaderEpochState
 
 _ANY = np.iinfo(np.int64).max
@@ -111,11 +112,8 @@ def reference(
     :param unreferenced: those that are being deleted after they were copied.
     :param new: first entry that is new.
     """
-    # Events are in their order: a sort of plain numbers keeps it within an epoch.
-    bits = max(copied.at.size.bit_length(), 1)
-    keys = copied.epoch << bits | np.arange(copied.at.size)
-    keys.sort()
-    copied = copied.take(keys & ((1 << bits) - 1))
+    # Within an epoch, events stay in their order.
+    copied = copied.take(order_of(copied.epoch))
     is_first = np.ones(copied.at.size, dtype=bool)
     is_first[1:] = copied.epoch[1:] != copied.epoch[:-1]
     first = np.flatnonzero(is_first)

@@ -2,8 +2,8 @@
 """
 Finds positions by key, many at once: open addressing in a numpy array.
 
-The index holds positions only. A hash says where to look; whether a position is the right one is decided by comparing
-the whole keys, which lie in the columns that the positions point into.
+The index holds positions and bits of hashes. A hash says where to look; whether a position is the right one is decided by
+comparing the whole keys, which lie in the columns that the positions point into.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import numpy as np
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 
 _SMALLEST_BITS = 8
-_LARGEST_LOAD = 0.35  # fuller ones need many more looks for the last few keys
+_LARGEST_LOAD = 0.5  # fuller ones need many more looks for the last few keys
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 _HALF = np.uint64(32)
+_ENTRY_BITS = 63
+_POSITION = np.int64(0xFFFFFFFF)  # of a slot: the position; above it are bits of the hash
+_LARGEST = np.uint64(_POSITION)
 
 Same = Callable[[Array, Array], Array]
 """Tells for (numbers of keys that are looked for, positions) whether the keys at the positions are the same."""
@@ -56,6 +59,8 @@ class HashIndex:
     """
     Positions by the hash of their key.
 
+    A slot holds 31 bits of a hash above the position: most slots of other keys are passed without a look at their keys.
+
     :param expected: how many positions to make room for.
     """
 
@@ -63,8 +68,8 @@ class HashIndex:
         bits = _SMALLEST_BITS
         while expected > _LARGEST_LOAD * (1 << bits):
             bits += 1
-        self._slots = np.full(1 << bits, -1, dtype=np.int32)
-        self._shift = np.uint64(64 - bits)
+        self._slots = np.full(1 << bits, -1, dtype=np.int64)
+        self._shift = _ENTRY_BITS - bits
         self._mask = (1 << bits) - 1
         self._used = 0
 
@@ -75,11 +80,21 @@ class HashIndex:
 
     def has_room(self, more: int) -> bool:
         """
-        Tell whether ``more`` positions can be inserted; if not, build a larger index.
+        Tell whether ``more`` positions can be inserted; if not, make a larger index.
 
         :param more: how many.
         """
         return self._used + more <= _LARGEST_LOAD * self._slots.size
+
+    def enlarged(self, expected: int) -> HashIndex:
+        """
+        Return a larger index of the same positions.
+
+        :param expected: how many positions to make room for.
+        """
+        larger = HashIndex(expected)
+        larger._fill(self._slots.take(np.flatnonzero(self._slots >= 0)))
+        return larger
 
     def find(self, hashes: Array, same: Same) -> Array:
         """
@@ -88,21 +103,32 @@ class HashIndex:
         :param hashes: their hashes.
         :param same: compares whole keys.
         """
-        slot = (hashes >> self._shift).astype(np.int64)
-        found = self._slots.take(slot).astype(np.int64)
-        asked = np.flatnonzero(found >= 0)
-        candidate = found.take(asked)
-        while asked.size:
-            wrong = np.flatnonzero(~same(asked, candidate))
-            asked = asked.take(wrong)
-            following = slot.take(asked) + 1 & self._mask
-            slot[asked] = following
-            candidate = self._slots.take(following).astype(np.int64)
+        wanted = _tags(hashes)
+        slot = wanted >> self._shift
+        # Below zero: a free slot; with the bits of the hash gone, a position; with other bits left, another key's.
+        seen = self._slots.take(slot) ^ wanted
+        asked = np.flatnonzero(seen.view(np.uint64) <= _LARGEST)
+        if asked.size == seen.size and same(asked, seen).all():
+            return seen
+        found = np.full(hashes.size, -1, np.int64)
+        others = np.flatnonzero(seen > _POSITION)
+        candidate = seen.take(asked)
+        while True:
+            equal = same(asked, candidate)
+            if not equal.all():
+                wrong = np.flatnonzero(~equal)
+                others = np.sort(np.concatenate([others, asked.take(wrong)]))
+                right = np.flatnonzero(equal)
+                asked, candidate = asked.take(right), candidate.take(right)
             found[asked] = candidate
-            occupied = np.flatnonzero(candidate >= 0)
-            if occupied.size != asked.size:
-                asked, candidate = asked.take(occupied), candidate.take(occupied)
-        return found
+            if not others.size:
+                return found
+            following = slot.take(others) + 1 & self._mask
+            slot[others] = following
+            seen = self._slots.take(following) ^ wanted.take(others)
+            at = np.flatnonzero(seen.view(np.uint64) <= _LARGEST)
+            asked, candidate = others.take(at), seen.take(at)
+            others = others.take(np.flatnonzero(seen > _POSITION))
 
     def insert(self, hashes: Array, positions: Array) -> None:
         """
@@ -111,11 +137,33 @@ class HashIndex:
         :param hashes: their hashes.
         :param positions: their positions, all different.
         """
-        self._used += positions.size
-        slot = (hashes >> self._shift).astype(np.int64)
-        left = positions.astype(np.int32)
+        entries = _tags(hashes) | positions
+        if self._used:
+            self._used += entries.size
+            self._place(entries, entries >> self._shift)
+        else:
+            self._fill(entries)
+
+    def _fill(self, entries: Array) -> None:
+        """Place all entries of an empty index: in order, each comes to lie at its slot or right behind the one before."""
+        self._used = entries.size
+        entries.sort()
+        number = np.arange(entries.size)
+        slot = np.maximum.accumulate((entries >> self._shift) - number) + number
+        behind = int(np.searchsorted(slot, self._slots.size))
+        self._slots[slot[:behind]] = entries[:behind]
+        self._place(entries[behind:], np.zeros(entries.size - behind, np.int64))
+
+    def _place(self, left: Array, slot: Array) -> None:
         while left.size:
             free = np.flatnonzero(self._slots.take(slot) < 0)
             self._slots[slot.take(free)] = left.take(free)
             homeless = np.flatnonzero(self._slots.take(slot) != left)
             left, slot = left.take(homeless), slot.take(homeless) + 1 & self._mask
+
+
+def _tags(hashes: Array) -> Array:
+    """Return the upper 31 bits of hashes, where a slot has them."""
+    tags: Array = (hashes >> np.uint64(1)).view(np.int64)
+    tags &= ~_POSITION
+    return tags

@@ -113,6 +113,7 @@ class Steps:
 
     :param group: the number of each event's segment here.
     :param step: each event's step.
+    :param hashes: of each segment's key, ascending in their upper bits.
     :param high: first half of each segment's id.
     :param low: the other half.
     :param user_partition: row of each segment's user partition.
@@ -123,6 +124,7 @@ class Steps:
 
     group: Array
     step: Array
+    hashes: Array
     high: Array
     low: Array
     user_partition: Array
@@ -184,20 +186,22 @@ def steps_of(store: Store, high: Array, low: Array, partition: Array, api_key: A
     :param state: the events' states.
     """
     hashes = hash_of(high, low, partition)
-    order, first = _grouped(hashes, high, low, partition)
-    leader = order.take(first)
-    group_high, group_low, group_partition = high.take(leader), low.take(leader), partition.take(leader)
-    row = find_segments(store, hashes.take(leader), group_high, group_low, group_partition)
+    order, new, ordered = _grouped(hashes, high, low, partition)
+    first = np.flatnonzero(new)
+    hashes, (high, low, partition) = hashes.take(order.take(first)), [key.take(first) for key in ordered]
+    row = find_segments(store, hashes, high, low, partition)
     before = np.full(row.size, DEAD, np.int8)
     known = np.flatnonzero(row >= 0)
     before[known] = store.segments["state"].take(row.take(known))
     size = np.diff(first, append=order.size)
-    event = (state + STATES * (api_key != SEGMENT_API_KEY)).astype(np.int8) * np.int8(STATES)
+    event = (api_key != SEGMENT_API_KEY).view(np.int8) * np.int8(STATES)
+    event += state
+    event *= np.int8(STATES)
     sorted_steps, after = _run(event.take(order), first, size, before)
     group, steps = np.empty(order.size, np.int64), np.empty(order.size, np.int8)
-    group[order] = np.repeat(np.arange(first.size), size)
+    group[order] = np.cumsum(new) - 1
     steps[order] = sorted_steps
-    return Steps(group, steps, group_high, group_low, group_partition, row, before, after)
+    return Steps(group, steps, hashes, high, low, partition, row, before, after)
 
 
 def find_segments(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
@@ -222,38 +226,40 @@ def find_segments(store: Store, hashes: Array, high: Array, low: Array, partitio
     return store.index("segments").find(hashes, same)
 
 
-def _grouped(hashes: Array, high: Array, low: Array, partition: Array) -> tuple[Array, Array]:
-    """Return the events in such an order that those of a segment follow each other, and where each segment begins."""
+def _grouped(hashes: Array, high: Array, low: Array, partition: Array) -> tuple[Array, Array, list[Array]]:
+    """Return the events in such an order that those of a segment follow each other, where new ones begin, and the keys."""
     size = hashes.size
     bits = np.uint64(max(int(size).bit_length(), 1))
     # One sort of plain numbers: the hash above, the event's number below.
     keys = hashes >> bits << bits | np.arange(size, dtype=np.uint64)
     keys.sort()
     order = (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    new = _changes(order, high, low, partition)
+    ordered = [key.take(order) for key in (high, low, partition)]
+    new = _changes(ordered)
     keys >>= bits
     if (new[1:] & (keys[1:] == keys[:-1])).any():
         # Different segments whose hashes agree: sort by the whole keys.
         order = np.lexsort((np.arange(size), low, high, partition))
-        new = _changes(order, high, low, partition)
-    return order, np.flatnonzero(new)
+        ordered = [key.take(order) for key in (high, low, partition)]
+        new = _changes(ordered)
+    return order, new, ordered
 
 
-def _changes(order: Array, *keys: Array) -> Array:
-    new = np.zeros(order.size, dtype=bool)
+def _changes(keys: list[Array]) -> Array:
+    new = np.zeros(keys[0].size, dtype=bool)
     new[:1] = True
     for key in keys:
-        ordered = key.take(order)
-        new[1:] |= ordered[1:] != ordered[:-1]
+        new[1:] |= key[1:] != key[:-1]
     return new
 
 
 def _run(event: Array, first: Array, size: Array, before: Array) -> tuple[Array, Array]:
     """Let all segments take their first step, then all that have more their second, and so on."""
     steps = np.empty(event.size, np.int8)
-    after = before.copy()
-    active = np.arange(first.size)
-    for nth in range(_MANY_EVENTS):
+    steps[first] = taken = event.take(first) + before
+    after = FOLLOWING.take(taken)
+    active = np.flatnonzero(size > 1)
+    for nth in range(1, _MANY_EVENTS):
         at = first.take(active) + nth
         taken = event.take(at) + after.take(active)
         steps[at] = taken

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata._columnar_index import HashIndex, hash_of, hash_of_number
 from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_runs import order_of, spread, starts_of
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 NONE = np.iinfo(np.int64).min
@@ -78,6 +79,11 @@ _TOLERATED = 1 << 12
 _INDEXED_AT_ONCE = 1 << 16
 
 
+def _with_room(size: int) -> int:
+    # The room to grow is memory, too: malloc hands out pages that were used before.
+    return max(size + size // 2, 64)
+
+
 class Columns:
     """
     Columns of one length that grow.
@@ -116,23 +122,21 @@ class Columns:
         self._arrays = arrays
         self.size = next(iter(arrays.values())).size
 
-    def append(self, count: int, values: dict[str, Any]) -> Array:
+    def append(self, count: int, values: dict[str, Any]) -> None:
         """
-        Add rows and return their numbers.
+        Add rows.
 
         :param count: how many.
         :param values: an array or one value per column.
         """
-        before, self.size = self.size, self.size + count
         if not count:
-            return np.empty(0, np.int64)
+            return
+        before, self.size = self.size, self.size + count
         for column, array in list(self._arrays.items()):
             if array.size < self.size:
-                # The room to grow is memory, too: malloc hands out pages that were used before.
-                self._arrays[column] = np.empty(max(before + before // 4, self.size, 64), array.dtype)
+                self._arrays[column] = np.empty(_with_room(self.size), array.dtype)
                 self._arrays[column][:before] = array[:before]
             self._arrays[column][before : self.size] = values[column]
-        return np.arange(before, self.size)
 
     def write(self, column: str, rows: Array, values: Any) -> None:
         """
@@ -154,6 +158,20 @@ class Columns:
         copied = Columns(self.name)
         copied.adopt({column: self[column].copy() for column in self._arrays})
         return copied
+
+    def taken(self, rows: Array) -> Columns:
+        """
+        Return an independent copy of some rows, with room to grow and without a log.
+
+        :param rows: numbers of the rows.
+        """
+        taken = Columns(self.name)
+        taken._arrays = {column: np.empty(_with_room(rows.size), array.dtype) for column, array in self._arrays.items()}
+        taken.size = rows.size
+        for column in self._arrays:
+            # The rows exist; the other modes take them into an array of their own first.
+            np.take(self[column], rows, out=taken[column], mode="clip")
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +279,16 @@ class Store:
         :param name: ``partitions``, ``epochs`` or ``segments``.
         :param more: how many rows are going to be inserted.
         """
-        index = self._indexes.get(name)
-        if index is None or not index.has_room(more):
-            size = self.tables[name].size
+        index, size = self._indexes.get(name), self.tables[name].size
+        if index is None:
             index = self._indexes[name] = HashIndex(size + size // 2 + more)
+            hashes = np.empty(size, np.uint64)
             for at in range(0, size, _INDEXED_AT_ONCE):
-                rows = np.arange(at, min(at + _INDEXED_AT_ONCE, size))
-                index.insert(self._hashes(name, rows), rows)
+                rows = slice(at, min(at + _INDEXED_AT_ONCE, size))
+                hashes[rows] = self._hashes(name, rows)
+            index.insert(hashes, np.arange(size))
+        elif not index.has_room(more):
+            index = self._indexes[name] = index.enlarged(size + size // 2 + more)
         return index
 
     def append(self, name: str, count: int, values: dict[str, Any]) -> Array:
@@ -278,18 +299,19 @@ class Store:
         :param count: how many.
         :param values: an array or one value per column.
         """
-        index = self.index(name, count)
-        rows = self.tables[name].append(count, values)
-        index.insert(self._hashes(name, rows), rows)
-        return rows
+        index, table = self.index(name, count), self.tables[name]
+        table.append(count, values)
+        rows = slice(table.size - count, table.size)
+        numbers = np.arange(rows.start, rows.stop)
+        index.insert(self._hashes(name, rows), numbers)
+        return numbers
 
-    def _hashes(self, name: str, rows: Array) -> Array:
+    def _hashes(self, name: str, rows: slice) -> Array:
         table = self.tables[name]
-        part = slice(int(rows[0]), int(rows[-1]) + 1) if rows.size else slice(0, 0)
         if name == "epochs":
-            return hash_of_number(table["key"][part])
+            return hash_of_number(table["key"][rows])
         code = "partition" if name == "partitions" else "user_partition"
-        return hash_of(table["high"][part], table["low"][part], table[code][part])
+        return hash_of(table["high"][rows], table["low"][rows], table[code][rows])
 
     def epoch_rows(self, keys: Array) -> Array:
         """
@@ -297,22 +319,25 @@ class Store:
 
         :param keys: as in the table.
         """
-        table, hashes = self.epochs, hash_of_number(keys)
+        order = order_of(keys)
+        ordered = keys.take(order)
+        is_new = np.ones(keys.size, dtype=bool)
+        is_new[1:] = ordered[1:] != ordered[:-1]
+        rows = np.empty(keys.size, np.int64)
+        rows[order] = self._rows_of_distinct(ordered.take(np.flatnonzero(is_new))).take(np.cumsum(is_new) - 1)
+        return rows
+
+    def _rows_of_distinct(self, keys: Array) -> Array:
+        known = self.epochs["key"]
 
         def same(asked: Array, row: Array) -> Array:
-            equal: Array = table["key"].take(row) == keys.take(asked)
+            equal: Array = known.take(row) == keys.take(asked)
             return equal
 
-        rows = self.index("epochs").find(hashes, same)
+        rows = self.index("epochs").find(hash_of_number(keys), same)
         missing = np.flatnonzero(rows < 0)
-        if missing.size:
-            wanted = keys.take(missing)
-            order = np.argsort(wanted)
-            is_new = np.diff(wanted.take(order), prepend=wanted[order[0]] - 1) != 0
-            unknown = wanted.take(order.take(np.flatnonzero(is_new)))
-            values = {"key": unknown, "highest_offset": NONE, "copied": False, "largest_start": NONE, "ordered": True}
-            added = self.append("epochs", unknown.size, values)
-            rows[missing.take(order)] = added.take(np.cumsum(is_new) - 1)
+        values = {"highest_offset": NONE, "copied": False, "largest_start": NONE, "ordered": True}
+        rows[missing] = self.append("epochs", missing.size, {"key": keys.take(missing), **values})
         return rows
 
     def is_wasteful(self) -> bool:
@@ -329,18 +354,30 @@ class Store:
         """Return an independent store of the same contents without dead rows."""
         store = self.copy_of_small_tables()
         alive = self.alive()
-        segments = {column: self.segments[column].take(alive) for column in TABLES["segments"]}
+        segments = store.tables["segments"] = self.segments.taken(alive)
         at, owner = spread(segments["entries_at"], segments["entries_count"])
-        entries = {column: self.entries[column].take(at) for column in TABLES["entries"]}
-        store.entries.adopt(entries | {"segment": owner.astype(np.int32)})
-        segments["entries_at"] = starts_of(segments["entries_count"]).astype(np.int32)
-        lengths = np.maximum(segments["custom_length"], 0)
-        data, _ = spread(segments["custom_at"], lengths)
-        store.tables["custom"].adopt({"byte": self.tables["custom"]["byte"].take(data)})
-        segments["custom_at"] = starts_of(lengths)
-        store.segments.adopt(segments)
+        store.tables["entries"] = self.entries.taken(at)
+        store.entries["segment"][:] = owner
+        segments["entries_at"][:] = starts_of(segments["entries_count"])
+        self._copy_custom(store)
         store.live, store.dead_entries = alive.size, 0
         return store
+
+    def _copy_custom(self, store: Store) -> None:
+        """Give a store the custom metadata of its segments, which still say where it is here."""
+        segments = store.segments
+        given = np.flatnonzero(segments["custom_length"] > 0)
+        given = given.take(np.argsort(segments["custom_at"].take(given)))
+        at, lengths = segments["custom_at"].take(given), segments["custom_length"].take(given)
+        # Arrow copies strings faster than numpy copies bytes: every other one of these is wanted, in between lie gaps.
+        ends = np.stack([at, at + lengths], axis=1).ravel()
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(self.tables["custom"]["byte"])]
+        strings = pa.Array.from_buffers(pa.large_binary(), max(ends.size - 1, 0), buffers)
+        data = strings.take(pa.array(np.arange(0, ends.size, 2))).buffers()[2]
+        used = int(lengths.sum())
+        store.tables["custom"].adopt({"byte": np.frombuffer(data, np.uint8, used) if used else np.empty(0, np.uint8)})
+        segments["custom_at"][:] = 0
+        segments["custom_at"][given] = starts_of(lengths)
 
     def copy_of_small_tables(self) -> Store:
         """Return a store with the same user partitions and leader epochs and no segments."""
@@ -362,29 +399,3 @@ def epochs_of(store: Store, partitions: list[int]) -> Array:
     wanted = np.zeros(store.partitions.size, dtype=bool)
     wanted[partitions] = True
     return np.flatnonzero(wanted.take(store.epochs["key"] >> 32))
-
-
-def starts_of(counts: Array) -> Array:
-    """
-    Return where each of several runs begins if they lie one after the other.
-
-    :param counts: their lengths.
-    """
-    starts: Array = np.cumsum(counts, dtype=np.int64)
-    starts -= counts
-    return starts
-
-
-def spread(at: Array, count: Array) -> tuple[Array, Array]:
-    """
-    Return the positions of all elements of several runs, and for each the number of its run.
-
-    :param at: where the runs begin.
-    :param count: their lengths.
-    """
-    owner = np.arange(count.size)
-    positions = at.astype(np.int64)
-    if (count != 1).any():
-        owner = np.repeat(owner, count)
-        positions = (positions - starts_of(count)).take(owner) + np.arange(owner.size)
-    return positions, owner

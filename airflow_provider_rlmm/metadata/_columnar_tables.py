@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.metadata._columnar_fields import FIELDS
 from airflow_provider_rlmm.metadata._columnar_layout import Array
+from airflow_provider_rlmm.metadata._columnar_runs import spread
 from airflow_provider_rlmm.metadata._columnar_store import (
     NO_DELETION,
     NO_METADATA_PARTITION,
     REFERENCED,
     UNREFERENCED,
     Store,
-    spread,
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 
