@@ -29,7 +29,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 _AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-_PART_EVENTS = 1 << 17  # what is worked on at once fits into the processor's cache
+_PART_EVENTS = 1 << 18  # what is worked on at once fits into the processor's cache
 
 
 @functools.lru_cache(maxsize=8)
@@ -135,7 +135,7 @@ class _Work:
         self._events = events
         self._partition = partition
         self._findings = findings
-        self._high, self._low = events.ids("segment_id")
+        self._segment_ids = events.ids("segment_id")
         self._fields = SegmentFields(events.batch)
         self._deletions = np.flatnonzero(events.is_deletion)
         self._broker_id = events.column("broker_id")
@@ -190,7 +190,7 @@ class _Work:
         events, store = self._events, self._store
         rows, partition = events.rows[of], self._partition[of]
         after_finished = self._after_finished_of(rows, partition)
-        steps = steps_of(store, self._high[of], self._low[of], partition, events.api_key[of], events.state[of])
+        steps = steps_of(store, self._segment_ids[of], partition, events.api_key[of], events.state[of])
         counts = steps.outcomes()
         self._findings.applied += counts[APPLIED]
         for code, reason in DROPPED_REASONS.items():

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.metadata._columnar_store import NO_DELETION, NO_METAD
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
 _FIRST_LOOK = 4096
+_AT_ONCE = 1 << 15  # what is compared at once stays in the processor's cache
 
 APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
 
@@ -51,9 +52,9 @@ class Events:
         values = numpy_of(self.batch.column(name))
         return values if self._all else values.take(self.rows)
 
-    def ids(self, name: str) -> tuple[Array, Array]:
+    def ids(self, name: str) -> Array:
         """
-        Return both halves of an id; zeros where it is null.
+        Return ids as rows of two 64-bit numbers; zeros where an id is null.
 
         :param name: the column.
         :raises ValueError: if an id is not 16 bytes long.
@@ -65,14 +66,13 @@ class Events:
             raise ValueError(f"an id in {name} is not 16 bytes long")
         words = data[int(offsets[0]) : int(offsets[-1])].view(np.uint64).reshape(-1, 2)
         if not column.null_count and self._all:
-            return words[:, 0].copy(), words[:, 1].copy()
+            return words
         if words.size == 0:
-            return np.zeros(self.size, np.uint64), np.zeros(self.size, np.uint64)
+            return np.zeros((self.size, 2), np.uint64)
         at = np.minimum((offsets[:-1].astype(np.int64) - int(offsets[0])) // 16, len(words) - 1).take(self.rows)
-        missing = length.take(self.rows) == 0
-        high, low = words[:, 0].take(at), words[:, 1].take(at)
-        high[missing] = low[missing] = 0
-        return high, low
+        words = words.take(at, axis=0)
+        words[length.take(self.rows) == 0] = 0
+        return words
 
     def topics(self) -> Any:
         """Return the topics, an Arrow array."""
@@ -126,8 +126,16 @@ def partitions_of(store: Store, events: Events) -> Array:
     :param store: where user partitions are rows.
     :param events: the events.
     """
-    high, low = events.ids("topic_id")
-    partition, topics = events.column("partition"), events.topics()
+    ids, partition, topics = events.ids("topic_id"), events.column("partition"), events.topics()
+    found = np.empty(events.size, np.int64)
+    for first in range(0, events.size, _AT_ONCE):
+        some = slice(first, min(first + _AT_ONCE, events.size))
+        found[some] = _rows_of(store, ids[some], partition[some], topics[some])
+    return found
+
+
+def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
+    high, low = ids.T
     hashes = hash_of(high, low, partition)
     found = _find(store, hashes, high, low, partition)
     missing = np.flatnonzero(found < 0)
@@ -205,14 +213,20 @@ def _find(store: Store, hashes: Array, high: Array, low: Array, partition: Array
     table = store.partitions
     highs, lows, partitions = table["high"], table["low"], table["partition"]
 
-    def same(asked: Array, row: Array) -> Array:
-        every = asked.size == high.size
-        equal: Array = highs.take(row) == (high if every else high.take(asked))
-        equal &= lows.take(row) == (low if every else low.take(asked))
-        equal &= partitions.take(row) == (partition if every else partition.take(asked))
+    def same(row: Array, high: Array, low: Array, partition: Array) -> Array:
+        equal: Array = highs.take(row) == high
+        equal &= lows.take(row) == low
+        equal &= partitions.take(row) == partition
         return equal
 
-    return store.index("partitions").find(hashes, same)
+    if not table.size:
+        return np.full(hashes.size, -1, np.int64)
+    index = store.index("partitions")
+    found = index.guess(hashes)
+    other = np.flatnonzero(~same(found, high, low, partition))
+    key = high.take(other), low.take(other), partition.take(other)
+    found[other] = index.find(hashes.take(other), lambda asked, row: same(row, *(half.take(asked) for half in key)))
+    return found
 
 
 def _first_of_each(*keys: Array) -> Array:

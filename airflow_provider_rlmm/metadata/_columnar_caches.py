@@ -22,7 +22,6 @@ from airflow_provider_rlmm.metadata._columnar_store import (
     UNLISTED,
     UNREFERENCED,
     Store,
-    epochs_of,
 )
 from airflow_provider_rlmm.metadata.cache import LeaderEpochState, RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -106,7 +105,7 @@ def _leader_epochs(
     """Return the states of leader epochs by user partition and epoch, and by row; their segments are not in there yet."""
     by_partition: dict[int, dict[int, LeaderEpochState]] = {row: {} for row in partitions}
     by_row: dict[int, LeaderEpochState] = {}
-    for epoch_row in epochs_of(store, partitions).tolist():
+    for epoch_row in _epochs_of(store, partitions).tolist():
         key, highest = int(store.epochs["key"][epoch_row]), int(store.epochs["highest_offset"][epoch_row])
         copied = bool(store.epochs["copied"][epoch_row])
         state = LeaderEpochState(highest_offset=highest if copied else None)
@@ -269,7 +268,7 @@ def clear(store: Store, partitions: Array, rows: Array) -> None:
     at, _ = spread(store.segments["entries_at"].take(rows), store.segments["entries_count"].take(rows))
     store.entries.write("status", at, UNLISTED)
     store.dead_entries += at.size
-    epochs = epochs_of(store, partitions.tolist())
+    epochs = _epochs_of(store, partitions.tolist())
     store.epochs.write("highest_offset", epochs, NONE)
     store.epochs.write("copied", epochs, False)
     store.epochs.write("largest_start", epochs, NONE)
@@ -290,3 +289,9 @@ def rows_of(store: Store, partitions: Array) -> Array:
     wanted[partitions] = True
     mine = np.flatnonzero(wanted.take(store.segments["user_partition"]))
     return mine.take(np.flatnonzero(store.segments["state"].take(mine) != DEAD))
+
+
+def _epochs_of(store: Store, partitions: list[int]) -> Array:
+    wanted = np.zeros(store.partitions.size, dtype=bool)
+    wanted[partitions] = True
+    return np.flatnonzero(wanted.take(store.epochs["key"] >> 32))

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.metadata._columnar_decode import iter_events
 from airflow_provider_rlmm.metadata._columnar_epochs import Outcome, entries_of, reference
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_runs import spread, starts_of
-from airflow_provider_rlmm.metadata._columnar_steps import Steps, outcome_in, step
+from airflow_provider_rlmm.metadata._columnar_steps import APPLIED, Steps, outcome_in, step
 from airflow_provider_rlmm.metadata._columnar_store import DEAD, REFERENCED, UNLISTED, UNREFERENCED, Store
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 
@@ -133,7 +133,7 @@ def settle(store: Store, events: Events, part: Part) -> None:
     """
     steps = part.steps
     exact = np.zeros(store.partitions.size, dtype=bool)
-    last = steps.last(steps.applied())
+    last = steps.last(steps.with_outcome(APPLIED))
     _find_odd_segments(store, part, exact)
     first_new = store.entries.size
     _add(store, part, last, exact)
@@ -151,7 +151,7 @@ def _find_odd_segments(store: Store, part: Part, exact: Array) -> None:
     steps = part.steps
     added, again = steps.at(_ADDED), steps.at(_ADDED_AGAIN)
     group = steps.group.take(added)
-    first = steps.last(added)
+    first = steps.last_at(_ADDED)
     anew = (steps.row.take(group) >= 0) | (first.take(group) != added)
     exact[part.partition.take(added.take(np.flatnonzero(anew)))] = True
     for event, before in zip(again.tolist(), first.take(steps.group.take(again)).tolist(), strict=True):
@@ -178,7 +178,7 @@ def _add(store: Store, part: Part, last: Array, exact: Array) -> None:
     steps, fields = part.steps, part.fields
     added = _outside(exact, part, steps.at(_ADDED))
     group = steps.group.take(added)
-    opening = part.rows.take(steps.last(steps.at(_ADDED, _ADDED_AGAIN)).take(group))
+    opening = part.rows.take(np.maximum(steps.last_at(_ADDED), steps.last_at(_ADDED_AGAIN)).take(group))
     latest = part.rows.take(last.take(group))
     state, order, partition = steps.after.take(group), part.order.take(added), part.partition.take(added)
     count = fields.epochs_count.take(opening)
@@ -212,7 +212,7 @@ def _add(store: Store, part: Part, last: Array, exact: Array) -> None:
 
 def _add_entries(store: Store, part: Part, group: Array, state: Array, opening: Array, order: Array) -> Array:
     fields, steps = part.fields, part.steps
-    unreferencing = steps.last(steps.at(_UNREFERENCED)).take(group)
+    unreferencing = steps.last_at(_UNREFERENCED).take(group)
     late = np.flatnonzero(unreferencing >= 0)
     order = order.copy()
     order[late] = part.order.take(unreferencing.take(late))
@@ -268,12 +268,12 @@ def _update(store: Store, part: Part, last: Array, exact: Array) -> None:
 
 def _update_entries(store: Store, part: Part, kept: Array) -> None:
     steps, segments, entries = part.steps, store.segments, store.entries
-    was_copied = steps.last(steps.at(_COPIED)).take(kept) >= 0
+    was_copied = steps.last_at(_COPIED).take(kept) >= 0
     after = steps.after.take(kept)
     copied = steps.row.take(kept.take(np.flatnonzero(was_copied & (after == S.COPY_SEGMENT_FINISHED))))
     at, _ = spread(segments["entries_at"].take(copied), segments["entries_count"].take(copied))
     entries.write("status", at, REFERENCED)
-    event = steps.last(steps.at(_UNREFERENCED)).take(kept)
+    event = steps.last_at(_UNREFERENCED).take(kept)
     unreferenced = np.flatnonzero(event >= 0)
     rows = steps.row.take(kept.take(unreferenced))
     at, owner = spread(segments["entries_at"].take(rows), segments["entries_count"].take(rows))

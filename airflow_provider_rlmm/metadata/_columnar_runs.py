@@ -30,7 +30,8 @@ def starts_of(counts: Array) -> Array:
 
     :param counts: their lengths.
     """
-    starts: Array = np.cumsum(counts, dtype=np.int64)
+    counts = counts.astype(np.int64)
+    starts: Array = np.cumsum(counts)
     starts -= counts
     return starts
 

@@ -77,6 +77,8 @@ they start. ``order`` numbers events: for segments their first one, for entries 
 _TOLERATED = 1 << 12
 """So many dead rows are never worth a rebuild, nor 32 times as many bytes of custom metadata."""
 _INDEXED_AT_ONCE = 1 << 16
+_LOADS = {"partitions": 1 / 8, "epochs": 1 / 2, "segments": 1 / 2}
+"""How full indexes may be: user partitions are few, and every event looks for one."""
 
 
 def _with_room(size: int) -> int:
@@ -280,15 +282,13 @@ class Store:
         :param more: how many rows are going to be inserted.
         """
         index, size = self._indexes.get(name), self.tables[name].size
-        if index is None:
-            index = self._indexes[name] = HashIndex(size + size // 2 + more)
+        if index is None or not index.has_room(more):
+            index = self._indexes[name] = HashIndex(size + size // 2 + more, _LOADS[name])
             hashes = np.empty(size, np.uint64)
             for at in range(0, size, _INDEXED_AT_ONCE):
                 rows = slice(at, min(at + _INDEXED_AT_ONCE, size))
                 hashes[rows] = self._hashes(name, rows)
             index.insert(hashes, np.arange(size))
-        elif not index.has_room(more):
-            index = self._indexes[name] = index.enlarged(size + size // 2 + more)
         return index
 
     def append(self, name: str, count: int, values: dict[str, Any]) -> Array:
@@ -386,16 +386,5 @@ class Store:
             store.tables[name] = self.tables[name].copy()
         for name in _COUNTERS:
             setattr(store, name, getattr(self, name))
+        store._indexes = {name: index.copy() for name, index in self._indexes.items() if name != "segments"}
         return store
-
-
-def epochs_of(store: Store, partitions: list[int]) -> Array:
-    """
-    Return the rows of the leader epochs of some user partitions.
-
-    :param store: the store.
-    :param partitions: rows of the user partitions.
-    """
-    wanted = np.zeros(store.partitions.size, dtype=bool)
-    wanted[partitions] = True
-    return np.flatnonzero(wanted.take(store.epochs["key"] >> 32))
