@@ -113,32 +113,35 @@ def reference(
     :param new: first entry that is new.
     """
     # Within an epoch, events stay in their order.
-    copied = copied.take(order_of(copied.epoch))
-    is_first = np.ones(copied.at.size, dtype=bool)
-    is_first[1:] = copied.epoch[1:] != copied.epoch[:-1]
+    order = order_of(copied.epoch)
+    epoch, start, end = copied.epoch.take(order), copied.start.take(order), copied.end.take(order)
+    is_first = np.ones(epoch.size, dtype=bool)
+    is_first[1:] = epoch[1:] != epoch[:-1]
     first = np.flatnonzero(is_first)
-    start_before, end_before = np.roll(copied.start, 1), np.roll(copied.end, 1)
-    start_before[first] = store.epochs["largest_start"].take(copied.epoch.take(first))
-    end_before[first] = store.epochs["highest_offset"].take(copied.epoch.take(first))
-    disorder = np.flatnonzero((copied.start <= start_before) | (copied.end <= end_before))
+    start_before, end_before = np.roll(start, 1), np.roll(end, 1)
+    start_before[first] = store.epochs["largest_start"].take(epoch.take(first))
+    end_before[first] = store.epochs["highest_offset"].take(epoch.take(first))
+    disorder = np.flatnonzero((start <= start_before) | (end <= end_before))
     serves = serving.take(again.owner) | (store.entries["status"].take(again.at) == REFERENCED)
     # Where segments end in the order in which they start, one that serves and is copied again changes nothing.
     odd_again = np.flatnonzero(~(serves & store.epochs["ordered"].take(again.epoch)))
-    last = np.append(first[1:], copied.at.size)[: first.size] - 1
+    last = np.append(first[1:], epoch.size)[: first.size] - 1
     if not disorder.size and not odd_again.size:
-        _remember(store, copied.take(last))
+        _remember(store, epoch.take(last), start.take(last), end.take(last))
         return Outcome()
     odd = np.zeros(store.epochs.size, dtype=bool)
-    odd[copied.epoch.take(disorder)] = odd[again.epoch.take(odd_again)] = True
-    outcome = _replay(store, odd, copied, again, unreferenced, new)
-    _remember(store, copied.take(last.take(np.flatnonzero(~odd.take(copied.epoch.take(last))))))
+    odd[epoch.take(disorder)] = odd[again.epoch.take(odd_again)] = True
+    is_odd = odd.take(epoch)
+    outcome = _replay(store, odd, copied.take(order.take(np.flatnonzero(is_odd))), again, unreferenced, new)
+    last = last.take(np.flatnonzero(~is_odd.take(last)))
+    _remember(store, epoch.take(last), start.take(last), end.take(last))
     return outcome
 
 
-def _remember(store: Store, last: Entries) -> None:
-    store.epochs.write("highest_offset", last.epoch, last.end)
-    store.epochs.write("copied", last.epoch, True)
-    store.epochs.write("largest_start", last.epoch, last.start)
+def _remember(store: Store, epoch: Array, start: Array, end: Array) -> None:
+    store.epochs.write("highest_offset", epoch, end)
+    store.epochs.write("copied", epoch, True)
+    store.epochs.write("largest_start", epoch, start)
 
 
 @dataclass(slots=True)
@@ -158,10 +161,9 @@ class _Bounds:
     later: Array
 
 
-def _bounds(store: Store, odd: Array, copied: Entries, again: Entries) -> _Bounds:
+def _bounds(store: Store, odd: Array, mine: Entries, again: Entries) -> _Bounds:
     lowest, latest = np.full(odd.size, _ANY), np.full(odd.size, -1)
-    index = np.flatnonzero(odd.take(copied.epoch))
-    mine, repeated = copied.take(index), again.take(np.flatnonzero(odd.take(again.epoch)))
+    repeated = again.take(np.flatnonzero(odd.take(again.epoch)))
     largest_start = np.maximum(_largest_before(mine.epoch, mine.start), store.epochs["largest_start"].take(mine.epoch))
     largest_end = np.maximum(_largest_before(mine.epoch, mine.end), store.epochs["highest_offset"].take(mine.epoch))
     disorder = mine.take(np.flatnonzero((mine.start <= largest_start) | (mine.end <= largest_end)))
@@ -172,7 +174,7 @@ def _bounds(store: Store, odd: Array, copied: Entries, again: Entries) -> _Bound
     below = mine.take(np.flatnonzero((mine.start < lowest.take(mine.epoch)) & (mine.order < latest.take(mine.epoch))))
     np.maximum.at(highest, below.epoch, below.end)
     after = np.flatnonzero(mine.order > latest.take(mine.epoch))
-    later[mine.epoch.take(after)] = index.take(after)
+    later[mine.epoch.take(after)] = after
     return _Bounds(lowest, latest, highest, later)
 
 
@@ -190,6 +192,7 @@ def _largest_before(epoch: Array, values: Array) -> Array:
 
 
 def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferenced: Entries, new: int) -> Outcome:
+    """Settle odd leader epochs one by one; of the copied entries, these are theirs, by epoch."""
     bounds = _bounds(store, odd, copied, again)
     events: dict[int, list[tuple[int, int, int, int, bool]]] = {}
     for of_kind, references in ((copied, True), (again, True), (unreferenced, False)):
@@ -214,8 +217,8 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
                 window.unreference(order, at, start)
         window.write(epoch, outcome)
     outcome.write_epochs(store)
-    epochs = np.flatnonzero(bounds.later >= 0)
-    _remember(store, copied.take(bounds.later.take(epochs)))
+    last = copied.take(bounds.later.take(np.flatnonzero(bounds.later >= 0)))
+    _remember(store, last.epoch, last.start, last.end)
     return outcome
 
 

@@ -83,7 +83,7 @@ _LOADS = {"partitions": 1 / 8, "epochs": 1 / 2, "segments": 1 / 2}
 
 def _with_room(size: int) -> int:
     # The room to grow is memory, too: malloc hands out pages that were used before.
-    return max(size + size // 2, 64)
+    return max(size + size // 4, 64)
 
 
 class Columns:
