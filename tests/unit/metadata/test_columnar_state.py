@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.metadata import _columnar_batch, _columnar_caches, _columnar_steps, _columnar_store
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -271,3 +274,31 @@ def test_other_bytes_are_no_state():
     for data in (b"", b"garbage", good[: len(good) // 2], _stream(pa.table({"a": [1]}))):
         with pytest.raises(MetadataError, match="not a columnar state"):
             ColumnarState.from_ipc(data)
+
+
+def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
+    for module in (_columnar_batch, _columnar_caches, _columnar_steps, _columnar_store):
+        monkeypatch.setattr(module, "hash_of", lambda high, low, code: np.zeros(high.size, np.uint64))
+    id_ = PARTITION.topic_id.int
+    partitions = [
+        PARTITION,
+        OTHER,
+        replace(PARTITION, topic="renamed"),
+        replace(PARTITION, topic_id=UUID(int=id_ ^ 1)),
+        replace(PARTITION, topic_id=UUID(int=id_ ^ 1 << 127)),
+    ]
+    # Ids that agree in one half.
+    keys = [(number, partition) for partition in partitions for number in (1, 2, 1 << 127 | 1)]
+    state, _ = apply(*(started(number, partition=partition) for number, partition in keys))
+    state, report = apply(
+        *(copied(*key) for key in keys[::2]), *(started(7, partition=p) for p in partitions), state=state
+    )
+    assert report.dropped.num_rows == 0
+    expected = {(segment_id(*key), RemoteLogSegmentState(number % 2 == 0)) for number, key in enumerate(keys)}
+    expected |= {(segment_id(7, partition), RemoteLogSegmentState.COPY_SEGMENT_STARTED) for partition in partitions}
+    assert {
+        (metadata.remote_log_segment_id, metadata.state)
+        for partition in partitions
+        for metadata in state.list_remote_log_segments(partition)
+    } == expected
+    assert state.segments.num_rows == len(expected)
