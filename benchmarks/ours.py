@@ -22,22 +22,20 @@ from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.manager.snapshot import write_snapshot
-from airflow_provider_rlmm.manager.topic_state import TopicState
+from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS, TopicState
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from benchmarks.topic import TOPIC
 from benchmarks.workload import generate, read
 
-BATCH_ROWS = 100_000
-
 
 def batches(values: Any) -> Iterator[Any]:
     """
-    Cut values into batches.
+    Cut values into batches as large as :class:`TopicState` makes them.
 
     :param values: a binary array.
     """
-    for start in range(0, len(values), BATCH_ROWS):
-        yield values.slice(start, BATCH_ROWS)
+    for start in range(0, len(values), CHUNK_ROWS):
+        yield values.slice(start, CHUNK_ROWS)
 
 
 def decode_all(values: Any) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from benchmarks import ours
@@ -84,7 +85,7 @@ def _mix(mix: dict[str, int]) -> str:
 def _p1(values: Any, peer: KafkaPeer, runs: int) -> Budget:
     for _ in range(WARM_UP):
         peer.decode()
-    ours.decode_all(values.slice(0, ours.BATCH_ROWS))
+    ours.decode_all(values.slice(0, CHUNK_ROWS))
     mine, theirs = turn_by_turn(lambda: seconds(partial(ours.decode_all, values)), peer.decode, runs)
     return faster("P1 decode", mine, theirs, len(values), 1.5)
 
@@ -92,7 +93,7 @@ def _p1(values: Any, peer: KafkaPeer, runs: int) -> Budget:
 def _p2(values: Any, peer: KafkaPeer, runs: int) -> Budget:
     for _ in range(WARM_UP):
         peer.replay()
-    ours.replay(values.slice(0, ours.BATCH_ROWS))
+    ours.replay(values.slice(0, CHUNK_ROWS))
     mine, theirs = turn_by_turn(lambda: seconds(partial(ours.replay, values)), lambda: peer.replay()[0], runs)
     _, live = peer.replay()
     return faster("P2 decode and apply", mine, theirs, len(values), 8.0, f"{live:,} live segments in Kafka's caches")
