@@ -71,7 +71,7 @@ system: setup ## Tests on a real Airflow with its scheduler
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
 
-bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (many minutes, 8 GB of memory)
+bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
