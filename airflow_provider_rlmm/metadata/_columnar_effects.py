@@ -51,11 +51,7 @@ class SegmentFields:
         self._custom = None if custom.null_count == len(custom) else custom
         self._custom_length = np.diff(binary_buffers(custom)[0])
         if custom.null_count and self._custom is not None:
-            given = np.unpackbits(np.frombuffer(custom.buffers()[0], np.uint8), bitorder="little")
-            # Where there is none: -1.
-            self._custom_length += 1
-            self._custom_length *= given[custom.offset : custom.offset + len(custom)]
-            self._custom_length -= 1
+            self._custom_length = np.where(numpy_of(custom.is_valid()), self._custom_length, -1)
 
     def leader_epochs(self, row: int) -> list[int]:
         """
