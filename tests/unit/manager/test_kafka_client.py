@@ -17,6 +17,7 @@ from airflow_provider_rlmm.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
 )
+from airflow_provider_rlmm.manager import kafka_event_log
 from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
@@ -331,10 +332,18 @@ class TestSorting:
 
 
 class Answers:
-    """Stands in for a consumer: hands out as many of its messages at a time as an answer says, at last what is asked for."""
+    """
+    Stands in for a consumer: hands out as many of its messages at a time as an answer says, at last what is asked for.
+
+    Its time goes by only while it waits for more.
+    """
 
     def __init__(self, messages, *answers):
         self.messages, self.answers, self.asked = list(messages), list(answers), []
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
 
     def assign(self, partitions):
         pass
@@ -345,20 +354,27 @@ class Answers:
         self.asked.append(count)
         given = min(count, self.answers.pop(0) if self.answers else count, len(self.messages))
         if given < count:
-            time.sleep(timeout_s)
+            # A little late, as everybody who waits.
+            self.now += timeout_s + 1e-6
         taken, self.messages = self.messages[:given], self.messages[given:]
         return taken
 
 
 class TestBatches:
     @pytest.fixture
-    def reader(self):
+    def reader_of(self, monkeypatch):
         reader = _Reader(CONFIG, "topic")
         reader.close()
-        return reader
 
-    def test_a_batch_is_large_and_each_request_small(self, reader):
-        reader._consumer = Answers(message(offset) for offset in range(2 * BATCH_ROWS + 7))
+        def with_answers(messages, *answers):
+            reader._consumer = Answers(messages, *answers)
+            monkeypatch.setattr(kafka_event_log, "time", reader._consumer)
+            return reader
+
+        return with_answers
+
+    def test_a_batch_is_large_and_each_request_small(self, reader_of):
+        reader = reader_of(message(offset) for offset in range(2 * BATCH_ROWS + 7))
 
         batches = list(reader.read(0, 0, 2 * BATCH_ROWS + 3, 1.0))
 
@@ -369,21 +385,21 @@ class TestBatches:
         # Fewer than make Python look for garbage.
         assert max(reader._consumer.asked) < gc.get_threshold()[0]
 
-    def test_what_has_come_is_not_kept_back_while_the_rest_is_late(self, reader):
-        reader._consumer = Answers((message(offset) for offset in range(2000)), 500, 3)
+    def test_what_has_come_is_not_kept_back_while_the_rest_is_late(self, reader_of):
+        reader = reader_of((message(offset) for offset in range(2000)), 500, 3)
 
         assert [batch.num_rows for batch in reader.read(0, 0, 2000, 1.0)] == [503, 1497]
 
-    def test_the_time_of_the_caller_is_not_the_brokers(self, reader):
-        reader._consumer = Answers((message(offset) for offset in range(1000)), 500, 0, 0)
+    def test_the_time_of_the_caller_is_not_the_brokers(self, reader_of):
+        reader = reader_of((message(offset) for offset in range(1000)), 500, 0, 0)
         batches = reader.read(0, 0, 1000, 0.5)
         next(batches)
-        time.sleep(0.6)
+        reader._consumer.now += 0.6
 
         assert [batch.num_rows for batch in batches] == [500]
 
-    def test_no_progress_ends_the_read(self, reader):
-        reader._consumer = Answers((message(offset) for offset in range(3)), 3)
+    def test_no_progress_ends_the_read(self, reader_of):
+        reader = reader_of((message(offset) for offset in range(3)), 3)
         batches = reader.read(0, 0, 1000, 0.05)
 
         assert next(batches).num_rows == 3
