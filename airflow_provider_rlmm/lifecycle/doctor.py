@@ -30,9 +30,9 @@ from airflow_provider_rlmm.policy.findings import (
     FindingLog,
     Recovery,
     Severity,
-    printable,
 )
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.quoting import name_in_text, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -270,7 +270,7 @@ def _finding(kind: FindingKind, severity: Severity, row: Mapping[str, Any], deta
         row["metadata_partition"],
         row["offset"],
         topic_id=_id(row.get("topic_id")),
-        topic=printable(row["topic"]) if row.get("topic") is not None else None,
+        topic=name_in_text(row["topic"]) if row.get("topic") is not None else None,
         partition=row.get("partition"),
         segment_id=_id(row.get("segment_id")),
         since_ms=row.get("timestamp_ms") if event_ms is None else event_ms,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.quoting import name_in_text
 
 OWN_BROKER_ID = -1
 """The ``broker_id`` of every event that this package writes: no broker has it, so our events can be told apart."""
@@ -53,6 +54,8 @@ class TopicIdPartition:
     :param topic_id: the topic's id: a re-created topic has another one.
     :param topic: the topic's name, as data only: it never decides what is deleted.
     :param partition: the user partition, 0 or more.
+
+    As text it is Kafka's, but a name that Kafka would not allow stands in quotes.
     """
 
     topic_id: UUID
@@ -60,7 +63,7 @@ class TopicIdPartition:
     partition: int
 
     def __str__(self) -> str:
-        return f"{kafka_uuid_str(self.topic_id)}:{self.topic}-{self.partition}"
+        return f"{kafka_uuid_str(self.topic_id)}:{name_in_text(self.topic)}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

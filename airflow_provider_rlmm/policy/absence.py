@@ -15,6 +15,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
 
 class Presence(StrEnum):
@@ -57,11 +58,13 @@ def observe(
         return Observation(Presence.PRESENT, f"topic id {text} exists in the cluster as {listed[0]!r}")
     if len(names) != 1:
         return Observation(
-            Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {sorted(names)}"
+            Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
         )
     (name,) = names
     if name not in described:
-        return Observation(Presence.AMBIGUOUS, f"topic {name!r} was not described: no topic can have this name")
+        return Observation(
+            Presence.AMBIGUOUS, f"topic {in_quotes(name)} was not described: no topic can have this name"
+        )
     if described[name] == topic_id:
         return Observation(Presence.PRESENT, f"topic {name!r} exists with topic id {text}, though no listing had it")
     if name in listing and described[name] is None:

@@ -14,9 +14,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-MAX_TEXT = 300
-"""Characters of a topic's name or an error that are shown; Kafka's own names have 249 at most."""
-
 
 class Severity(StrEnum):
     """How bad a finding is."""
@@ -160,7 +157,7 @@ class Finding:
     :param metadata_partition: where.
     :param offset: of the record; for incomplete history the first offset that is still there.
     :param topic_id: Kafka's base64 form, ``None`` where the record names none.
-    :param topic: its name, printable and cut.
+    :param topic: its name, in quotes where Kafka would not allow it.
     :param partition: user partition.
     :param segment_id: Kafka's base64 form.
     :param since_ms: since when, ms since the epoch: the event's timestamp where one can be read, else the record's.
@@ -299,16 +296,6 @@ class Diagnosis:
                 for kind in self.counts
             },
         }
-
-
-def printable(text: str) -> str:
-    """
-    Return text from the log as it may be shown: escaped where it is not printable, cut at :data:`MAX_TEXT` characters.
-
-    :param text: any.
-    """
-    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: MAX_TEXT + 1])
-    return escaped if len(escaped) <= MAX_TEXT else f"{escaped[:MAX_TEXT]}…"
 
 
 def since(timestamp_ms: int | None) -> str:

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
     parse_kafka_uuid,
 )
+from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 
 _MAX_TOPIC_NAME_LENGTH: Final = 249
@@ -192,8 +193,8 @@ class LocalTieredStorageLayout:
         topic, partition = topic_id_partition.topic, topic_id_partition.partition
         if not is_legal_topic_name(topic):
             raise UnsafeObjectKeyError(
-                f"topic name {topic!r} of topic id {kafka_uuid_str(topic_id_partition.topic_id)} is not one that Kafka "
-                "accepts, so no object key is built from it; look at the metadata record that names it"
+                f"topic name {in_quotes(topic)} of topic id {kafka_uuid_str(topic_id_partition.topic_id)} is not one that "
+                "Kafka accepts, so no object key is built from it; look at the metadata record that names it"
             )
         if not 0 <= partition <= _MAX_INT32:
             raise UnsafeObjectKeyError(f"user partition {partition} of topic {topic!r} is not in 0..{_MAX_INT32}")
