@@ -20,7 +20,7 @@ from airflow_provider_rlmm.metadata._columnar_runs import order_of, spread
 from airflow_provider_rlmm.metadata._columnar_store import NONE, REFERENCED, UNLISTED, UNREFERENCED, Store
 from airflow_provider_rlmm.metadata.cache import LeaderEpochState
 
-_ANY = np.iinfo(np.int64).max
+_LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class _Bounds:
     """
     What of each leader epoch the scalar state has to see.
 
-    :param lowest: the offset from which on segments matter, :data:`_ANY` where none does.
+    :param lowest: the offset from which on segments matter; it says nothing of leader epochs that are not odd.
     :param latest: number of the last event that is out of order.
     :param highest: the highest offset before the first event that matters.
     :param later: number of the last one of the copied entries if it comes after that, else -1.
@@ -162,7 +162,7 @@ class _Bounds:
 
 
 def _bounds(store: Store, odd: Array, mine: Entries, again: Entries) -> _Bounds:
-    lowest, latest = np.full(odd.size, _ANY), np.full(odd.size, -1)
+    lowest, latest = np.full(odd.size, _LARGEST), np.full(odd.size, -1)
     repeated = again.take(np.flatnonzero(odd.take(again.epoch)))
     largest_start = np.maximum(_largest_before(mine.epoch, mine.start), store.epochs["largest_start"].take(mine.epoch))
     largest_end = np.maximum(_largest_before(mine.epoch, mine.end), store.epochs["highest_offset"].take(mine.epoch))
@@ -196,7 +196,7 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
     bounds = _bounds(store, odd, copied, again)
     events: dict[int, list[tuple[int, int, int, int, bool]]] = {}
     for of_kind, references in ((copied, True), (again, True), (unreferenced, False)):
-        matters = of_kind.start >= bounds.lowest.take(of_kind.epoch)
+        matters = odd.take(of_kind.epoch) & (of_kind.start >= bounds.lowest.take(of_kind.epoch))
         if references:
             matters &= of_kind.order <= bounds.latest.take(of_kind.epoch)
         mine = of_kind.take(np.flatnonzero(matters))
@@ -204,7 +204,7 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
         for epoch, order, at, start, end in zip(*columns, strict=True):
             events.setdefault(epoch, []).append((order, at, start, end, references))
     outcome = Outcome()
-    serving = _serving(store, bounds.lowest, new)
+    serving = _serving(store, odd, bounds.lowest, new)
     status, order_of = store.entries["status"], store.entries["order"]
     for epoch, of_epoch in events.items():
         highest = int(bounds.highest[epoch])
@@ -222,13 +222,13 @@ def _replay(store: Store, odd: Array, copied: Entries, again: Entries, unreferen
     return outcome
 
 
-def _serving(store: Store, lowest: Array, new: int) -> dict[int, list[tuple[int, int, int]]]:
+def _serving(store: Store, odd: Array, lowest: Array, new: int) -> dict[int, list[tuple[int, int, int]]]:
     """Return those that may be superseded or replaced: row of the entry, start and end, by epoch."""
     by_epoch: dict[int, list[tuple[int, int, int]]] = {}
-    if not (lowest <= store.epochs["largest_start"]).any():
+    if not (odd & (lowest <= store.epochs["largest_start"])).any():
         return by_epoch
     epochs, starts = store.entries["epoch"][:new], store.entries["start_offset"][:new]
-    mine = np.flatnonzero((lowest != _ANY).take(epochs.astype(np.int64)))
+    mine = np.flatnonzero(odd.take(epochs.astype(np.int64)))
     epoch = epochs.take(mine).astype(np.int64)
     serves = starts.take(mine) >= lowest.take(epoch)
     serves &= store.entries["status"].take(mine) == REFERENCED

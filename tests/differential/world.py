@@ -24,6 +24,10 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 EVENTS_PER_ROUND = 2500
 MAX_OFFSET = 2**63 - 1
+EDGES = (0, 1, 2**31 - 1, 2**31, MAX_OFFSET - 1, MAX_OFFSET)
+"""Offsets that code could take for "none", or overflow at."""
+BEYOND = (-(2**63), -(2**63) + 1, -1)
+"""Nothing checks where leader epochs begin, and Java's arithmetic wraps around."""
 PROBES = 12
 
 Probe = tuple[int, int]
@@ -61,6 +65,11 @@ class World:
         self._ids = [UUID(int=rng.getrandbits(128)) for _ in range(rng.choice((2, 5, 20)))]
         self._epochs = rng.choice(((0,), (0, 1), (3, 4, 5, 9), (-1, 0, 2**31 - 1, -(2**31))))
         self._offset_range = rng.choice((4, 30, 300))
+        # How often an offset lies at an edge, a range was copied before, and epochs begin anywhere.
+        self._at_edge, self._copied_again, self._anywhere = rng.choice((0.01, 0.3, 0.8)), rng.choice((0, 0.4)), 0.1
+        if rng.random() < 0.3:
+            self._anywhere = 0.6
+        self._ranges: list[tuple[int, int, tuple[tuple[int, int], ...]]] = []
         self._sent: list[bytes] = []
         self._states: dict[RemoteLogSegmentId, S] = {}
         weights = {
@@ -92,11 +101,14 @@ class World:
             if value is not None:
                 self._sent.append(value)
         keys = [rng.randbytes(rng.randint(0, 4)) if rng.random() < 0.02 else None for _ in values]
-        return Batch(values, keys, [(rng.choice((*self._epochs, 7)), self._offset()) for _ in range(PROBES)])
+        return Batch(values, keys, [(rng.choice((*self._epochs, 7)), self._probed_offset()) for _ in range(PROBES)])
+
+    def _probed_offset(self) -> int:
+        return self._rng.choice(EDGES) if self._rng.random() < 0.2 else self._offset()
 
     def _offset(self) -> int:
-        if self._rng.random() < 0.01:
-            return MAX_OFFSET - self._rng.randrange(2)
+        if self._rng.random() < self._at_edge:
+            return self._rng.choice(EDGES)
         return self._rng.randrange(self._offset_range)
 
     def _segment_id(self) -> RemoteLogSegmentId:
@@ -107,16 +119,23 @@ class World:
 
     def _segment(self, segment_id: RemoteLogSegmentId, state: S = S.COPY_SEGMENT_STARTED) -> RemoteLogSegmentMetadata:
         rng = self._rng
+        again = self._ranges and rng.random() < self._copied_again
+        start, end, epochs = rng.choice(self._ranges[-20:]) if again else self._range()
+        self._ranges.append((start, end, epochs))
+        return RemoteLogSegmentMetadata(
+            segment_id, start, end, self._int64(), self._int32(), self._int64(), self._int32(), self._custom_metadata(),
+            state, epochs, rng.random() < 0.5,
+        )  # fmt: skip
+
+    def _range(self) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+        rng = self._rng
         start, end = sorted((self._offset(), self._offset()))
         epochs = sorted(rng.sample(self._epochs, rng.randint(1, min(3, len(self._epochs)))))
         # Mostly as a log has them, epoch after epoch; Kafka's classes check none of it.
         starts = [start, *sorted(rng.randint(start, end) for _ in epochs[1:])]
-        if rng.random() < 0.1:
-            starts = [rng.choice((self._offset() - rng.randrange(3), -(2**63))) for _ in epochs]
-        return RemoteLogSegmentMetadata(
-            segment_id, start, end, self._int64(), self._int32(), self._int64(), self._int32(), self._custom_metadata(),
-            state, tuple(zip(epochs, starts, strict=True)), rng.random() < 0.5,
-        )  # fmt: skip
+        if rng.random() < self._anywhere:
+            starts = [rng.choice((self._offset(), self._offset() - rng.randrange(3), *BEYOND)) for _ in epochs]
+        return start, end, tuple(zip(epochs, starts, strict=True))
 
     def _int64(self) -> int:
         return self._rng.choice((-1, 0, 1_750_000_000_000, -(2**63), MAX_OFFSET))

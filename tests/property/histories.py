@@ -29,6 +29,10 @@ PARTITIONS = [
     TopicIdPartition(TOPIC_IDS[1], "b", 0),
     TopicIdPartition(TOPIC_IDS[2], "é" * 8, 3),
 ]
+MAX_OFFSET = 2**63 - 1
+EDGES = (0, 1, 2**31 - 1, 2**31, MAX_OFFSET - 1, MAX_OFFSET)
+# Nothing checks where leader epochs begin: the last offset of the epoch before wraps around.
+EPOCH_EDGES = (*EDGES, -(2**63), -(2**63) + 1, -(2**63) + 2, -1)
 AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
 
 
@@ -38,6 +42,7 @@ class Histories:
     def __init__(self, seed: int, wild: float) -> None:
         self.random = random.Random(seed)
         self._wild = wild
+        self._at_edge = self.random.choice([0.05, 0.05, 0.5])
         self._numbers = 0
         self._next_offset = dict.fromkeys(PARTITIONS, 0)
         self._leader_epoch = dict.fromkeys(PARTITIONS, 0)
@@ -66,7 +71,7 @@ class Histories:
             epochs = ((epoch, start),)
             if self.random.random() < 0.33:
                 self._leader_epoch[partition] += 1
-                epochs += ((epoch + 1, self.random.randint(start, end)),)
+                epochs += ((epoch + 1, self._or_edge(self.random.randint(start, end), EPOCH_EDGES)),)
             self._next_offset[partition] = end + 1
             return [self._copy(partition, start, end, epochs)]
         segment = self.random.choice(segments) if self.random.random() < 0.3 else min(segments)
@@ -88,13 +93,16 @@ class Histories:
             return RemotePartitionDeleteMetadata(partition, state, self.random.randrange(99), 5)
         if what < 0.6:
             return self._update(partition, number, self.random.choice(list(S)))
-        start = self.random.randrange(self._next_offset[partition] + 10)
-        starts = sorted(self.random.randrange(start, start + 20) for _ in range(self.random.randint(1, 3)))
-        if self.random.random() < 0.05:
-            starts[-1] = -(2**63) + self.random.randrange(3)  # the last offset of the epoch before wraps around
+        start = self._or_edge(self.random.randrange(self._next_offset[partition] + 10), EDGES)
+        end = max(start, self._or_edge(min(start + 20, MAX_OFFSET), EDGES))
+        starts = sorted(self.random.randint(start, end) for _ in range(self.random.randint(1, 3)))
+        starts = [self._or_edge(offset, EPOCH_EDGES) for offset in starts]
         epochs = zip(sorted(self.random.sample(range(4), len(starts))), starts, strict=True)
         state = self.random.choice([S.COPY_SEGMENT_STARTED] * 9 + [S.DELETE_SEGMENT_STARTED])
-        return self._add(partition, number, start, start + 20, tuple(epochs), state)
+        return self._add(partition, number, start, end, tuple(epochs), state)
+
+    def _or_edge(self, offset, edges):
+        return self.random.choice(edges) if self.random.random() < self._at_edge else offset
 
     def _add(self, partition, number, start, end, epochs, state):
         custom = self.random.choice([None, None, b"", b"m", b"m" * 40])
@@ -108,6 +116,30 @@ class Histories:
         return RemoteLogSegmentMetadataUpdate(
             _id(partition, number), self.random.randrange(99), custom, state, self.random.randrange(5)
         )
+
+
+def short_history(random: random.Random) -> list[bytes]:
+    """Few segments of one user partition that share few epochs and fewer offsets, many at an edge; most steps are legal."""
+    offsets = random.sample([*EDGES, 9, 10, 19], random.randint(1, 4))
+    starts_of_epochs = random.sample([*EPOCH_EDGES, 10], random.randint(1, 3))
+    last_state, values = {}, []
+    while len(values) < random.randint(5, 16):
+        segment = _id(PARTITIONS[0], random.randint(1, 4))
+        state = last_state.get(segment)
+        if state is None:
+            start, end = sorted(random.choices(offsets, k=2))
+            epochs = sorted(random.sample(range(3), random.randint(1, 3)))
+            starts = [start if random.random() < 0.5 else random.choice(starts_of_epochs) for _ in epochs]
+            last_state[segment], pairs = S.COPY_SEGMENT_STARTED, tuple(zip(epochs, starts, strict=True))
+            event = RemoteLogSegmentMetadata(
+                segment, start, end, 0, 0, 0, 0, None, S.COPY_SEGMENT_STARTED, pairs, txn_idx_empty=False
+            )
+        else:
+            state = S(state + 1) if random.random() < 0.9 else random.choice(list(S)[1:])
+            last_state[segment] = None if state is S.DELETE_SEGMENT_FINISHED else state
+            event = RemoteLogSegmentMetadataUpdate(segment, 0, None, state, 0)
+        values.append(serialize(event))
+    return values
 
 
 def _id(partition, number):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from random import Random
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, iter_events
 from airflow_provider_rlmm.metadata.records import topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize
-from tests.property.histories import PARTITIONS, Histories, Model
+from tests.property.histories import EDGES, PARTITIONS, Histories, Model, short_history
 
 SEEDS = st.integers(0, 2**32)
 WILDNESS = st.sampled_from([0, 0.02, 0.1, 0.5, 1])
@@ -66,7 +67,7 @@ def answers(cache):
         (
             _list_or_complain(cache, epoch),
             cache.highest_offset_for_epoch(epoch),
-            [cache.remote_log_segment_metadata(epoch, offset) for offset in range(0, 90, 4)],
+            [cache.remote_log_segment_metadata(epoch, offset) for offset in (*range(0, 90, 4), *EDGES)],
         )
         for epoch in range(5)
     ]
@@ -106,6 +107,22 @@ def test_a_replay_in_batches(seed, wild, size, largest_batch):
         assert answers(state.cache(partition)) == answers(model.caches.get(partition, RemoteLogMetadataCache()))
         deletion = model.deletes.get(partition)
         assert state.partition_delete_state(partition) == (deletion and deletion.state)
+
+
+@given(SEEDS, st.sampled_from([1, 3, 6, 20]))
+@settings(max_examples=200, deadline=None)
+def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
+    random = Random(seed)
+    values = short_history(random)
+    state, model, at = ColumnarState.empty(), Model(), 0
+    while at < len(values):
+        size = random.randint(1, largest_batch)
+        batch = decode(values[at : at + size], offset=range(at, min(at + size, len(values))))
+        at += size
+        state, report = state.apply(batch)
+        assert reported(report) == expected_report(model, batch)
+    assert tables(state) == model.tables()
+    assert answers(state.cache(PARTITIONS[0])) == answers(model.caches[PARTITIONS[0]])
 
 
 @given(SEEDS, WILDNESS)

@@ -233,6 +233,26 @@ def test_epochs_that_end_at_the_limits_of_offsets(start, highest):
     assert report.applied == 3
 
 
+def test_an_epoch_that_begins_at_the_largest_offset_is_left_alone_where_another_one_is_out_of_order():
+    largest = 2**63 - 1
+    state, _ = apply(
+        started(1, 0, 9, ((0, 0),)), started(2, 10, 19, ((0, 10), (1, largest))), copied(2), copied(1), deleting(2)
+    )
+    assert state.highest_offset_for_epoch(PARTITION, 0) == largest - 1
+    assert state.highest_offset_for_epoch(PARTITION, 1) == 19
+    assert state.remote_log_segment_metadata(PARTITION, 0, 5).remote_log_segment_id == segment_id(1)
+    assert state.remote_log_segment_metadata(PARTITION, 1, largest) is None
+
+
+def test_a_segment_that_begins_at_the_largest_offset_is_superseded_by_a_later_copy():
+    largest = 2**63 - 1
+    state, _ = apply(started(1, largest, largest), copied(1))
+    state, _ = apply(started(2, largest, largest), copied(2), state=state)
+    serving = [row for row in state.epoch_offsets.to_pylist() if row["referenced"]]
+    assert [row["segment_id"] for row in serving] == [segment_id(2).id.bytes]
+    assert state.remote_log_segment_metadata(PARTITION, 0, largest).remote_log_segment_id == segment_id(2)
+
+
 def test_user_partitions_of_which_only_dropped_events_are_known():
     state, report = apply(copied(1), metadata_partition=4)
     assert (report.applied, state.segments.num_rows) == (0, 0)
