@@ -24,7 +24,8 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.spark.plan import PlanHeader, plan_rows, write_plan
-from airflow_provider_rlmm.spark.source import BOOTSTRAP_SERVERS, find_range, load_properties, read_metadata, redact
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties, redact
+from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
 
 if TYPE_CHECKING:

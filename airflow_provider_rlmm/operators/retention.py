@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import artifact_name
+from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
@@ -29,6 +29,11 @@ from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+FOLDER_PREFIX = "rlmm-retention-"
+"""Begins the name of the temporary folder of each try."""
+
+PROPERTIES_NAME = "client.properties"
+
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
@@ -36,9 +41,10 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     """
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
-    The cluster is observed completely first, by this task and not by the job. What the job needs besides (the listing, the
-    client properties, which may hold secrets, and the Python code) lies in a folder that only the task's user can read and
-    that is gone when the job has ended: the driver must run where the task does (client mode).
+    The cluster is observed completely first, by this task and not by the job. What the job needs besides (the listing and the
+    Python code) lies in a folder that only the task's user can read and that is gone when the job has ended; the client
+    properties, which may hold secrets, are handed over through a named pipe in it and are never in a file. So the driver must
+    run where the task does (client mode). What a killed try left of its folder is removed by the next one on that machine.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
@@ -74,10 +80,11 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         if not self.jars:
             connector = kafka_connector_coordinates()
             self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
-        with tempfile.TemporaryDirectory(prefix="rlmm-retention-") as folder:
-            self.py_files = str(build_py_files(Path(folder)))
-            self.application_args = self._prepare(Path(folder), name)
-            self._submit(context)
+        with task_folder(FOLDER_PREFIX) as folder:
+            self.py_files = str(build_py_files(folder))
+            self.application_args, properties = self._prepare(folder, name)
+            with handed_over(folder / PROPERTIES_NAME, properties):
+                self._submit(context)
         PlanLink.persist(context, name)
 
     def _submit(self, context: Context) -> None:
@@ -105,8 +112,8 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
         self.conf = {**chosen, **(self.conf or {})}
 
-    def _prepare(self, folder: Path, name: str) -> list[str]:
-        """Write what the job reads, and return its command line."""
+    def _prepare(self, folder: Path, name: str) -> tuple[list[str], str]:
+        """Write what the job reads and is no secret; return its command line, and the Kafka client's properties."""
         from airflow_provider_rlmm.lifecycle.observing import observe_cluster
 
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
@@ -115,17 +122,16 @@ class SegmentRetentionOperator(SparkSubmitOperator):
             state = observe_cluster(hook.get_cluster_topics(), system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
         (folder / "cluster_state.json").write_text(state.to_json())
-        (folder / "client.properties").write_text(hook.java_client_properties())
         arguments = {
             "--bootstrap-servers": hook.bootstrap_servers(),
             "--topic": hook.get_connection_settings().metadata_topic,
-            "--kafka-properties": str(folder / "client.properties"),
+            "--kafka-properties": str(folder / PROPERTIES_NAME),
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
             "--plan-id": name,
             "--min-age-ms": str(self.min_age_ms),
         }
-        return [part for pair in arguments.items() for part in pair]
+        return [part for pair in arguments.items() for part in pair], hook.java_client_properties()
 
 
 class PublishRetentionPlanOperator(BaseOperator):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import (
@@ -16,11 +15,11 @@ from airflow_provider_rlmm.errors import (
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, redact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BOOTSTRAP_SERVERS = "bootstrap.servers"
 API_TIMEOUT_MS = 30_000
 """How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
 
@@ -48,26 +47,6 @@ class TopicRange:
     def offsets(self) -> int:
         """Number of offsets in the range."""
         return sum(self.end.values()) - sum(self.begin.values())
-
-
-def load_properties(spark: SparkSession, path: Path) -> dict[str, str]:
-    """
-    Read a Java properties file of Kafka client settings, secrets included.
-
-    :param spark: the session; Java's own reader is used, so line continuations and escapes mean what they do in Kafka.
-    :param path: the file, on the driver's machine.
-    :raises ConfigurationError: if there is no such file.
-    """
-    if not path.is_file():
-        raise ConfigurationError(f"Kafka properties file {path} does not exist on the machine of the Spark driver")
-    jvm = _jvm(spark)
-    properties = jvm.java.util.Properties()
-    reader = jvm.java.io.InputStreamReader(jvm.java.io.FileInputStream(str(path)), "UTF-8")
-    try:
-        properties.load(reader)
-    finally:
-        reader.close()
-    return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
 
 
 def find_range(spark: SparkSession, properties: Mapping[str, str], topic: str) -> TopicRange:
@@ -140,19 +119,6 @@ def read_metadata(spark: SparkSession, properties: Mapping[str, str], topic_rang
     }
     records = spark.read.format("kafka").options(**options).load()
     return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
-
-
-def redact(text: str, properties: Mapping[str, str]) -> str:
-    """
-    Return ``text`` without the values of client properties: any of them may be a secret, wherever a client repeats it.
-
-    :param text: a message of Kafka or Spark.
-    :param properties: the client properties; ``bootstrap.servers`` is not hidden.
-    """
-    secrets = {value for name, value in properties.items() if name != BOOTSTRAP_SERVERS and len(value) > 3}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -19,6 +19,7 @@ import pyspark
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from airflow_provider_rlmm.operators.task_folder import handed_over
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.spark.package import build_py_files
@@ -125,8 +126,11 @@ def job_arguments(cluster: Cluster, folder: Path, output: Path, **changes: str) 
 def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_path: Path) -> None:
     output = tmp_path / "plan"
     now_ms = cluster.state.observed_at_ms
-    done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, output, now_ms=str(now_ms)))
-    assert done.returncode == 0, done.stderr
+    pipe = tmp_path / "piped.properties"
+    arguments = job_arguments(cluster, tmp_path, output, now_ms=str(now_ms), kafka_properties=str(pipe))
+    with handed_over(pipe, (tmp_path / "client.properties").read_text()):
+        done = submit(JOB, tmp_path, *arguments)
+    assert done.returncode == 0, done.stdout
 
     records = cluster.records
     expected = evaluate_plan(records, json.loads(cluster.state.to_json()), now_ms, 259_200_000, 5)
@@ -175,7 +179,7 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> Non
         ({"topic": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
         ({"bootstrap_servers": "127.0.0.1:9", "kafka_properties": str(slow)}, "no answer .* from 127.0.0.1:9"),
         ({"kafka_properties": str(wrong)}, "Kafka's client refuses its properties"),
-        ({"kafka_properties": "missing.properties"}, "missing.properties does not exist"),
+        ({"kafka_properties": "missing.properties"}, "missing.properties cannot be read"),
         ({"cluster_state": "missing.json"}, "missing.json cannot be read"),
         ({"cluster_state": str(incomplete)}, "not complete"),
         ({"min_age_ms": "1"}, "below the floor"),

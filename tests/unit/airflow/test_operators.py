@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -452,6 +453,7 @@ def test_the_spark_command_holds_paths_and_no_secret(
         seen["command"] = command = self._build_spark_submit_command(application)
         folder = Path(command[command.index("--kafka-properties") + 1]).parent
         seen["folder"], seen["mode"] = folder, folder.stat().st_mode & 0o777
+        seen["secret"] = (folder / "client.properties").stat().st_mode
         seen["files"] = {file.name: file.read_bytes() for file in folder.iterdir()}
 
     monkeypatch.setattr(SparkSubmitHook, "submit", submit)
@@ -463,6 +465,7 @@ def test_the_spark_command_holds_paths_and_no_secret(
     assert "airflow_provider_rlmm.zip" in seen["files"]
     assert SECRET not in " ".join(seen["command"]) + caplog.text
     assert seen["mode"] == 0o700
+    assert stat.filemode(seen["secret"]) == "prw-------", "the secret is in no file"
     assert not seen["folder"].exists()
     command = seen["command"]
     assert command[command.index("--jars") + 1] == "a.jar,b.jar"
