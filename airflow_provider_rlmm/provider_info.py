@@ -35,12 +35,22 @@ def get_provider_info() -> dict[str, Any]:
                     "work_uri": {
                         "description": "Where plans and reports are written and where the UI reads them: an absolute\n"
                         "path, or a URI of pyarrow's file systems such as ``s3://``. All components must reach it.\n"
-                        "Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
+                        "It holds neither credentials nor a query: stores take these from the environment or the\n"
+                        "machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "s3://my-bucket/rlmm",
                         "default": "",
-                    }
+                    },
+                    "allowed_plan_roots": {
+                        "description": "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
+                        "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. Whoever can write\n"
+                        "there decides what is marked and planned for deletion.\n",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "s3://my-bucket/plans,/mnt/plans",
+                        "default": "",
+                    },
                 },
             }
         },

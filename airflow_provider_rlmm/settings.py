@@ -12,9 +12,16 @@ import re
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.file_systems import file_system
+from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.uris import is_below, refuse_secrets_in_uri
 
 SECTION = "rlmm"
 
+_ELSEWHERE = (
+    "object stores find them elsewhere: in the environment (such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in a profile, in "
+    "the role of the machine"
+)
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -23,14 +30,72 @@ def work_uri() -> str:
     Return where plans and reports are written: ``[rlmm] work_uri``, by default the folder ``rlmm`` in AIRFLOW_HOME.
 
     :return: an absolute path or a URI of :mod:`pyarrow.fs`, without a slash at the end.
+    :raises ConfigurationError: if it holds credentials, a query or a fragment.
     """
     from airflow.sdk import conf
 
     configured: str = conf.get(SECTION, "work_uri", fallback="") or ""
     if configured:
+        refuse_secrets_in_uri("[rlmm] work_uri", configured, _ELSEWHERE)
         return configured.rstrip("/")
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     return str(home / "rlmm")
+
+
+def allowed_plan_roots() -> tuple[str, ...]:
+    """
+    Return where plans may lie besides the work folder: ``[rlmm] allowed_plan_roots``, by default nowhere.
+
+    :return: absolute paths and URIs.
+    :raises ConfigurationError: if one holds credentials, a query or a fragment.
+    """
+    from airflow.sdk import conf
+
+    configured: str = conf.get(SECTION, "allowed_plan_roots", fallback="") or ""
+    roots = tuple(root.strip() for root in configured.split(",") if root.strip())
+    for root in roots:
+        refuse_secrets_in_uri("[rlmm] allowed_plan_roots", root, _ELSEWHERE)
+    return roots
+
+
+def plan_uri(source_plan: str) -> str:
+    """
+    Return where a plan lies that somebody names in a run.
+
+    :param source_plan: name of a plan below the work folder, or the path or URI of one below the work folder or below a root
+        that ``[rlmm] allowed_plan_roots`` names. Local links are followed before that is judged.
+    :raises ConfigurationError: for anything else.
+    """
+    if not isinstance(source_plan, str):
+        raise ConfigurationError(f"source_plan must be the name or the URI of a plan, not {type(source_plan).__name__}")
+    if _ARTIFACT_NAME.fullmatch(source_plan):
+        return artifact_uri(source_plan)
+    refuse_secrets_in_uri("source_plan", source_plan, _ELSEWHERE)
+    # The file that is opened is the one that was judged, not what a link leads to by then.
+    uri = _without_links(source_plan) if _is_local(source_plan) else source_plan
+    if not any(_lies_below(uri, root) for root in (work_uri(), *allowed_plan_roots())):
+        raise ConfigurationError(
+            f"source_plan {in_quotes(source_plan)} is neither the name of a plan below [rlmm] work_uri nor below a root that "
+            "[rlmm] allowed_plan_roots names; give the plan's name, or have an administrator allow its root"
+        )
+    return uri
+
+
+def _lies_below(uri: str, root: str) -> bool:
+    if _is_local(uri) and _is_local(root):
+        return Path(uri).is_relative_to(_without_links(root))
+    return not _is_local(uri) and not _is_local(root) and is_below(uri, root)
+
+
+def _is_local(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file://")
+
+
+def _without_links(uri: str) -> str:
+    path = file_system(uri)[1]
+    if not Path(path).is_absolute():
+        raise ConfigurationError(f"{in_quotes(uri)} is neither an absolute path nor a URI")
+    return os.path.realpath(path)
 
 
 def artifact_uri(name: str) -> str:
@@ -43,6 +108,6 @@ def artifact_uri(name: str) -> str:
     """
     if not _ARTIFACT_NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name[:140]!r} cannot name a plan or a report: it must match {_ARTIFACT_NAME.pattern}"
+            f"{in_quotes(name)} cannot name a plan or a report: it must match {_ARTIFACT_NAME.pattern}"
         )
     return f"{work_uri()}/{name}"

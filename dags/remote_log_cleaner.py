@@ -47,7 +47,9 @@ with DAG(
     params={
         "rlmm_conn_id": Param("rlmm_default", type="string", description="Connection of type rlmm"),
         "source_plan": Param(
-            None, type=["null", "string"], description="Directory of a plan of remote_log_retention to take work from"
+            None,
+            type=["null", "string"],
+            description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
         ),
         "dry_run": Param(False, type="boolean", description="Say what would be written and deleted, do nothing"),
         "min_absence_ms": Param(

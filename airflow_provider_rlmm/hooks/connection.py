@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
+from airflow_provider_rlmm.uris import refuse_secrets_in_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -84,14 +85,12 @@ class RlmmConnection:
             raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")
         if self.storage_uri is None:
             return
-        # The value is not repeated here: whoever put a secret into it must not find it in a log.
-        parts = urlsplit(self.storage_uri)
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"connection {self.conn_id!r}: storage_uri must hold neither credentials nor a query; "
-                "put them into a connection and name it in storage_conn_id"
-            )
-        if not parts.scheme:
+        refuse_secrets_in_uri(
+            f"connection {self.conn_id!r}: storage_uri",
+            self.storage_uri,
+            "put them into a connection and name it in storage_conn_id",
+        )
+        if not urlsplit(self.storage_uri).scheme:
             raise ConfigurationError(
                 f"connection {self.conn_id!r}: storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder"
             )

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cle
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.policy.plan import Count, Refusal
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -42,7 +42,8 @@ class MarkDeletedPartitionsOperator(BaseOperator):
     Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param source_plan: directory of a plan; only its orphaned partitions are marked. ``None`` or empty: all are looked for.
+    :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
+        only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param dry_run_only: say what would be written, write nothing.
     :return: counts: ``marked``, ``already_marked``, ``refused``.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
@@ -89,7 +90,7 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param source_plan: directory of a plan; only its orphaned partitions are planned.
+    :param source_plan: name of a plan, or its URI below an allowed root; only its orphaned partitions are planned.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
     :param expires_in_ms: for how long the plan may be applied, ms.
@@ -326,8 +327,9 @@ def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, 
     """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
     if not source_plan:
         return None
-    read_summary(source_plan).check_valid(cluster_id, system_clock())
-    return orphaned_partitions(source_plan)
+    uri = plan_uri(source_plan)
+    read_summary(uri).check_valid(cluster_id, system_clock())
+    return orphaned_partitions(uri)
 
 
 def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:

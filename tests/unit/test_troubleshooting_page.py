@@ -11,12 +11,14 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
+import tests.airflow_home  # noqa: F401  # its import is what it is for
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
 from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWatch, open_client
+from airflow_provider_rlmm.settings import plan_uri
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000
@@ -47,6 +49,16 @@ def test_settings(name: str, value: object) -> None:
     }
     with pytest.raises(ConfigurationError) as caught:
         open_producer(properties)
+    assert quoted(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("work", "source_plan"), [("s3://key:hunter2@bucket/rlmm", "march"), ("/var/rlmm", "/mnt/plans/march")]
+)
+def test_where_plans_lie(monkeypatch: pytest.MonkeyPatch, work: str, source_plan: str) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", work)
+    with pytest.raises(ConfigurationError) as caught:
+        plan_uri(source_plan)
     assert quoted(str(caught.value))
 
 

@@ -214,6 +214,25 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
         MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
 
 
+@pytest.mark.parametrize("operator", [MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator])
+def test_a_source_plan_is_named_or_lies_below_an_allowed_root(
+    cluster: Cluster, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: Any
+) -> None:
+    mark_and_plan()
+    for place in ("dag.run", str(work / "dag.run")):
+        step = operator(task_id="step", source_plan=place)
+        if isinstance(step, PlanRemoteLogCleanupOperator):
+            step.limits, step.blast_radius = NOW, {"max_share": 1.0}
+        step.execute(context("later"))
+    elsewhere = tmp_path / "elsewhere"
+    (work / "dag.run").rename(elsewhere)
+    step.source_plan = str(elsewhere)
+    with pytest.raises(ConfigurationError, match="neither the name of a plan below"):
+        step.execute(context("later"))
+    monkeypatch.setenv("AIRFLOW__RLMM__ALLOWED_PLAN_ROOTS", str(tmp_path))
+    step.execute(context("later"))
+
+
 @pytest.mark.parametrize(
     ("changed", "message"), [({"cluster_id": "another"}, "for cluster 'another'"), ({"expires_at_ms": 1}, "expired")]
 )

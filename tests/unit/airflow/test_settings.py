@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_rlmm import resources
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.settings import artifact_uri, work_uri
+from airflow_provider_rlmm.settings import allowed_plan_roots, artifact_uri, plan_uri, work_uri
 
 
 def test_plans_and_reports_go_to_airflow_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -25,6 +25,83 @@ def test_the_setting_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_one_plain_path_segment_names_an_artifact(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot name a plan or a report"):
         artifact_uri(name)
+
+
+@pytest.mark.parametrize("uri", ["s3://key:s3cr3t@bucket/x", "s3://bucket/x?sig=s3cr3t", "/x#s3cr3t"])
+def test_the_settings_hold_no_secrets(monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", uri)
+    monkeypatch.setenv("AIRFLOW__RLMM__ALLOWED_PLAN_ROOTS", f"/plans, {uri}")
+    for name, read in (("work_uri", work_uri), ("allowed_plan_roots", allowed_plan_roots)):
+        with pytest.raises(
+            ConfigurationError, match=rf"^\[rlmm\] {name} must hold neither .*AWS_ENDPOINT_URL"
+        ) as caught:
+            read()
+        assert "s3cr3t" not in str(caught.value)
+
+
+# -- which plan a run may take work from --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("work", "plans/a", "secret/a"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    return tmp_path
+
+
+def test_a_plan_is_named_or_lies_below_the_work_folder(folders: Path) -> None:
+    assert allowed_plan_roots() == ()
+    assert plan_uri("plan-1") == f"{folders}/work/plan-1"
+    assert plan_uri(f"{folders}/work/plan-1") == f"{folders}/work/plan-1"
+    assert plan_uri((folders / "work" / "plan-1").as_uri()) == f"{folders}/work/plan-1"
+
+
+def test_an_administrator_may_allow_further_roots(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in (f"{folders}/plans/a", "s3://bucket/plans/a"):
+        with pytest.raises(ConfigurationError, match="allowed_plan_roots names"):
+            plan_uri(given)
+    monkeypatch.setenv("AIRFLOW__RLMM__ALLOWED_PLAN_ROOTS", f" {folders}/plans, s3://bucket/plans/ ,")
+    assert plan_uri(f"{folders}/plans/a/") == f"{folders}/plans/a"
+    assert plan_uri("s3a://bucket/plans/a") == "s3a://bucket/plans/a"
+    with pytest.raises(ConfigurationError, match="allowed_plan_roots names"):
+        plan_uri("s3://bucket/secret/a")
+
+
+@pytest.mark.parametrize(
+    "walk",
+    ["{}/plans/../secret/a", "file://{}/plans/%2e%2e/secret/a", "{}/plans/link", "{}/plans/link/b", "{}/plans-2"],
+)
+def test_no_way_leads_out_of_an_allowed_root(folders: Path, monkeypatch: pytest.MonkeyPatch, walk: str) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__ALLOWED_PLAN_ROOTS", f"{folders}/plans")
+    (folders / "plans" / "link").symlink_to(folders / "secret" / "a")
+    with pytest.raises(ConfigurationError, match="neither the name of a plan below"):
+        plan_uri(walk.format(folders))
+
+
+def test_a_root_that_is_a_link_leads_where_the_administrator_put_it(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folders / "there").symlink_to(folders / "plans")
+    monkeypatch.setenv("AIRFLOW__RLMM__ALLOWED_PLAN_ROOTS", f"{folders}/there")
+    assert plan_uri(f"{folders}/there/a") == f"{folders}/plans/a"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("s3://key:s3cr3t@bucket/x", "^source_plan must hold neither"),
+        ("/x?s3cr3t", "^source_plan must hold neither"),
+        ("plans/a", "neither an absolute path nor a URI"),
+        ("../plans", "neither an absolute path nor a URI"),
+        ("", "neither an absolute path nor a URI"),
+        (7, "^source_plan must be the name or the URI of a plan, not int"),
+    ],
+)
+def test_whatever_else_is_no_plan(folders: Path, given: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        plan_uri(given)
+    assert "s3cr3t" not in str(caught.value)
 
 
 @pytest.fixture
