@@ -18,13 +18,12 @@ from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
-from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
-from airflow_provider_rlmm.policy.plan import Refusal
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
@@ -101,10 +100,7 @@ class RemoteLogCleaner:
         replay.advance()
         work = [h for h in replay.histories.values() if h.deletion_under_way()]
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(work))
-        refusals = [
-            Refusal(f"metadata partition {metadata_partition}", obstacle, OBSTACLE_ADVICE)
-            for obstacle in (replay.obstacles(self._limits.allowed_quarantine) if work else ())
-        ]
+        refusals = replay.obstacles(self._limits.allowed_quarantine) if work else []
 
         def report(
             partitions: Iterable[UserPartitionReport] = (), committed: int | None = None

@@ -16,14 +16,14 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence
-from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 
@@ -110,9 +110,7 @@ class DeletedPartitionMarker:
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
         if work and (obstacles := replay.obstacles(frozenset())):
-            refusals += [
-                Refusal(f"metadata partition {replay.metadata_partition}", o, OBSTACLE_ADVICE) for o in obstacles
-            ]
+            refusals += obstacles
             return [], 0
         observations = look(self._topics, {topic_id: replay.names_of(topic_id) for topic_id in gone})
         refusals += _presence_refusals(work, observations)
@@ -125,7 +123,10 @@ class DeletedPartitionMarker:
                 done.append(describe_event(event))
                 logger.info("%s%s", "would write " if self._dry_run else "", done[-1])
             else:
-                refusals.append(Refusal(describe_event(event), outcome.reason, "run the marker again"))
+                topic, kind = event.topic_id_partition.topic, RefusalKind.NEXT_RUN
+                refusals.append(
+                    Refusal(describe_event(event), outcome.reason, "run the marker again", kind, topic=topic)
+                )
         return done, standing
 
     def _event_for(
@@ -167,7 +168,9 @@ def _presence_refusals(work: Iterable[UserPartitionHistory], observations: Mappi
             str(h.topic_id_partition),
             observations[h.topic_id_partition.topic_id].reason,
             "nothing, if the topic is meant to exist; otherwise delete the topic first",
+            RefusalKind.TOPIC_PRESENT if presence is Presence.PRESENT else RefusalKind.AMBIGUOUS,
+            topic=h.topic_id_partition.topic,
         )
         for h in work
-        if observations[h.topic_id_partition.topic_id].presence is not Presence.ABSENT
+        if (presence := observations[h.topic_id_partition.topic_id].presence) is not Presence.ABSENT
     ]

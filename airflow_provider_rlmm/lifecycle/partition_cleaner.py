@@ -30,7 +30,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     RemoteStorageManager,
@@ -87,16 +87,19 @@ class _Progress:
     begun: bool = False
     finished: bool = False
     outcome_unknown: bool = False
-    left: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    left: dict[tuple[str, str, RefusalKind], list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def leave(self, what: object, why: str, what_to_do: str) -> None:
-        self.left[why, what_to_do].append(str(what))
+    def leave(self, what: object, why: str, what_to_do: str, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
+        self.left[why, what_to_do, kind].append(str(what))
 
-    def refusals(self) -> tuple[Refusal, ...]:
+    def refusals(self, topic: str, metadata_partition: int) -> tuple[Refusal, ...]:
         return tuple(
-            Refusal(whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}", why, todo)
-            for (why, todo), whats in self.left.items()
-        )
+            Refusal(
+                whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}",
+                why, todo, kind, metadata_partition, topic=topic,
+            )
+            for (why, todo, kind), whats in self.left.items()
+        )  # fmt: skip
 
 
 class UserPartitionCleaner:
@@ -179,7 +182,7 @@ class UserPartitionCleaner:
             segments_left=len(self._history.unfinished()),
             objects_deleted=p.objects,
             bytes_deleted=p.bytes,
-            refusals=p.refusals(),
+            refusals=p.refusals(self._tip.topic, self._context.state.replay.metadata_partition),
         )
 
     def _go_through(self) -> bool:
@@ -199,7 +202,8 @@ class UserPartitionCleaner:
 
     def _leave_to_storage(self, error: StorageError) -> None:
         logger.warning("%s: %s", self._tip, error)
-        self._progress.leave(self._tip, str(error), NEXT_RUN if error.retriable else STORAGE_ADVICE)
+        todo, kind = (NEXT_RUN, RefusalKind.NEXT_RUN) if error.retriable else (STORAGE_ADVICE, RefusalKind.STORAGE)
+        self._progress.leave(self._tip, str(error), todo, kind)
 
     def _refusal(self) -> Refusal | None:
         """Return why nothing may be done here (I7 and the rules of absence), ``None`` where it may."""
@@ -252,7 +256,7 @@ class UserPartitionCleaner:
         """Tell whether what allowed the cleaning to begin still holds: absence above all."""
         refusal = self._refusal()
         if refusal is not None:
-            self._progress.leave(refusal.what, refusal.why, refusal.what_to_do)
+            self._progress.leave(refusal.what, refusal.why, refusal.what_to_do, refusal.kind)
         return refusal is None
 
     def _find_eligible(self) -> list[RemoteLogSegmentMetadata]:
@@ -266,9 +270,10 @@ class UserPartitionCleaner:
                 eligible.append(metadata)
             elif metadata.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
                 self._context.missing += 1
-                self._progress.leave(segment_id, MISSING, MISSING_ADVICE)
+                self._progress.leave(segment_id, MISSING, MISSING_ADVICE, RefusalKind.MISSING_OBJECTS)
             else:
-                self._progress.leave(segment_id, f"it has no object, and {self._context.root.reason}", MISSING_ADVICE)
+                why = f"it has no object, and {self._context.root.reason}"
+                self._progress.leave(segment_id, why, MISSING_ADVICE, RefusalKind.MISSING_OBJECTS)
         tolerated = self._context.limits.max_missing_segments if self._context.root.verified else 0
         if self._context.missing > tolerated:
             raise StorageRootError(

@@ -1,22 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Plans in storage: ``<uri>/plan.parquet`` (one row per segment) and ``<uri>/summary.json``, written last.
+Plans in storage: ``<uri>/metadata-partition-<n>.parquet`` (one row per segment) and ``<uri>/summary.json``, written last.
 
-A plan without its summary does not exist. URIs are those of :mod:`~airflow_provider_rlmm.file_systems`.
+A plan without its summary does not exist, and only the files that the summary names are ever read: whole, once, and only
+if size, SHA-256 and rows are those of the summary. URIs are those of :mod:`~airflow_provider_rlmm.file_systems`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.file_systems import file_system
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary, Reason
+from airflow_provider_rlmm.file_systems import create_file, read_file, remove_file, replace_file
+from airflow_provider_rlmm.policy.plan import (
+    MAX_PLAN_FILE_BYTES,
+    MAX_SUMMARY_BYTES,
+    PLAN_COLUMNS,
+    SUMMARY_NAME,
+    PlanFile,
+    PlanSummary,
+    Reason,
+    plan_file_name,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import fs
+
+MAX_DOCUMENT_BYTES = 256 * 2**20
+_ID_BYTES = 16
 
 
 def plan_schema() -> pa.Schema:
@@ -29,116 +43,190 @@ def plan_schema() -> pa.Schema:
     )
 
 
-def _opened(uri: str) -> tuple[fs.FileSystem, str]:
-    try:
-        return file_system(uri)
-    except ConfigurationError as e:
-        raise PlanError(str(e)) from e
-
-
 def write_document(uri: str, name: str, text: str) -> str:
     """
-    Write a small text document.
+    Write a small text document in the place of an older one, whole or not at all.
 
     :param uri: of the directory; it is created.
     :param name: file name.
     :param text: content.
     :return: the document's URI.
+    :raises OSError: if it cannot be written; an older one is still there.
     """
-    opened, path = _opened(uri)
-    opened.create_dir(path, recursive=True)
-    with opened.open_output_stream(f"{path}/{name}") as out:
-        out.write(text.encode())
-    return f"{uri.rstrip('/')}/{name}"
+    target = _file(uri, name)
+    try:
+        replace_file(target, [text.encode()])
+    except ConfigurationError as e:
+        raise PlanError(str(e)) from e
+    return target
 
 
-def read_document(uri: str, name: str) -> str:
+def read_document(uri: str, name: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
     """
     Read a small text document.
 
     :param uri: of the directory.
     :param name: file name.
-    :raises PlanError: if there is none.
+    :param max_bytes: a larger one is refused before it is read.
+    :raises PlanError: if there is none, or it cannot be read.
     """
-    opened, path = _opened(uri)
     try:
-        with opened.open_input_stream(f"{path}/{name}") as stream:
-            return bytes(stream.read()).decode()
-    except (OSError, UnicodeDecodeError) as e:
-        raise PlanError(f"{uri}/{name} cannot be read ({e}); make a new plan") from e
+        return str(_read(uri, name, max_bytes), "utf-8")
+    except UnicodeDecodeError as e:
+        raise PlanError(f"{_file(uri, name)} is no UTF-8 ({e}); make a new plan") from e
 
 
-def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> None:
+def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> PlanSummary:
     """
-    Write a plan.
+    Write a plan, in the place of an older one.
+
+    The older summary goes first and the new one comes last, created and never replaced: of two that write at once one
+    fails, and what the other left is a plan only if every file is the one that its summary names.
 
     :param uri: of the plan's directory.
     :param rows: with the columns of :data:`~airflow_provider_rlmm.policy.plan.PLAN_COLUMNS`.
-    :param summary: its summary.
+    :param summary: its summary, still without files.
+    :return: the summary with its files, as it was written.
+    :raises PlanError: if rows and summary do not fit each other, or somebody else writes a plan there.
+    :raises OSError: if it cannot be written; there is no plan then.
     """
+    import pyarrow.compute as pc
+
+    try:
+        remove_file(_file(uri, SUMMARY_NAME))
+        files = {}
+        for metadata_partition in sorted(summary.by_metadata_partition):
+            part = rows.filter(pc.equal(rows.column("metadata_partition"), metadata_partition))
+            data = parquet_bytes(part)
+            files[metadata_partition] = PlanFile.of(metadata_partition, part.num_rows, data)
+            replace_file(_file(uri, plan_file_name(metadata_partition)), [data])
+        if sum(f.rows for f in files.values()) != rows.num_rows:
+            raise PlanError(f"plan {summary.plan_id} has rows of metadata partitions that its summary does not name")
+        bound = replace(summary, files=files)
+        create_file(_file(uri, SUMMARY_NAME), [bound.to_json().encode()])
+    except ConfigurationError as e:
+        raise PlanError(str(e)) from e
+    except FileExistsError as e:
+        raise PlanError(f"{uri}: another try wrote a plan at the same time; run this task again") from e
+    return bound
+
+
+def parquet_bytes(rows: pa.Table) -> memoryview:
+    """
+    Return a table as the bytes of a Parquet file.
+
+    :param rows: the table.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    opened, path = _opened(uri)
-    opened.create_dir(f"{path}/plan.parquet", recursive=True)
-    pq.write_table(rows, f"{path}/plan.parquet/part-0.parquet", filesystem=opened)
-    write_document(uri, "summary.json", summary.to_json())
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return memoryview(sink.getvalue())
 
 
-def read_summary(uri: str) -> PlanSummary:
+def read_plan(uri: str) -> PlanSummary:
     """
     Read a plan's summary.
 
     :param uri: of the plan's directory.
-    :raises PlanError: if there is none, or it cannot be understood.
+    :raises PlanError: if there is none, or it is not as it was written.
     """
-    return PlanSummary.from_json(read_document(uri, "summary.json"))
+    return PlanSummary.from_json(read_document(uri, SUMMARY_NAME, MAX_SUMMARY_BYTES))
 
 
-def _read_rows(uri: str) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    opened, path = _opened(uri)
-    try:
-        rows = ds.dataset(f"{path}/plan.parquet", filesystem=opened, format="parquet").to_table()
-        return rows.select([name for name, _ in PLAN_COLUMNS])
-    except (OSError, KeyError, pa.ArrowInvalid) as e:
-        raise PlanError(f"the rows of plan {uri} cannot be read ({e}); make a new plan") from e
-
-
-def _id(uri: str, raw: bytes) -> UUID:
-    try:
-        return UUID(bytes=raw)
-    except (TypeError, ValueError) as e:
-        raise PlanError(f"plan {uri} holds {raw!r} where an id of 16 bytes belongs; make a new plan") from e
-
-
-def planned_segments(uri: str, metadata_partition: int) -> dict[tuple[UUID, int], frozenset[UUID]]:
+def planned_segments(
+    uri: str, summary: PlanSummary, metadata_partition: int
+) -> dict[tuple[UUID, int], frozenset[UUID]]:
     """
-    Return the segments that a plan allows to delete in one metadata partition.
+    Return the segments that a plan allows to delete in one metadata partition; only its own file is read.
 
     :param uri: of the plan's directory.
+    :param summary: what :func:`read_plan` returned.
     :param metadata_partition: which one.
     :return: (topic id, user partition) → segment ids; orphaned segments only, the others are the brokers' to delete.
-    :raises PlanError: if the plan cannot be read.
+    :raises PlanError: if the plan does not name the metadata partition, or the file is not the one that it names.
     """
+    orphaned = _orphaned(uri, summary, metadata_partition, ("topic_id", "partition", "segment_id"))
     found: dict[tuple[UUID, int], set[UUID]] = {}
-    for row in _read_rows(uri).to_pylist():
-        if row["metadata_partition"] == metadata_partition and row["reason"] == Reason.ORPHANED:
-            key = (_id(uri, row["topic_id"]), row["partition"])
-            found.setdefault(key, set()).add(_id(uri, row["segment_id"]))
+    for topic_id, partition, segment_id in _tuples(orphaned):
+        found.setdefault((UUID(bytes=topic_id), partition), set()).add(UUID(bytes=segment_id))
+    if sum(map(len, found.values())) != orphaned.num_rows:
+        raise PlanError(f"{plan_file_name(metadata_partition)} of {uri} names a segment twice; make a new plan")
     return {key: frozenset(ids) for key, ids in found.items()}
 
 
-def orphaned_partitions(uri: str) -> frozenset[tuple[UUID, int]]:
+def orphaned_partitions(uri: str, summary: PlanSummary) -> frozenset[tuple[UUID, int]]:
     """
     Return the (topic id, user partition) that a plan calls orphaned, as work for marker and planner.
 
     :param uri: of the plan's directory.
-    :raises PlanError: if the plan cannot be read.
+    :param summary: what :func:`read_plan` returned.
+    :raises PlanError: if a file is not the one that the summary names.
     """
-    return frozenset(
-        (_id(uri, row["topic_id"]), row["partition"])
-        for row in _read_rows(uri).select(["topic_id", "partition", "reason"]).to_pylist()
-        if row["reason"] == Reason.ORPHANED
-    )
+    keys = ("topic_id", "partition")
+    found: set[tuple[UUID, int]] = set()
+    for metadata_partition in sorted(summary.files):
+        orphaned = _orphaned(uri, summary, metadata_partition, keys).group_by(keys).aggregate([])
+        found |= {(UUID(bytes=topic_id), partition) for topic_id, partition in _tuples(orphaned)}
+    return frozenset(found)
+
+
+def _orphaned(uri: str, summary: PlanSummary, metadata_partition: int, columns: Sequence[str]) -> pa.Table:
+    """Return columns of the orphaned rows of one file, once everything about that file was checked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    file = summary.files.get(metadata_partition)
+    if file is None:
+        raise PlanError(
+            f"plan {summary.plan_id} has no metadata partition {metadata_partition}: {sorted(summary.files)}"
+        )
+    data = _read(uri, file.name, min(file.bytes, MAX_PLAN_FILE_BYTES))
+    file.check(memoryview(data))
+    try:
+        rows = _columns_of(data, file, ("metadata_partition", *columns, "reason"))
+    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as e:
+        raise PlanError(f"the rows of {_file(uri, file.name)} cannot be read ({e}); make a new plan") from e
+    if rows.num_rows and pc.unique(rows.column("metadata_partition")).to_pylist() != [metadata_partition]:
+        raise PlanError(f"{_file(uri, file.name)} holds rows of another metadata partition; make a new plan")
+    return rows.filter(pc.equal(rows.column("reason"), Reason.ORPHANED.value)).select(columns)
+
+
+def _columns_of(data: pa.Buffer, file: PlanFile, columns: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    parquet = pq.ParquetFile(pa.BufferReader(data))
+    if parquet.metadata.num_rows != file.rows:
+        raise ValueError(f"{parquet.metadata.num_rows} rows, the plan says {file.rows}")
+    schema = plan_schema()
+    for name in columns:
+        if parquet.schema_arrow.field(name).type != schema.field(name).type:
+            raise TypeError(f"column {name} is {parquet.schema_arrow.field(name).type}, not {schema.field(name).type}")
+    rows = parquet.read(list(columns))
+    for name in columns:
+        column = rows.column(name)
+        if column.null_count:
+            raise ValueError(f"column {name} holds null")
+        if name.endswith("_id") and not pc.all(pc.equal(pc.binary_length(column), _ID_BYTES), min_count=0).as_py():
+            raise ValueError(f"column {name} holds what is no id of {_ID_BYTES} bytes")
+    return rows
+
+
+def _tuples(rows: pa.Table) -> Any:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _file(uri: str, name: str) -> str:
+    return f"{uri.rstrip('/')}/{name}"
+
+
+def _read(uri: str, name: str, max_bytes: int) -> pa.Buffer:
+    try:
+        return read_file(_file(uri, name), max_bytes)
+    except ConfigurationError as e:
+        raise PlanError(str(e)) from e
+    except OSError as e:
+        raise PlanError(f"{_file(uri, name)} cannot be read ({e}); make a new plan") from e

@@ -12,12 +12,12 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.lifecycle.replay import OBSTACLE_ADVICE, MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Reason, Refusal
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Reason, Refusal, first_refusals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class CleanupPlanner:
             by_metadata_partition=draft.planned,
             quarantined=draft.quarantined,
             unresolved=draft.unresolved,
-            refusals=tuple(draft.refusals),
+            refusals=first_refusals(draft.refusals),
         )
         return Plan(summary, draft.to_table())
 
@@ -96,9 +96,7 @@ class CleanupPlanner:
         if not work:
             return
         if obstacles := replay.obstacles(self._limits.allowed_quarantine):
-            draft.refusals += [
-                Refusal(f"metadata partition {metadata_partition}", o, OBSTACLE_ADVICE) for o in obstacles
-            ]
+            draft.refusals += obstacles
             return
         marked = {h.topic_id_partition.topic_id for h in work}
         observations = look(self._topics, {i: replay.names_of(i) for i in sorted(marked)})

@@ -88,7 +88,7 @@ def publish_events(
         replay = replays[metadata_partition]
         replay.advance()
         if obstacles := replay.obstacles(frozenset()):
-            raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0]}")
+            raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0].why}")
         names = replay.names_of(tip.topic_id) | {tip.topic}
         state = WorkState(replay, absent_ids(look(topics, {tip.topic_id: names})))
         (outcome,) = publisher.publish([event], state)

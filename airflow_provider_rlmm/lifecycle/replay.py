@@ -23,6 +23,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,17 +135,22 @@ class MetadataPartitionReplay:
         offsets.append(self._first_unread_deletion)
         return min((o for o in offsets if o is not None), default=self.end)
 
-    def obstacles(self, allowed_quarantine: frozenset[str]) -> list[str]:
+    def obstacles(self, allowed_quarantine: frozenset[str]) -> list[Refusal]:
         """
         Return what forbids destructive work on this metadata partition as a whole.
 
         :param allowed_quarantine: names of error codes that do not stop it.
         """
-        found = [str(q) for q in self.quarantined if q.code not in allowed_quarantine]
+        number = self.metadata_partition
+        what = f"metadata partition {number}"
+        found = [
+            Refusal(what, str(q), OBSTACLE_ADVICE, RefusalKind.QUARANTINED, number, q.offset)
+            for q in self.quarantined
+            if q.code not in allowed_quarantine
+        ]
         if self.begin > 0:
-            found.append(
-                f"metadata partition {self.metadata_partition} begins at offset {self.begin}: its history is incomplete"
-            )
+            why = f"{what} begins at offset {self.begin}: its history is incomplete"
+            found.append(Refusal(what, why, OBSTACLE_ADVICE, RefusalKind.LOST_RECORDS, number, self.begin))
         return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.absence import Observation, Presence, settle
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
 
 def refusal_of(
@@ -20,21 +20,28 @@ def refusal_of(
     :param now_ms: ms since the epoch.
     :param limits: limits of destructive work.
     """
-    what = str(history.topic_id_partition)
+    what, topic = str(history.topic_id_partition), history.topic_id_partition.topic
     if not history.deletion_under_way():
-        return Refusal(what, "its deletion is not under way: another run has finished it", "nothing")
+        why = "its deletion is not under way: another run has finished it"
+        return Refusal(what, why, "nothing", RefusalKind.NEXT_RUN, topic=topic)
     if observation.presence is not Presence.ABSENT:
         present = observation.presence is Presence.PRESENT
         todo = "a living topic is never cleaned: find out who wrote this marker" if present else "look at its records"
-        return Refusal(what, observation.reason, todo)
+        kind = RefusalKind.TOPIC_PRESENT if present else RefusalKind.AMBIGUOUS
+        return Refusal(what, observation.reason, todo, kind, topic=topic)
     if history.without_add:
         offset = min(history.without_add.values())
         why = f"{len(history.without_add)} segments have an incomplete history, see offset {offset}"
-        return Refusal(what, why, "reconcile storage and metadata by hand: these are not orphans")
+        todo = "reconcile storage and metadata by hand: these are not orphans"
+        return Refusal(what, why, todo, RefusalKind.INCOMPLETE_HISTORY, offset=offset, topic=topic)
     settlement = settle(
         first_observed_ms=history.first_observed_ms,
         foreign_offset=history.last_foreign_offset,
         now_ms=now_ms,
         min_absence_ms=limits.min_absence_ms,
     )
-    return None if settlement.settled else Refusal(what, settlement.reason, settlement.what_to_do)
+    if settlement.settled:
+        return None
+    # A voided observation is made anew by the next run's marker.
+    kind = RefusalKind.NEXT_RUN if history.first_observed_ms is None else RefusalKind.WAITING
+    return Refusal(what, settlement.reason, settlement.what_to_do, kind, topic=topic)

@@ -19,14 +19,14 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     orphaned_partitions,
     planned_segments,
     read_document,
-    read_summary,
+    read_plan,
     write_document,
     write_plan,
 )
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document, totals, with_earlier_try
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
-from airflow_provider_rlmm.policy.plan import Count, Refusal
+from airflow_provider_rlmm.policy.plan import Count, Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
@@ -130,19 +130,19 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         with hook.naming_connection(), hook.get_event_log() as log:
             planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
             plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=work)
-        write_plan(artifact_uri(name), plan.rows, plan.summary)
+        summary = write_plan(artifact_uri(name), plan.rows, plan.summary.judged_by(radius))
         PlanLink.persist(context, name)
-        _log_refusals(self.log, plan.summary.refusals)
-        radius.check(plan.summary)
-        planned = plan.summary.planned
+        _log_refusals(self.log, summary.refusals)
+        summary.check_blast_radius()
+        planned = summary.planned
         self.log.info(
             "plan %s: %d segments, %d bytes in %d metadata partitions",
             name,
             planned.segments,
             planned.bytes,
-            len(plan.summary.by_metadata_partition),
+            len(summary.by_metadata_partition),
         )
-        return sorted(plan.summary.by_metadata_partition)
+        return sorted(summary.by_metadata_partition)
 
 
 class CleanMetadataPartitionOperator(BaseOperator):
@@ -154,7 +154,8 @@ class CleanMetadataPartitionOperator(BaseOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param dry_run_only: say what would be written and deleted, do nothing.
     :return: counts of partitions, segments, objects and bytes, and whether it was a dry run, which only would have.
-    :raises PlanError: if the plan has expired or was made for another cluster.
+    :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
+    :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
@@ -198,8 +199,10 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        read_summary(uri).check_valid(hook.check_cluster(limits.overrides), system_clock())
-        planned = planned_segments(uri, self.metadata_partition)
+        summary = read_plan(uri)
+        summary.check_valid(hook.check_cluster(limits.overrides), system_clock())
+        summary.check_blast_radius()
+        planned = planned_segments(uri, summary, self.metadata_partition)
         with hook.naming_connection(), hook.get_event_log() as log:
             cleaner = RemoteLogCleaner(
                 log,
@@ -250,7 +253,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         uri = artifact_uri(name)
         failed = self._failed_before(context)
         try:
-            summary = read_summary(uri)
+            summary = read_plan(uri)
         except PlanError as e:
             raise AirflowFailException(
                 f"nothing to report, the run made no plan: see the tasks before this one ({e})"
@@ -316,6 +319,8 @@ def _no_report(metadata_partition: int, planned: Count) -> MetadataPartitionRepo
         f"metadata partition {metadata_partition}",
         f"its cleaning task left no report; {planned.segments} segments were planned",
         "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there",
+        RefusalKind.REPORT,
+        metadata_partition,
     )
     return MetadataPartitionReport(
         metadata_partition, False, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
@@ -328,8 +333,9 @@ def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, 
     if not source_plan:
         return None
     uri = plan_uri(source_plan)
-    read_summary(uri).check_valid(cluster_id, system_clock())
-    return orphaned_partitions(uri)
+    summary = read_plan(uri)
+    summary.check_valid(cluster_id, system_clock())
+    return orphaned_partitions(uri, summary)
 
 
 def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_summary
+from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
@@ -149,7 +149,7 @@ class PublishRetentionPlanOperator(BaseOperator):
         """Publish."""
         name = artifact_name(context)
         uri = artifact_uri(name)
-        summary = read_summary(uri)
+        summary = read_plan(uri)
         PlanLink.persist(context, name)
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.policy.blast_radius import BlastRadius
+
+__all__ = ["OVERRIDES", "BlastRadius", "CleanerLimits", "check_cluster", "DEFAULT_MIN_ABSENCE_MS"]
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 
@@ -72,39 +74,3 @@ def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: f
             f"overrides {sorted(overrides)} need expected_cluster_id in the rlmm connection, so that they can never "
             "reach another cluster"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class BlastRadius:
-    """
-    The most that one plan may delete.
-
-    :param max_segments: segments.
-    :param max_bytes: bytes.
-    :param max_share: share of all known segments of the cluster, 0 to 1.
-    """
-
-    max_segments: int = 100_000
-    max_bytes: int = 10 * 2**40
-    max_share: float = 0.5
-
-    def check(self, summary: PlanSummary) -> None:
-        """
-        Stop a plan that is too large.
-
-        :param summary: the plan's summary.
-        :raises BlastRadiusError: naming the limit, what was planned and what to do.
-        """
-        planned, known = summary.planned, summary.known
-        share = planned.segments / known.segments if known.segments else 0.0
-        for name, value, limit in (
-            ("max_segments", planned.segments, self.max_segments),
-            ("max_bytes", planned.bytes, self.max_bytes),
-            ("max_share", share, self.max_share),
-        ):
-            if value > limit:
-                raise BlastRadiusError(
-                    f"plan {summary.plan_id} would delete {planned.segments} of {known.segments} segments, "
-                    f"{planned.bytes} bytes: {name} is {value}, the limit {limit}; look at the plan, then raise the "
-                    "limit for this run by name"
-                )

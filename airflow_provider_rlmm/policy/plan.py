@@ -2,19 +2,50 @@
 """
 A plan: which remote log segments are to go, and why, written down before anything is deleted.
 
-The planner and the Spark job write it, the cleaner reads it; a human may read it in between. It is one Parquet data set
-with the columns of :data:`PLAN_COLUMNS` and one JSON document, the :class:`PlanSummary`.
+The planner and the Spark job write it, the cleaner reads it; a human may read it in between. It is one Parquet file per
+metadata partition with the columns of :data:`PLAN_COLUMNS`, and one JSON document, the :class:`PlanSummary`, which names
+each file with its size, rows and SHA-256 and carries a SHA-256 of itself: no other bytes are ever taken for the plan.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.policy.blast_radius import BlastRadius
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+__all__ = [
+    "MAX_SUMMARY_BYTES",
+    "PLAN_COLUMNS",
+    "PLAN_FORMAT",
+    "SUMMARY_NAME",
+    "Count",
+    "PlanFile",
+    "PlanSummary",
+    "Reason",
+    "Refusal",
+    "RefusalKind",
+    "first_refusals",
+    "plan_file_name",
+]
+
+PLAN_FORMAT = 1
+"""Version of the layout; a plan of another one is refused."""
+
+SUMMARY_NAME = "summary.json"
+MAX_SUMMARY_BYTES = 64 * 2**20
+MAX_PLAN_FILE_BYTES = 2 * 2**30
+MAX_REFUSALS = 2_000
+MAX_REFUSAL_TEXT = 1_000
+
+Data = bytes | memoryview
 
 PLAN_COLUMNS: tuple[tuple[str, str], ...] = (
     ("metadata_partition", "int32"),
@@ -63,20 +94,66 @@ class Count:
     segments: int
     bytes: int
 
+    @classmethod
+    def sum(cls, counts: Iterable[Count]) -> Count:
+        """
+        Add counts up.
+
+        :param counts: any number of them.
+        """
+        segments = size = 0
+        for count in counts:
+            segments, size = segments + count.segments, size + count.bytes
+        return cls(segments, size)
+
+
+def plan_file_name(metadata_partition: int) -> str:
+    """
+    Return the name of the file that holds the rows of a metadata partition.
+
+    :param metadata_partition: which one.
+    """
+    return f"metadata-partition-{metadata_partition}.parquet"
+
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PlanFile:
     """
-    Something that was refused or left, for reports.
+    One file of a plan, as its summary knows it.
 
-    :param what: which partition, segment or record.
-    :param why: the reason.
-    :param what_to_do: what an operator can do about it.
+    :param name: :func:`plan_file_name` of its metadata partition.
+    :param rows: its rows.
+    :param bytes: its size.
+    :param sha256: of its bytes, lower-case hex.
     """
 
-    what: str
-    why: str
-    what_to_do: str
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, metadata_partition: int, rows: int, data: Data) -> PlanFile:
+        """
+        Describe a file.
+
+        :param metadata_partition: of all its rows.
+        :param rows: how many.
+        :param data: its bytes.
+        """
+        return cls(plan_file_name(metadata_partition), rows, len(data), hashlib.sha256(data).hexdigest())
+
+    def check(self, data: Data) -> None:
+        """
+        Refuse bytes that are not this file.
+
+        :param data: what was read.
+        :raises PlanError: naming the file.
+        """
+        if len(data) != self.bytes:
+            raise PlanError(f"{self.name} has {len(data)} bytes, its plan says {self.bytes}; make a new plan")
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise PlanError(f"{self.name} is not the file that its plan was made with; make a new plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +172,12 @@ class PlanSummary:
     :param quarantined: metadata partition → number of records that could not be applied.
     :param unresolved: segments of incomplete history, reported and never planned.
     :param refusals: what was found and is not planned, and why.
+    :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
+    :param blast_radius: the limit that the plan was judged by, ``None`` where it was not: then it is no plan to apply.
+    :param within_blast_radius: the verdict.
+    :param root: what was seen of the storage root, plain JSON.
+    :param clock: which clock was used and how it was proven, in words.
+    :param hold: topic names, patterns and ids that were not to be touched.
     """
 
     plan_id: str
@@ -108,12 +191,17 @@ class PlanSummary:
     quarantined: Mapping[int, int]
     unresolved: int
     refusals: tuple[Refusal, ...] = ()
+    files: Mapping[int, PlanFile] = field(default_factory=dict)
+    blast_radius: BlastRadius | None = None
+    within_blast_radius: bool = False
+    root: Mapping[str, Any] = field(default_factory=dict)
+    clock: str = ""
+    hold: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Count:
         """Segments and bytes of all reasons together."""
-        counts = self.by_reason.values()
-        return Count(sum(c.segments for c in counts), sum(c.bytes for c in counts))
+        return Count.sum(self.by_reason.values())
 
     def check_valid(self, cluster_id: str, now_ms: int) -> None:
         """
@@ -128,9 +216,40 @@ class PlanSummary:
         if now_ms >= self.expires_at_ms:
             raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; make a new plan")
 
+    def judged_by(self, blast_radius: BlastRadius) -> PlanSummary:
+        """
+        Return the summary with a limit and the verdict on it.
+
+        :param blast_radius: the limit.
+        """
+        within = blast_radius.excess(self.planned, self.known) is None
+        return replace(self, blast_radius=blast_radius, within_blast_radius=within)
+
+    def check_blast_radius(self) -> None:
+        """
+        Refuse a plan that is larger than the limit that it was judged by, or was never judged.
+
+        :raises BlastRadiusError: if it is too large.
+        :raises PlanError: if there is no verdict.
+        """
+        if self.blast_radius is None:
+            raise PlanError(
+                f"plan {self.plan_id} was not judged by a blast radius: it is none to apply, only to look at"
+            )
+        self.blast_radius.check(self)
+
     def to_json(self) -> str:
-        """Return the document; keys of JSON objects are strings."""
-        return json.dumps(asdict(self), indent=2, sort_keys=True)
+        """
+        Return the document; keys of JSON objects are strings.
+
+        :raises PlanError: if it contradicts itself or is too large: nobody would read it.
+        """
+        document = {"format_version": PLAN_FORMAT, **asdict(self)}
+        document = json.loads(json.dumps(document, allow_nan=False))
+        text = json.dumps({**document, "sha256": strict_json.checksum(document)}, indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise PlanError(f"the summary of plan {self.plan_id} does not read back as it was written")
+        return text
 
     @classmethod
     def from_json(cls, text: str) -> PlanSummary:
@@ -138,17 +257,107 @@ class PlanSummary:
         Read the document.
 
         :param text: what :meth:`to_json` returned.
-        :raises PlanError: if a field is missing or of the wrong kind.
+        :raises PlanError: if it is not, to the letter.
         """
+        if len(text) > MAX_SUMMARY_BYTES:
+            raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
         try:
-            raw: dict[str, Any] = json.loads(text)
-            values = {f.name: raw[f.name] for f in fields(cls)}
-            values["read_until"] = {int(k): int(v) for k, v in raw["read_until"].items()}
-            values["quarantined"] = {int(k): int(v) for k, v in raw["quarantined"].items()}
-            values["refusals"] = tuple(Refusal(**r) for r in raw["refusals"])
-            values["known"] = Count(**raw["known"])
-            values["by_reason"] = {k: Count(**v) for k, v in raw["by_reason"].items()}
-            values["by_metadata_partition"] = {int(k): Count(**v) for k, v in raw["by_metadata_partition"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise PlanError(f"plan summary cannot be read ({type(e).__name__}: {e}); make a new plan") from e
-        return cls(**values)
+            document = strict_json.parse_object(text)
+            version = document.get("format_version")
+            if type(version) is not int or version != PLAN_FORMAT:
+                raise ValueError(f"format_version is {strict_json.shown(version)}, this package reads {PLAN_FORMAT}")
+            given = document.pop("sha256", None)
+            if given != strict_json.checksum(document):
+                raise ValueError("its bytes are not those that were written: sha256 differs")
+            del document["format_version"]
+            summary: PlanSummary = strict_json.record(cls, _FIELDS)(document, "summary")
+            summary._check_consistent()
+        except ValueError as e:
+            raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
+        return summary
+
+    def _check_consistent(self) -> None:
+        """Refuse numbers that cannot belong to one plan; a checksum does not say who computed it."""
+        planned, parts = self.planned, self.by_metadata_partition
+        if planned != Count.sum(parts.values()):
+            raise ValueError("by_reason and by_metadata_partition add up differently")
+        if planned.segments > self.known.segments or planned.bytes > self.known.bytes:
+            raise ValueError("more is planned than known")
+        if self.files.keys() != parts.keys():
+            raise ValueError(f"files are those of {sorted(self.files)}, planned is {sorted(parts)}")
+        for metadata_partition, file in self.files.items():
+            if file.name != plan_file_name(metadata_partition) or file.rows != parts[metadata_partition].segments:
+                raise ValueError(f"file {file.name!r} is not that of metadata partition {metadata_partition}")
+        within = self.blast_radius is not None and self.blast_radius.excess(planned, self.known) is None
+        if within != self.within_blast_radius:
+            raise ValueError("the verdict on the blast radius is not that of its numbers")
+
+
+def first_refusals(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
+    """
+    Return what a summary has room for: those that need a person first, texts cut, and a last one that counts the rest.
+
+    :param refusals: all of them.
+    """
+    ordered = sorted(refusals, key=lambda r: not r.kind.needs_person)
+    first, rest = ordered[:MAX_REFUSALS], ordered[MAX_REFUSALS:]
+    kept = [replace(r, what=_cut(r.what), why=_cut(r.why), what_to_do=_cut(r.what_to_do)) for r in first]
+    if rest:
+        kind = RefusalKind.OTHER if rest[0].kind.needs_person else RefusalKind.NEXT_RUN
+        kept.append(Refusal(f"{len(rest)} more", "a plan names the first ones only", "settle these first", kind))
+    return tuple(kept)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REFUSAL_TEXT else f"{text[: MAX_REFUSAL_TEXT - 1]}…"
+
+
+def _by_reason(value: object, what: str) -> dict[str, Count]:
+    found = strict_json.by_name(_COUNT)(value, what)
+    return {strict_json.one_of(Reason)(name, what).value: count for name, count in found.items()}
+
+
+_Reader = Callable[[object, str], Any]
+_COUNT: Callable[[object, str], Count] = strict_json.record(
+    Count, {"segments": strict_json.integer, "bytes": strict_json.integer}
+)
+_FILE: Mapping[str, _Reader] = {
+    "name": strict_json.string,
+    "rows": strict_json.integer,
+    "bytes": strict_json.integer,
+    "sha256": strict_json.string,
+}
+_BLAST_RADIUS: Mapping[str, _Reader] = {
+    "max_segments": strict_json.integer,
+    "max_bytes": strict_json.integer,
+    "max_share": strict_json.share,
+}
+_REFUSAL: Mapping[str, _Reader] = {
+    "what": strict_json.string,
+    "why": strict_json.string,
+    "what_to_do": strict_json.string,
+    "kind": strict_json.one_of(RefusalKind),
+    "metadata_partition": strict_json.optional(strict_json.integer),
+    "offset": strict_json.optional(strict_json.integer),
+    "topic": strict_json.optional(strict_json.string),
+}
+_FIELDS: Mapping[str, _Reader] = {
+    "plan_id": strict_json.string,
+    "cluster_id": strict_json.string,
+    "created_at_ms": strict_json.integer,
+    "expires_at_ms": strict_json.integer,
+    "read_until": strict_json.by_partition(strict_json.integer),
+    "known": _COUNT,
+    "by_reason": _by_reason,
+    "by_metadata_partition": strict_json.by_partition(_COUNT),
+    "quarantined": strict_json.by_partition(strict_json.integer),
+    "unresolved": strict_json.integer,
+    "refusals": strict_json.array(strict_json.record(Refusal, _REFUSAL)),
+    "files": strict_json.by_partition(strict_json.record(PlanFile, _FILE)),
+    "blast_radius": strict_json.optional(strict_json.record(BlastRadius, _BLAST_RADIUS)),
+    "within_blast_radius": strict_json.boolean,
+    "root": strict_json.by_name(strict_json.any_json),
+    "clock": strict_json.string,
+    "hold": strict_json.array(strict_json.string),
+}
+"""Each field of a summary and how it is read; a new one is added here and to :class:`PlanSummary`."""

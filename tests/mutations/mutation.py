@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 WRITE_GUARD = "manager/write_guard.py"
 ABSENCE = "policy/absence.py"
+BLAST_RADIUS = "policy/blast_radius.py"
 GUARDS = "policy/guards.py"
 PLAN = "policy/plan.py"
+STRICT_JSON = "policy/strict_json.py"
 HISTORY = "metadata/history.py"
 SETTLING = "lifecycle/settling.py"
 PARTITION_CLEANER = "lifecycle/partition_cleaner.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import (
     ABSENCE,
+    BLAST_RADIUS,
     CLEANER,
     DELETION,
     EFFECTS,
@@ -17,6 +18,7 @@ from tests.mutations.mutation import (
     PLANNER,
     REPLAY,
     SETTLING,
+    STRICT_JSON,
     WRITE_GUARD,
     Mutation,
     switched_off,
@@ -143,8 +145,8 @@ RULES = [
         "quarantine",
         "the cleaner ignores unreadable records",
         CLEANER,
-        "(replay.obstacles(self._limits.allowed_quarantine) if work else ())",
-        "()",
+        "replay.obstacles(self._limits.allowed_quarantine) if work else []",
+        "[]",
         "lifecycle/test_cleaner_refusals.py::test_a_quarantined_record_stops_its_metadata_partition",
     ),
     Mutation(
@@ -288,6 +290,41 @@ RULES = [
         "lifecycle/test_planner.py::test_the_plan_is_for_this_cluster_and_for_a_while",
     ),
     switched_off(
+        PLAN,
+        "plan",
+        "a changed summary is believed",
+        "            if given != strict_json.checksum(document):",
+        "lifecycle/test_plan_files.py::test_no_flipped_bit_gives_another_plan",
+    ),
+    switched_off(
+        PLAN,
+        "plan",
+        "a changed file is believed",
+        "        if hashlib.sha256(data).hexdigest() != self.sha256:",
+        "lifecycle/test_plan_files.py::test_no_flipped_bit_gives_another_plan",
+    ),
+    switched_off(
+        PLAN,
+        "plan",
+        "numbers that contradict each other are a summary",
+        "        if within != self.within_blast_radius:",
+        "policy/test_plan.py::test_numbers_that_contradict_each_other_are_neither_written_nor_read",
+    ),
+    switched_off(
+        PLAN,
+        "plan",
+        "a plan that nobody judged is applied",
+        "        if self.blast_radius is None:",
+        "policy/test_plan.py::test_a_plan_says_whether_it_is_within_its_limit",
+    ),
+    switched_off(
+        STRICT_JSON,
+        "plan",
+        "fields that nobody knows are ignored",
+        "        if unknown := sorted(value.keys() - readers.keys()):",
+        "policy/test_plan.py::test_bad_documents_are_refused_though_their_checksum_fits",
+    ),
+    switched_off(
         GUARDS,
         "limits",
         "any cluster will do",
@@ -332,7 +369,7 @@ RULES = [
         "policy/test_guards.py::test_a_limit_out_of_range_is_refused",
     ),
     switched_off(
-        GUARDS,
+        BLAST_RADIUS,
         "limits",
         "the blast radius is not checked",
         "            if value > limit:",

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary
 from dev.airflow import LocalAirflow
 
 pytestmark = pytest.mark.system
@@ -43,8 +43,19 @@ def test_testing_a_connection_says_what_is_wrong(local_airflow: LocalAirflow, wo
 
 
 def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow, work_dir: Path) -> None:
+    planned = Count(3, 30)
     summary = PlanSummary(
-        "plan-1", "cluster-1", 0, 1, {0: 10}, Count(7, 70), {"ORPHANED": Count(3, 30)}, {0: Count(3, 30)}, {}, 0
+        plan_id="plan-1",
+        cluster_id="cluster-1",
+        created_at_ms=0,
+        expires_at_ms=1,
+        read_until={0: 10},
+        known=Count(7, 70),
+        by_reason={"ORPHANED": planned},
+        by_metadata_partition={0: planned},
+        quarantined={},
+        unresolved=0,
+        files={0: PlanFile.of(0, 3, b"rows")},
     )
     (work_dir / "plan-1").mkdir()
     (work_dir / "plan-1" / "summary.json").write_text(summary.to_json())

@@ -7,6 +7,7 @@ import json
 import re
 import stat
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_summary
+from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -209,7 +210,7 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
             task_id="plan", limits=NOW, source_plan=plan, blast_radius={"max_share": 1.0}
         )
         operator.execute(context("again"))
-        assert read_summary(str(work / "dag.again")).planned.segments == segments
+        assert read_plan(str(work / "dag.again")).planned.segments == segments
     with pytest.raises(PlanError, match="nowhere"):
         MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
 
@@ -242,8 +243,7 @@ def test_a_source_plan_that_is_not_valid_here_is_refused(
 ) -> None:
     mark_and_plan()
     source = work / "dag.run"
-    document = json.loads((source / "summary.json").read_text())
-    (source / "summary.json").write_text(json.dumps(document | changed))
+    (source / "summary.json").write_text(replace(read_plan(str(source)), **changed).to_json())
     with pytest.raises(PlanError, match=message):
         operator(task_id="step", source_plan=str(source)).execute(context("later"))
 
@@ -251,7 +251,36 @@ def test_a_source_plan_that_is_not_valid_here_is_refused(
 def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
     with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
         mark_and_plan(blast_radius={})
-    assert read_summary(str(work / "dag.run")).planned.segments == 6
+    summary = read_plan(str(work / "dag.run"))
+    assert (summary.planned.segments, summary.within_blast_radius) == (6, False)
+
+
+def test_a_plan_that_was_refused_is_not_applied(cluster: Cluster, work: Path) -> None:
+    with pytest.raises(BlastRadiusError):
+        mark_and_plan(blast_radius={})
+    keys, events = cluster.storage.keys, cluster.events
+    summary = read_plan(str(work / "dag.run"))
+    for metadata_partition in summary.files:
+        with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
+            clean(metadata_partition)
+    (work / "dag.run/summary.json").write_text(replace(summary, blast_radius=None, within_blast_radius=False).to_json())
+    with pytest.raises(PlanError, match="not judged by a blast radius"):
+        clean(next(iter(summary.files)))
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+def test_a_plan_that_was_changed_is_not_applied(cluster: Cluster, work: Path) -> None:
+    first, *_ = mark_and_plan()
+    keys, events = cluster.storage.keys, cluster.events
+    path = work / "dag.run" / read_plan(str(work / "dag.run")).files[first].name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(PlanError, match="not the file that its plan was made with"):
+        clean(first)
+    with pytest.raises(PlanError, match="has no metadata partition 77"):
+        clean(77)
+    with pytest.raises(PlanError, match="not the file that its plan was made with"):
+        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "dag.run")).execute(context("later"))
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
 
 
 def test_nothing_happens_on_another_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +377,7 @@ def test_the_report_shows_a_metadata_partition_whose_task_left_none(cluster: Clu
         report.execute(ctx)
     document = json.loads(read_document(str(work / "dag.run"), "report.json"))
     (part,) = [p for p in document["metadata_partitions"] if p["metadata_partition"] == first]
-    planned = read_summary(str(work / "dag.run")).by_metadata_partition[first].segments
+    planned = read_plan(str(work / "dag.run")).by_metadata_partition[first].segments
     assert part["refusals"][0]["why"] == f"its cleaning task left no report; {planned} segments were planned"
     assert document["totals"]["refusals"] == 1
 

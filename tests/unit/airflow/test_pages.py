@@ -21,7 +21,7 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import doctor_page, human_bytes, human_duration, plan_page, report_page
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Refusal
+from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind
 
 EVIL = '<script>alert("x")</script>'
 TOPIC_ID = kafka_uuid_str(UUID(int=7))
@@ -39,7 +39,8 @@ def plan(plan_id: str = "plan-1") -> PlanSummary:
         by_metadata_partition={3: Count(300, 3 * 2**20)},
         quarantined={0: 2},
         unresolved=5,
-        refusals=(Refusal(f"topic id {TOPIC_ID}", "still exists", "nothing to do"),),
+        files={3: PlanFile.of(3, 300, b"rows")},
+        refusals=(Refusal(f"topic id {TOPIC_ID}", "still exists", "nothing to do", RefusalKind.TOPIC_PRESENT),),
     )
 
 
@@ -47,12 +48,19 @@ def report(topic: str = "orders") -> dict[str, Any]:
     done = UserPartitionReport(topic, TOPIC_ID, 0, PartitionOutcome.FINISHED, 1300, 0, 6500, 3 * 2**20)
     left = UserPartitionReport(
         topic, TOPIC_ID, 1, PartitionOutcome.INCOMPLETE, 2, 1, 10, 100,
-        (Refusal("segment abc", "never seen in storage", "check the storage root"),),
+        (Refusal("segment abc", "never seen in storage", "check the storage root", RefusalKind.MISSING_OBJECTS),),
     )  # fmt: skip
     partitions = [
         MetadataPartitionReport(3, False, (done, left), (), {"DELETE_SEGMENT_STARTED": 1303}, (), 17, 90_500),
         MetadataPartitionReport(
-            4, True, (), (Refusal("offset 12", "MALFORMED", "look at it"),), {}, ("MARKED orders-2",), None, 20
+            4,
+            True,
+            (),
+            (Refusal("offset 12", "MALFORMED", "look at it", RefusalKind.QUARANTINED),),
+            {},
+            ("MARKED orders-2",),
+            None,
+            20,
         ),
     ]
     return cleanup_document(
@@ -61,7 +69,7 @@ def report(topic: str = "orders") -> dict[str, Any]:
         cluster_id="cluster-1",
         created_at_ms=1_700_000_000_000,
         reports=[p.to_dict() for p in partitions],
-        not_planned=[Refusal("orders-7", "marked 5 ms ago", "wait")],
+        not_planned=[Refusal("orders-7", "marked 5 ms ago", "wait", RefusalKind.WAITING)],
     )
 
 

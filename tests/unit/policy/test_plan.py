@@ -2,12 +2,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Count, PlanSummary, Reason
+from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.policy import plan as plan_module
+from airflow_provider_rlmm.policy.blast_radius import BlastRadius
+from airflow_provider_rlmm.policy.plan import (
+    PLAN_COLUMNS,
+    Count,
+    PlanFile,
+    PlanSummary,
+    Reason,
+    Refusal,
+    RefusalKind,
+    first_refusals,
+)
+from airflow_provider_rlmm.policy.strict_json import checksum
 
 SUMMARY = PlanSummary(
     plan_id="p-1",
@@ -17,14 +30,35 @@ SUMMARY = PlanSummary(
     read_until={0: 10, 4: 0},
     known=Count(5, 500),
     by_reason={Reason.ORPHANED: Count(2, 200), Reason.DANGLING: Count(1, 7)},
-    by_metadata_partition={0: Count(3, 207)},
+    by_metadata_partition={0: Count(3, 207), 4: Count(0, 0)},
     quarantined={4: 1},
     unresolved=3,
+    refusals=(
+        Refusal("gone-0", "marked 5 ms ago", "nothing", RefusalKind.WAITING, 4, 17, "gone"),
+        Refusal("Grüße\x00\u202e", "sees nothing", "grant DESCRIBE", RefusalKind.ACCESS_DENIED),
+    ),
+    files={0: PlanFile.of(0, 3, b"abc"), 4: PlanFile.of(4, 0, b"")},
+    blast_radius=BlastRadius(10, 1_000, 0.75),
+    within_blast_radius=True,
+    root={"place": {"root_id": "x", "newest": [1, None, True, "k"]}},
+    clock="LogAppendTime of the metadata topic",
+    hold=("legal-*",),
 )
+
+
+def document(**changes: Any) -> str:
+    """The summary's document with other fields, under a checksum that fits them: somebody meant it."""
+    changed = {**json.loads(SUMMARY.to_json()), **changes}
+    changed = {k: v for k, v in changed.items() if v is not Ellipsis}
+    del changed["sha256"]
+    # Not with `checksum`: it refuses what no JSON can say.
+    changed["sha256"] = checksum(json.loads(json.dumps(changed), parse_constant=lambda name: name))
+    return json.dumps(changed)
 
 
 def test_json_round_trip() -> None:
     assert PlanSummary.from_json(SUMMARY.to_json()) == SUMMARY
+    assert PlanSummary.from_json(document()) == SUMMARY
 
 
 def test_planned_is_the_sum_of_all_reasons() -> None:
@@ -37,16 +71,152 @@ def test_column_names_are_unique_and_end_with_the_verdict() -> None:
     assert names[-2:] == ["reason", "exact"]
 
 
+COUNT = {"segments": 2, "bytes": 200}
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"known": 5}, {"known": {"segments": 1}}, {"read_until": {"zero": 1}}, {"by_reason": []}, {"quarantined": None}],
+    [
+        {"known": 5},
+        {"known": {"segments": 1}},
+        {"known": {**COUNT, "bytes": 200.0}},
+        {"known": {**COUNT, "segments": True}},
+        {"known": {**COUNT, "bytes": -1}},
+        {"known": {**COUNT, "bytes": 2**63}},
+        {"known": {**COUNT, "bytes": "200"}},
+        {"known": {**COUNT, "more": 1}},
+        {"read_until": {"zero": 1}},
+        {"read_until": {"00": 1}},
+        {"read_until": {"-1": 1}},
+        {"read_until": {"²": 1}},
+        {"read_until": {str(2**31): 1}},
+        {"by_reason": []},
+        {"by_reason": {"ANY": COUNT}},
+        {"quarantined": None},
+        {"unresolved": float("nan")},
+        {"created_at_ms": float("inf")},
+        {"expires_at_ms": 1e3},
+        {"expires_at_ms": 10**400},
+        {"plan_id": 7},
+        {"plan_id": "p" * 10_001},
+        {"refusals": {}},
+        {"refusals": [{"what": "w", "why": "w", "what_to_do": "w"}]},
+        {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": 1.1}},
+        {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": float("nan")}},
+        {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": True}},
+        {"blast_radius": {"max_segments": 10, "max_bytes": 1_000}},
+        {"within_blast_radius": 1},
+        {"root": []},
+        {"root": {"place": 0.5}},
+        {"hold": "legal-*"},
+        {"clock": None},
+        {"clock": ...},
+        {"files": ...},
+        {"more": 1},
+        {"format_version": 2},
+        {"format_version": True},
+        {"format_version": ...},
+    ],
+    ids=repr,
 )
-def test_bad_documents_are_refused(changes: dict[str, Any]) -> None:
+def test_bad_documents_are_refused_though_their_checksum_fits(changes: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="make a new plan"):
-        PlanSummary.from_json(json.dumps({**json.loads(SUMMARY.to_json()), **changes}))
+        PlanSummary.from_json(document(**changes))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "7"])
+def test_a_bad_value_is_named_and_cut() -> None:
+    with pytest.raises(PlanError, match=r"summary\.known is 'x{76}\.\.\., not an object"):
+        PlanSummary.from_json(document(known="x" * 10**6))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"by_reason": {"ORPHANED": COUNT}},
+        {"known": COUNT},
+        {"files": {}},
+        {"files": {0: SUMMARY.files[0], 5: SUMMARY.files[4]}},
+        {"files": {**SUMMARY.files, 0: replace(SUMMARY.files[0], name="../other/metadata-partition-0.parquet")}},
+        {"files": {**SUMMARY.files, 0: replace(SUMMARY.files[0], rows=2)}},
+        {"within_blast_radius": False},
+        {"blast_radius": BlastRadius(2, 1_000, 0.75)},
+        {"blast_radius": BlastRadius(10, 206, 0.75)},
+        {"blast_radius": BlastRadius(10, 1_000, 0.5)},
+        {"blast_radius": None},
+    ],
+    ids=repr,
+)
+def test_numbers_that_contradict_each_other_are_neither_written_nor_read(changes: dict[str, Any]) -> None:
+    values = {k: Count(**v) if v is COUNT else v for k, v in changes.items()}
+    values = {k: {"ORPHANED": Count(**COUNT)} if k == "by_reason" else v for k, v in values.items()}
+    with pytest.raises(PlanError, match="make a new plan"):
+        replace(SUMMARY, **values).to_json()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "7", "null", "[" * 100_000, '{"a": 1, "a": 1}'])
 def test_other_documents_are_refused(text: str) -> None:
     with pytest.raises(PlanError, match="make a new plan"):
         PlanSummary.from_json(text)
+
+
+def test_a_changed_document_is_refused() -> None:
+    with pytest.raises(PlanError, match="sha256 differs"):
+        PlanSummary.from_json(SUMMARY.to_json().replace('"expires_at_ms": 2', '"expires_at_ms": 3'))
+    with pytest.raises(PlanError, match="a name is given twice"):
+        PlanSummary.from_json(SUMMARY.to_json().replace('"unresolved": 3', '"unresolved": 9, "unresolved": 3'))
+
+
+def test_a_document_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "MAX_SUMMARY_BYTES", len(SUMMARY.to_json()) - 1)
+    for read in (lambda: PlanSummary.from_json(f"{SUMMARY.to_json()}"), SUMMARY.to_json):
+        with pytest.raises(PlanError, match="a plan summary has at most"):
+            read()
+
+
+# --- files and limits ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"ab", b"abd", b"abcd"])
+def test_other_bytes_are_not_the_file(data: bytes) -> None:
+    file = PlanFile.of(0, 3, b"abc")
+    file.check(b"abc")
+    with pytest.raises(PlanError, match=r"metadata-partition-0\.parquet"):
+        file.check(data)
+
+
+def test_a_plan_says_whether_it_is_within_its_limit() -> None:
+    SUMMARY.check_blast_radius()
+    refused = SUMMARY.judged_by(BlastRadius(max_segments=2, max_share=1))
+    assert (refused.within_blast_radius, PlanSummary.from_json(refused.to_json())) == (False, refused)
+    with pytest.raises(BlastRadiusError, match="max_segments is 3, the limit 2"):
+        refused.check_blast_radius()
+    with pytest.raises(PlanError, match="not judged by a blast radius"):
+        replace(SUMMARY, blast_radius=None, within_blast_radius=False).check_blast_radius()
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_or_is_left_to_the_next_run_needs_nobody() -> None:
+    assert {kind for kind in RefusalKind if not kind.needs_person} == {RefusalKind.WAITING, RefusalKind.NEXT_RUN}
+
+
+def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
+    return [Refusal(str(n), "y" * 2_000, "z", kind) for n, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "whats", "last"),
+    [
+        ([RefusalKind.WAITING, RefusalKind.STORAGE], ["1", "0"], RefusalKind.WAITING),
+        ([RefusalKind.WAITING] * 3, ["0", "1", "1 more"], RefusalKind.NEXT_RUN),
+        ([RefusalKind.WAITING, *[RefusalKind.HELD] * 4], ["1", "2", "3 more"], RefusalKind.OTHER),
+    ],
+)
+def test_a_summary_has_room_for_the_first_refusals(
+    monkeypatch: pytest.MonkeyPatch, kinds: list[RefusalKind], whats: list[str], last: RefusalKind
+) -> None:
+    monkeypatch.setattr(plan_module, "MAX_REFUSALS", 2)
+    kept = first_refusals(refusals(kinds))
+    assert ([r.what for r in kept], kept[-1].kind) == (whats, last)
+    assert len(kept[0].why) == plan_module.MAX_REFUSAL_TEXT

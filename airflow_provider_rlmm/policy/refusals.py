@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run refused or left, and whether somebody has to look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RefusalKind(StrEnum):
+    """Why something was refused or left. :attr:`needs_person` tells what passes by itself from what does not."""
+
+    WAITING = "WAITING"
+    """A normal wait, such as ``min_absence``: neither an error nor a refusal."""
+
+    NEXT_RUN = "NEXT_RUN"
+    """Left for the next run, which goes on by itself."""
+
+    TOPIC_PRESENT = "TOPIC_PRESENT"
+    """The topic id still exists."""
+
+    AMBIGUOUS = "AMBIGUOUS"
+    """It cannot be shown that the topic id is absent: several names, contradicting answers."""
+
+    ACCESS_DENIED = "ACCESS_DENIED"
+    """The cluster does not allow the look that the rule needs."""
+
+    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
+    """Segment events without their beginning, or of which it cannot be shown that they are all there."""
+
+    QUARANTINED = "QUARANTINED"
+    """A record that cannot be applied."""
+
+    LOST_RECORDS = "LOST_RECORDS"
+    """The metadata partition has lost records at its beginning or its end."""
+
+    STORAGE = "STORAGE"
+    """The storage refused, or objects are where they should not be."""
+
+    MISSING_OBJECTS = "MISSING_OBJECTS"
+    """Objects that must exist were not seen."""
+
+    HELD = "HELD"
+    """A hold names it: it is not to be touched."""
+
+    BLAST_RADIUS = "BLAST_RADIUS"
+    """More than one run may delete."""
+
+    CLOCK = "CLOCK"
+    """Times contradict each other, or cannot be proven."""
+
+    REPORT = "REPORT"
+    """A report is missing or cannot be read."""
+
+    OTHER = "OTHER"
+    """Anything else that a person has to look at."""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it stays until somebody does something."""
+        return self not in (RefusalKind.WAITING, RefusalKind.NEXT_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """
+    Something that was refused or left, for reports.
+
+    :param what: which partition, segment or record.
+    :param why: the reason.
+    :param what_to_do: what an operator can do about it.
+    :param kind: what kind of reason.
+    :param metadata_partition: where it was found, ``None`` where it concerns none.
+    :param offset: of the record that it is about, ``None`` where there is none.
+    :param topic: name of the user topic that it is about, ``None`` where it concerns none or several.
+    """
+
+    what: str
+    why: str
+    what_to_do: str
+    kind: RefusalKind
+    metadata_partition: int | None = None
+    offset: int | None = None
+    topic: str | None = None

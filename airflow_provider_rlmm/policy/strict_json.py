@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Reads JSON documents that decide about deletions: every field is there, none besides, each of exactly its kind.
+
+Python's own reader takes ``NaN``, ``1e3`` for a count, repeated names and numbers without bounds. Every function here
+raises ``ValueError`` with the field's name and the beginning of its value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from math import isfinite
+from typing import Any, TypeVar
+
+MAX_INTEGER = 2**63 - 1
+MAX_TEXT = 10_000
+MAX_DEPTH = 16
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """
+    Parse a JSON object.
+
+    :param text: the document.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except RecursionError as e:
+        raise ValueError("it is nested too deeply") from e
+    if not isinstance(document, dict):
+        raise ValueError(f"a JSON object is expected, not {shown(document)}")
+    return document
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """
+    Return the SHA-256, in lower-case hex, of the document's canonical form: names sorted, no spaces, ASCII only.
+
+    :param document: plain JSON types.
+    """
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def shown(value: object) -> str:
+    """
+    Return the beginning of a value for a message.
+
+    :param value: anything.
+    """
+    # The repr of a huge integer is refused by Python itself.
+    huge = isinstance(value, int) and value.bit_length() > 256
+    text = "a huge integer" if huge else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def integer(value: object, what: str) -> int:
+    """
+    Return an integer from 0 to 2^63 − 1; no boolean, and no float however whole.
+
+    :param value: what was read.
+    :param what: the field, for the error.
+    """
+    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
+        raise ValueError(f"{what} is {shown(value)}, not an integer from 0 to 2^63 - 1")
+    return value
+
+
+def share(value: object, what: str) -> float:
+    """
+    Return a number from 0 to 1.
+
+    :param value: what was read.
+    :param what: the field, for the error.
+    """
+    if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= 1:  # type: ignore[arg-type, operator]
+        raise ValueError(f"{what} is {shown(value)}, not a number from 0 to 1")
+    return float(value)  # type: ignore[arg-type]  # it is a number
+
+
+def boolean(value: object, what: str) -> bool:
+    """
+    Return a boolean.
+
+    :param value: what was read.
+    :param what: the field, for the error.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{what} is {shown(value)}, not a boolean")
+    return value
+
+
+def string(value: object, what: str) -> str:
+    """
+    Return a text of at most :data:`MAX_TEXT` characters.
+
+    :param value: what was read.
+    :param what: the field, for the error.
+    """
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise ValueError(f"{what} is {shown(value)}, not a text of at most {MAX_TEXT} characters")
+    return value
+
+
+def any_json(value: object, what: str, depth: int = 0) -> Any:
+    """
+    Return plain JSON without floats, at most :data:`MAX_DEPTH` deep; its integers have 64 bits.
+
+    :param value: what was read.
+    :param what: the field, for the error.
+    :param depth: how deep ``value`` lies.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{what} is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, dict):
+        return {string(k, what): any_json(v, f"{what}.{shown(k)}", depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        return [any_json(v, what, depth + 1) for v in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER:
+        return value
+    return string(value, what)
+
+
+def one_of(kind: type[E]) -> Callable[[object, str], E]:
+    """
+    Return a reader of an enum's values.
+
+    :param kind: the enum.
+    """
+
+    def read(value: object, what: str) -> E:
+        try:
+            return kind(string(value, what))
+        except ValueError as e:
+            raise ValueError(f"{what} is {shown(value)}, not one of {[k.value for k in kind]}") from e
+
+    return read
+
+
+def optional(read: Callable[[object, str], T]) -> Callable[[object, str], T | None]:
+    """
+    Return a reader of a value or ``null``.
+
+    :param read: reader of the value.
+    """
+    return lambda value, what: None if value is None else read(value, what)
+
+
+def array(read: Callable[[object, str], T]) -> Callable[[object, str], tuple[T, ...]]:
+    """
+    Return a reader of an array.
+
+    :param read: reader of each element.
+    """
+
+    def read_all(value: object, what: str) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"{what} is {shown(value)}, not an array")
+        return tuple(read(element, f"{what}[{number}]") for number, element in enumerate(value))
+
+    return read_all
+
+
+def by_name(read: Callable[[object, str], T]) -> Callable[[object, str], dict[str, T]]:
+    """
+    Return a reader of an object with any names.
+
+    :param read: reader of each value.
+    """
+
+    def read_all(value: object, what: str) -> dict[str, T]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{what} is {shown(value)}, not an object")
+        return {string(k, what): read(v, f"{what}.{shown(k)}") for k, v in value.items()}
+
+    return read_all
+
+
+def by_partition(read: Callable[[object, str], T]) -> Callable[[object, str], dict[int, T]]:
+    """
+    Return a reader of an object whose names are metadata partitions.
+
+    :param read: reader of each value.
+    """
+
+    def read_all(value: object, what: str) -> dict[int, T]:
+        found = by_name(read)(value, what)
+        return {_partition(name, what): element for name, element in found.items()}
+
+    return read_all
+
+
+def record(kind: Callable[..., T], readers: Mapping[str, Callable[[object, str], Any]]) -> Callable[[object, str], T]:
+    """
+    Return a reader of an object with exactly these fields.
+
+    :param kind: makes the value object out of them.
+    :param readers: field → its reader.
+    """
+
+    def read(value: object, what: str) -> T:
+        if not isinstance(value, dict):
+            raise ValueError(f"{what} is {shown(value)}, not an object")
+        if missing := sorted(readers.keys() - value.keys()):
+            raise ValueError(f"{what} lacks {missing}")
+        if unknown := sorted(value.keys() - readers.keys()):
+            raise ValueError(f"{what} has unknown fields {shown(unknown)}")
+        return kind(**{name: reader(value[name], f"{what}.{name}") for name, reader in readers.items()})
+
+    return read
+
+
+def _partition(name: str, what: str) -> int:
+    if not name.isascii() or not name.isdecimal() or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
+        raise ValueError(f"{what} names the metadata partition {shown(name)}")
+    return int(name)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
