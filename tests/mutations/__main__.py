@@ -26,7 +26,14 @@ from tests.mutations.table import MUTATIONS, as_markdown
 ROOT = Path(__file__).parents[2]
 SEEDS = 200
 TIMEOUT_S = 300
-UNIT_TESTS = ("lifecycle", "manager/test_write_guard.py", "policy", "storage")
+UNIT_TESTS = (
+    "lifecycle",
+    "manager/test_topic_based.py",
+    "manager/test_write_guard.py",
+    "metadata",
+    "policy",
+    "storage",
+)
 
 
 def mutated(source: str, mutation: Mutation) -> str:
@@ -48,7 +55,7 @@ def broken_copy(mutation: Mutation) -> Iterator[Path]:
         shutil.copy(ROOT / "pyproject.toml", copy)
         for part in ("airflow_provider_rlmm", "tests"):
             # Compiled modules come along and stay valid: all but the broken one.
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("data"))
+            shutil.copytree(ROOT / part, copy / part)
         target = copy / "airflow_provider_rlmm" / mutation.file
         target.write_text(mutated(target.read_text(), mutation))
         yield copy

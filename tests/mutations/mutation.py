@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PUBLICATION = "manager/publication.py"
 WRITE_GUARD = "manager/write_guard.py"
 ABSENCE = "policy/absence.py"
 BLAST_RADIUS = "policy/blast_radius.py"

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.errors import StorageUnavailableError
 from airflow_provider_rlmm.lifecycle.reports import cleanup_document
 from airflow_provider_rlmm.manager.event_log import Failed, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from tests.unit.lifecycle.builders import Cluster, add, deletion, on_nth_publish, once, reasons, tip, update
@@ -144,6 +145,23 @@ def test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run(clust
     if landed:
         assert "the outcome of an earlier record of this run is unknown" in reasons(report)
     assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+def test_an_unknown_outcome_is_remembered_whatever_came_of_later_records(cluster: Cluster) -> None:
+    """Both starts are lost, one of them perhaps on its way, and another run deletes the segments in the meantime."""
+    answers = chain([None, None, Unknown("timed out"), Failed("not leader")])
+    cluster.log.on_effect = lambda name, _: next(answers, None) if name == "publish" else None
+
+    def delete_elsewhere() -> None:
+        for number in (0, 1):
+            for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+                cluster.foreign(update(GONE, number, state, broker_id=OWN_BROKER_ID))
+
+    cluster.log.after_effect = on_nth_publish(S.DELETE_SEGMENT_FINISHED, delete_elsewhere)
+    report = cluster.clean()
+    assert report.partitions[0].segments_left == 0
+    assert "the outcome of an earlier record of this run is unknown" in reasons(report)
+    assert "DELETE_PARTITION_FINISHED" not in cluster.states()
 
 
 def test_a_start_that_fails_deletes_nothing(cluster: Cluster) -> None:

@@ -161,6 +161,23 @@ class TestOutcomes:
         managing.write(lost)
         manager.put_remote_partition_delete_metadata(finished)
 
+    def test_an_event_that_was_lost_twice_may_still_land_after_one_copy(self, managing):
+        managing.orphaned(1)
+        manager = managing.following(GONE)
+        (lost,) = started([0])
+        managing.log.on_effect = on("publish", LOST)
+        manager.publish([lost])
+        manager.publish([lost])
+        managing.log.on_effect = no_effect_hook
+        managing.write(lost)
+        manager.publish(started([0], S.DELETE_SEGMENT_FINISHED))
+        finished = deletion(GONE, P.DELETE_PARTITION_FINISHED)
+
+        with pytest.raises(UnsafeEventError, match="may still land"):
+            manager.put_remote_partition_delete_metadata(finished)
+        managing.write(lost)
+        manager.put_remote_partition_delete_metadata(finished)
+
     @pytest.mark.parametrize("name", ["read", "high_water_marks"])
     def test_a_look_back_that_is_forbidden_leaves_the_outcomes_to_the_caller(self, managing, name):
         managing.orphaned(1)
