@@ -18,7 +18,7 @@ from airflow_provider_rlmm.lifecycle.trail import Trail
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
 from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS, Progress, TopicState, user_partitions
-from airflow_provider_rlmm.metadata.cache import EventOutcome
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT_PER_KIND = 100
 
-_AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED"
 _STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _DELETION = [
@@ -81,7 +80,8 @@ def examine(
 
     def applied(decoded: Any, report: Any) -> None:
         examination.chunk(decoded, report)
-        examination.trail.note(decoded, _places(report.dropped) | _places(_thrown(report.would_end_consumer)))
+        thrown = _with(report.would_end_consumer, "fate", (EventFate.THROWN,))
+        examination.trail.note(decoded, _places(report.dropped) | _places(thrown))
 
     def progressed(_: Progress) -> None:
         if examination.trail.full:
@@ -139,9 +139,8 @@ class _Examination:
         for code in pc.unique(report.quarantined.column("error_code")).to_pylist():
             rows = report.quarantined.filter(pc.equal(report.quarantined.column("error_code"), code))
             self._add(FindingKind(ErrorCode(code).name), rows, rows_detail="error")
-        readable = _with(report.would_end_consumer, "error_code", (ErrorCode.GOOD, ErrorCode.KEYED))
-        thrown = _thrown(readable)
-        after_finished = readable.filter(pc.starts_with(readable.column("reason"), _AFTER_FINISHED))
+        thrown = _with(report.would_end_consumer, "fate", (EventFate.THROWN,))
+        after_finished = _with(report.would_end_consumer, "fate", (EventFate.AFTER_FINISHED,))
         self._add_where_served(FindingKind.EVENT_AFTER_FINISHED, after_finished)
         adds = pc.equal(thrown.column("api_key"), SEGMENT_API_KEY)
         self._add_where_served(FindingKind.ADD_IN_OTHER_STATE, thrown.filter(adds))
@@ -154,7 +153,7 @@ class _Examination:
     def _dropped(self, rows: Any) -> None:
         import pyarrow.compute as pc
 
-        unknown = pc.equal(rows.column("reason"), EventOutcome.DROPPED_UNKNOWN_SEGMENT.value)
+        unknown = pc.equal(rows.column("fate"), EventFate.DROPPED_UNKNOWN_SEGMENT)
         self._add(FindingKind.ILLEGAL_TRANSITION, rows.filter(pc.invert(unknown)))
         rows = rows.filter(unknown)
         repeated = pc.equal(rows.column("state"), int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED))
@@ -288,13 +287,6 @@ def _with(rows: Any, column: str, values: Iterable[int]) -> Any:
 
     wanted = pa.array([int(value) for value in values], rows.schema.field(column).type)
     return rows.filter(pc.is_in(rows.column(column), value_set=wanted))
-
-
-def _thrown(rows: Any) -> Any:
-    """Return the rows at which a broker throws because of the step itself, not of a finished partition."""
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.invert(pc.starts_with(rows.column("reason"), _AFTER_FINISHED)))
 
 
 def _places(rows: Any) -> set[tuple[int, int]]:

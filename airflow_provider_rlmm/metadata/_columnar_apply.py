@@ -19,47 +19,47 @@ from airflow_provider_rlmm.metadata._columnar_effects import Part, SegmentFields
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_steps import (
     APPLIED,
-    DROPPED_REASONS,
+    DROPPED,
     THROWN,
     steps_of,
     thrown_reason,
 )
 from airflow_provider_rlmm.metadata._columnar_store import Store
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
-_AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _PART_EVENTS = 1 << 18  # what is worked on at once fits into the processor's cache
 
 
 @functools.lru_cache(maxsize=8)
 def _no_rows(schema: Any) -> Any:
-    """Return an empty table with reasons; making one takes longer than finding it."""
-    return schema.append(pa.field("reason", pa.string())).empty_table()
+    """Return an empty table with fates and reasons; making one takes longer than finding it."""
+    return schema.append(pa.field("fate", pa.int8())).append(pa.field("reason", pa.string())).empty_table()
 
 
 class Found:
-    """Rows of a batch and, for each, a reason."""
+    """Rows of a batch and, for each, what became of it and why."""
 
     def __init__(self) -> None:
-        self._reasons: list[str] = []
-        self._codes: dict[str, int] = {}
+        self._codes: dict[tuple[EventFate, str], int] = {}
         self._parts: list[tuple[Array, Array]] = []
 
-    def add(self, rows: Array, reason: str) -> None:
+    def add(self, rows: Array, fate: EventFate, reason: str | None = None) -> None:
         """
         Note rows; each is noted once.
 
         :param rows: rows of the batch.
-        :param reason: why.
+        :param fate: what became of them.
+        :param reason: why, where more can be said than the fate's own reason.
         """
         if rows.size:
-            code = self._codes.setdefault(reason, len(self._codes))
+            code = self._codes.setdefault((fate, reason or fate.reason), len(self._codes))
             self._parts.append((rows, np.full(rows.size, code)))
 
     def table(self, batch: Any) -> Any:
         """
-        Return the rows with their reasons, in order.
+        Return the rows with ``fate`` and ``reason``, in order.
 
         :param batch: the batch.
         """
@@ -69,8 +69,10 @@ class Found:
         codes = np.concatenate([part for _, part in self._parts])
         order = np.argsort(rows)
         rows, codes = rows.take(order), codes.take(order)
-        reasons = pa.array(list(self._codes), pa.string()).take(pa.array(codes))
-        return pa.Table.from_batches([batch.take(pa.array(rows))]).append_column("reason", reasons)
+        fates = pa.array([fate for fate, _ in self._codes], pa.int8()).take(pa.array(codes))
+        reasons = pa.array([reason for _, reason in self._codes], pa.string()).take(pa.array(codes))
+        found = pa.Table.from_batches([batch.take(pa.array(rows))])
+        return found.append_column("fate", fates).append_column("reason", reasons)
 
 
 @dataclass(slots=True)
@@ -117,9 +119,9 @@ def _find_bad_rows(findings: Findings, events: Events) -> None:
     errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
         reason = f"{ErrorCode(code).name}: {error}"
-        findings.quarantined.add(np.array([row]), reason)
+        findings.quarantined.add(np.array([row]), EventFate.BAD_RECORD, reason)
         if code not in (*APPLIED_CODES, ErrorCode.MISROUTED):
-            findings.would_end_consumer.add(np.array([row]), reason)
+            findings.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
 
 
 def _note_metadata_partitions(store: Store, events: Events, partition: Array) -> None:
@@ -183,7 +185,7 @@ class _Work:
         if not was_finished.any():
             return np.zeros(rows.size, dtype=bool)
         after: Array = was_finished.take(partition)
-        self._findings.would_end_consumer.add(rows.take(np.flatnonzero(after)), _AFTER_FINISHED)
+        self._findings.would_end_consumer.add(rows.take(np.flatnonzero(after)), EventFate.AFTER_FINISHED)
         return after
 
     def _apply_segment_events(self, of: Array | slice, size: int) -> None:
@@ -193,15 +195,15 @@ class _Work:
         steps = steps_of(store, self._segment_ids[of], partition, events.api_key[of], events.state[of])
         counts = steps.outcomes()
         self._findings.applied += counts[APPLIED]
-        for code, reason in DROPPED_REASONS.items():
-            if counts[code]:
-                self._findings.dropped.add(rows.take(steps.with_outcome(code)), reason)
+        for fate in DROPPED:
+            if counts[fate]:
+                self._findings.dropped.add(rows.take(steps.with_outcome(fate)), fate)
         if counts[THROWN]:
             thrown = steps.with_outcome(THROWN)
             thrown = rows.take(thrown.take(np.flatnonzero(~after_finished.take(thrown))))
             for row, event in zip(thrown.tolist(), iter_events(events.batch.take(pa.array(thrown))), strict=True):
                 reason = thrown_reason(event)  # type: ignore[arg-type]
-                self._findings.would_end_consumer.add(np.array([row]), reason)
+                self._findings.would_end_consumer.add(np.array([row]), THROWN, reason)
         if counts[APPLIED]:
             order = np.arange(store.next_order, store.next_order + size)
             settle(store, events, Part(self._fields, rows, partition, order, steps))

@@ -26,7 +26,8 @@ _REMEMBERED_CACHES = 64
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
     """
-    What :meth:`ColumnarState.apply` did; each table holds the batch's columns of the rows in question and a ``reason``.
+    What :meth:`ColumnarState.apply` did; each table holds the batch's columns of the rows in question, what became of
+    them as ``fate`` (:class:`~airflow_provider_rlmm.metadata.outcomes.EventFate`) and a ``reason`` in words.
 
     :param applied: number of events that were applied.
     :param quarantined: rows whose ``error_code`` is not ``GOOD``; of these only ``KEYED`` ones are applied, as a broker

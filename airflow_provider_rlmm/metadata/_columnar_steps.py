@@ -12,7 +12,8 @@ from airflow_provider_rlmm.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata._columnar_index import hash_of
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_store import DEAD, Store
-from airflow_provider_rlmm.metadata.cache import EventOutcome, RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -24,16 +25,8 @@ from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 
 STATES = len(S)
-APPLIED, DROPPED_INVALID, DROPPED_UNKNOWN, THROWN = range(4)
-DROPPED_REASONS = {
-    DROPPED_INVALID: EventOutcome.DROPPED_INVALID_TRANSITION.value,
-    DROPPED_UNKNOWN: EventOutcome.DROPPED_UNKNOWN_SEGMENT.value,
-}
-_OUTCOMES = {
-    EventOutcome.APPLIED: APPLIED,
-    EventOutcome.DROPPED_INVALID_TRANSITION: DROPPED_INVALID,
-    EventOutcome.DROPPED_UNKNOWN_SEGMENT: DROPPED_UNKNOWN,
-}
+APPLIED, THROWN = EventFate.APPLIED, EventFate.THROWN
+DROPPED = (EventFate.DROPPED_INVALID_TRANSITION, EventFate.DROPPED_UNKNOWN_SEGMENT)
 _MANY_EVENTS = 8
 _SEGMENT_ID = RemoteLogSegmentId(TopicIdPartition(UUID(int=1), "any", 0), UUID(int=1))
 
@@ -73,7 +66,7 @@ def _tables() -> tuple[Array, Array]:
     return outcome, following
 
 
-def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[int, str]:
+def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[EventFate, str]:
     """
     Apply an event to a cache; return what became of it, and the message if it threw.
 
@@ -82,8 +75,8 @@ def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[int,
     """
     try:
         if isinstance(event, RemoteLogSegmentMetadata):
-            return _OUTCOMES[cache.add_copy_in_progress_segment(event)], ""
-        return _OUTCOMES[cache.update_remote_log_segment_metadata(event)], ""
+            return cache.add_copy_in_progress_segment(event), ""
+        return cache.update_remote_log_segment_metadata(event), ""
     except InvalidStateTransitionError as e:
         return THROWN, str(e)
 

@@ -12,28 +12,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-
-
-class EventOutcome(Enum):
-    """What became of an event; Kafka drops what it cannot apply with no more than a line in the broker's log."""
-
-    APPLIED = "applied"
-    DROPPED_INVALID_TRANSITION = "the segment's state does not allow this step"
-    DROPPED_UNKNOWN_SEGMENT = "the segment is not known: its first event is missing, or it was deleted before"
-
-    @property
-    def applied(self) -> bool:
-        """Whether the event changed the cache."""
-        return self is EventOutcome.APPLIED
 
 
 @dataclass(slots=True)
@@ -125,7 +112,7 @@ class RemoteLogMetadataCache:
         epochs = {leader_epoch: state.copy() for leader_epoch, state in self.leader_epochs.items()}
         return RemoteLogMetadataCache(self._segments.values(), epochs)
 
-    def add_copy_in_progress_segment(self, metadata: RemoteLogSegmentMetadata) -> EventOutcome:
+    def add_copy_in_progress_segment(self, metadata: RemoteLogSegmentMetadata) -> EventFate:
         """
         Apply the first event of a segment; it does not serve reads before it is ``COPY_SEGMENT_FINISHED``.
 
@@ -139,13 +126,13 @@ class RemoteLogMetadataCache:
             raise InvalidStateTransitionError(f"first event of {segment_id} has state {metadata.state.name}")
         existing = self._segments.get(segment_id)
         if not RemoteLogSegmentState.is_valid_transition(existing.state if existing else None, metadata.state):
-            return EventOutcome.DROPPED_INVALID_TRANSITION
+            return EventFate.DROPPED_INVALID_TRANSITION
         for leader_epoch, _ in metadata.segment_leader_epochs:
             self._leader_epoch(leader_epoch).unreferenced[segment_id] = None
         self._segments[segment_id] = metadata
-        return EventOutcome.APPLIED
+        return EventFate.APPLIED
 
-    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> EventOutcome:
+    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> EventFate:
         """
         Apply a later event of a segment.
 
@@ -157,9 +144,9 @@ class RemoteLogMetadataCache:
         segment_id = update.remote_log_segment_id
         existing = self._segments.get(segment_id)
         if existing is None:
-            return EventOutcome.DROPPED_UNKNOWN_SEGMENT
+            return EventFate.DROPPED_UNKNOWN_SEGMENT
         if not RemoteLogSegmentState.is_valid_transition(existing.state, update.state):
-            return EventOutcome.DROPPED_INVALID_TRANSITION
+            return EventFate.DROPPED_INVALID_TRANSITION
         if update.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidStateTransitionError(f"an update sets {segment_id} to COPY_SEGMENT_STARTED")
         metadata = existing.with_update(update)
@@ -175,7 +162,7 @@ class RemoteLogMetadataCache:
             del self._segments[segment_id]
         else:
             self._segments[segment_id] = metadata
-        return EventOutcome.APPLIED
+        return EventFate.APPLIED
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """

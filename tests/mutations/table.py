@@ -17,6 +17,7 @@ def as_markdown() -> str:
 
 
 def _catchers(mutation: Mutation) -> str:
-    file, _, function = mutation.test.partition("::")
+    file, _, test = mutation.test.partition("::")
+    function = test.rpartition("::")[2]
     named = [f"`{file}`: {function.removeprefix('test_').replace('_', ' ') or 'its contract'}"] if file else []
     return "; ".join([*named, *(["simulation"] if mutation.simulated else [])])

@@ -9,6 +9,7 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -33,7 +34,6 @@ MAX_OFFSET = 2**63 - 1
 EDGES = (0, 1, 2**31 - 1, 2**31, MAX_OFFSET - 1, MAX_OFFSET)
 # Nothing checks where leader epochs begin: the last offset of the epoch before wraps around.
 EPOCH_EDGES = (*EDGES, -(2**63), -(2**63) + 1, -(2**63) + 2, -1)
-AFTER_FINISHED = "an event after DELETE_PARTITION_FINISHED, on every broker that still serves the partition"
 
 
 class Histories:
@@ -164,7 +164,7 @@ class Model:
         return copied
 
     def apply(self, batch) -> dict[str, list]:
-        """Return (row, reason) by table of the report."""
+        """Return (row, fate, reason) by table of the report."""
         self.applied = 0
         report = {"quarantined": [], "dropped": [], "would_end_consumer": []}
         partitions = batch.to_pydict().get("metadata_partition", [None] * batch.num_rows)
@@ -172,9 +172,9 @@ class Model:
         for row, event in enumerate(iter_events(batch)):
             code, reason = ErrorCode(codes[row]), f"{ErrorCode(codes[row]).name}: {errors[row]}"
             if code:
-                report["quarantined"].append((row, reason))
+                report["quarantined"].append((row, EventFate.BAD_RECORD, reason))
             if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED):
-                report["would_end_consumer"].append((row, reason))
+                report["would_end_consumer"].append((row, EventFate.BAD_RECORD, reason))
             if code in (ErrorCode.GOOD, ErrorCode.KEYED):
                 self._event(row, event, partitions[row], report)
         return report
@@ -191,7 +191,7 @@ class Model:
         else:
             partition = event.remote_log_segment_id.topic_id_partition
             if partition in self.finished:
-                report["would_end_consumer"].append((row, AFTER_FINISHED))
+                report["would_end_consumer"].append((row, EventFate.AFTER_FINISHED, EventFate.AFTER_FINISHED.reason))
             cache = self.caches.setdefault(partition, RemoteLogMetadataCache())
             try:
                 if isinstance(event, RemoteLogSegmentMetadata):
@@ -200,10 +200,10 @@ class Model:
                     outcome = cache.update_remote_log_segment_metadata(event)
                 self.applied += outcome.applied
                 if not outcome.applied:
-                    report["dropped"].append((row, outcome.value))
+                    report["dropped"].append((row, outcome, outcome.reason))
             except InvalidStateTransitionError as e:
                 if partition not in self.finished:
-                    report["would_end_consumer"].append((row, str(e)))
+                    report["would_end_consumer"].append((row, EventFate.THROWN, str(e)))
         self.metadata_partitions[partition] = metadata_partition
 
     def tables(self) -> dict[str, list[tuple]]:

@@ -52,14 +52,14 @@ def decoded(random, values, first_offset):
 
 def reported(report):
     return {
-        name: [(row["offset"], row["reason"]) for row in getattr(report, name).to_pylist()]
+        name: [(row["offset"], row["fate"], row["reason"]) for row in getattr(report, name).to_pylist()]
         for name in ("quarantined", "dropped", "would_end_consumer")
     }
 
 
 def expected_report(model, batch):
     offsets = batch.column("offset").to_pylist()
-    return {name: [(offsets[row], why) for row, why in found] for name, found in model.apply(batch).items()}
+    return {name: [(offsets[row], *why) for row, *why in found] for name, found in model.apply(batch).items()}
 
 
 def answers(cache):

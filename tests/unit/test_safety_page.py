@@ -21,7 +21,8 @@ def test_each_mutation_fits_the_code_and_names_tests_that_exist(mutation: Mutati
     assert mutation.test or mutation.simulated
     if mutation.test:
         file, _, function = mutation.test.partition("::")
-        assert re.search(rf"^ *def {function or 'test_'}", (ROOT / "tests" / "unit" / file).read_text(), re.MULTILINE)
+        function = function.rpartition("::")[2] or "test_"
+        assert re.search(rf"^ *def {function}", (ROOT / "tests" / "unit" / file).read_text(), re.MULTILINE)
 
 
 def test_names_are_unique_and_every_invariant_is_broken_in_the_simulation_too() -> None:

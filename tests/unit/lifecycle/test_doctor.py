@@ -14,6 +14,7 @@ from airflow_provider_rlmm.lifecycle.doctor import examine
 from airflow_provider_rlmm.lifecycle.trail import Trail
 from airflow_provider_rlmm.manager.event_log import ClusterTopics
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -129,6 +130,18 @@ def test_an_event_after_finished_is_critical_where_the_topic_exists(log: InProce
     assert found(alive) == [(K.EVENT_AFTER_FINISHED, *after), (K.LIVE_PARTITION_FINISHED, *deletions[-1])]
     assert alive.recoveries[0].delete_before_offset == after[1] + 1
     assert "broker that serves the partition" in EXPLANATIONS[K.EVENT_AFTER_FINISHED].meaning
+
+
+def test_what_an_event_is_called_in_words_decides_nothing(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(log, *(partition_delete(state, HERE) for state in P), deleting(1, HERE), copied(44, THERE))
+    before = diagnose(log)
+    monkeypatch.setattr("airflow_provider_rlmm.metadata.outcomes._REASONS", dict.fromkeys(EventFate, "other words"))
+    assert found(diagnose(log)) == found(before)
+    assert {f.kind for f in before.findings} == {
+        K.EVENT_AFTER_FINISHED, K.LIVE_PARTITION_FINISHED, K.UPDATE_WITHOUT_BASE
+    }  # fmt: skip
 
 
 def test_finished_alone_of_a_live_partition(log: InProcessMetadataEventLog) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
-from airflow_provider_rlmm.metadata.cache import EventOutcome, RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from tests.unit.metadata.events import copied, deleted, deleting, segment_id, started, update
 
@@ -14,7 +15,7 @@ State = RemoteLogSegmentState
 def cache_after(*applied):
     cache = RemoteLogMetadataCache()
     for event in applied:
-        assert apply(cache, event) is EventOutcome.APPLIED, event
+        assert apply(cache, event) is EventFate.APPLIED, event
     return cache
 
 
@@ -53,17 +54,17 @@ def test_an_update_to_copy_segment_started_throws_only_while_the_segment_is_bein
     with pytest.raises(InvalidStateTransitionError, match="COPY_SEGMENT_STARTED"):
         apply(cache, update(1, State.COPY_SEGMENT_STARTED))
     cache = cache_after(started(1), copied(1))
-    assert apply(cache, update(1, State.COPY_SEGMENT_STARTED)) is EventOutcome.DROPPED_INVALID_TRANSITION
-    assert apply(cache, update(2, State.COPY_SEGMENT_STARTED)) is EventOutcome.DROPPED_UNKNOWN_SEGMENT
+    assert apply(cache, update(1, State.COPY_SEGMENT_STARTED)) is EventFate.DROPPED_INVALID_TRANSITION
+    assert apply(cache, update(2, State.COPY_SEGMENT_STARTED)) is EventFate.DROPPED_UNKNOWN_SEGMENT
 
 
 @pytest.mark.parametrize("event", [copied(1), deleting(1), deleted(1)])
 def test_updates_of_unknown_segments_are_dropped(event):
     cache = RemoteLogMetadataCache()
-    assert apply(cache, event) is EventOutcome.DROPPED_UNKNOWN_SEGMENT
+    assert apply(cache, event) is EventFate.DROPPED_UNKNOWN_SEGMENT
     assert cache.list_remote_log_segments() == []
     cache = cache_after(started(1), deleting(1), deleted(1))
-    assert apply(cache, event) is EventOutcome.DROPPED_UNKNOWN_SEGMENT
+    assert apply(cache, event) is EventFate.DROPPED_UNKNOWN_SEGMENT
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_invalid_transitions_are_dropped(before, event):
     cache = cache_after(*before)
     listed = cache.list_remote_log_segments()
     outcome = apply(cache, event)
-    assert outcome is EventOutcome.DROPPED_INVALID_TRANSITION
+    assert outcome is EventFate.DROPPED_INVALID_TRANSITION
     assert not outcome.applied
     assert cache.list_remote_log_segments() == listed
 
