@@ -88,6 +88,11 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Refuse to work on any other cluster",
                 "schema": {"type": text},
             },
+            "expected_root": {
+                "label": "Expected storage root",
+                "description": "Refuse any other storage root: the root id or the location that the connection test prints",
+                "schema": {"type": text},
+            },
             "storage_uri": {
                 "label": "Storage URI",
                 "description": "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered",

@@ -21,6 +21,7 @@ CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class RlmmConnection:
     :param metadata_topic: name of the metadata topic.
     :param allow_writes: whether anything may be written or deleted.
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
+    :param expected_root: the only storage root to work on: the root id that the connection test prints, or, where no stamp
+        can be written, the location that it prints; ``None`` for any.
     """
 
     conn_id: str
@@ -46,6 +49,7 @@ class RlmmConnection:
     metadata_topic: str = "__remote_log_metadata"
     allow_writes: bool = False
     expected_cluster_id: str | None = None
+    expected_root: str | None = None
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:
@@ -83,6 +87,11 @@ class RlmmConnection:
     def _check(self) -> None:
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
             raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")
+        if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
+            raise ConfigurationError(
+                f"connection {self.conn_id!r}: expected_root must be a root id or a location such as "
+                "s3://bucket/prefix/…, both as the connection test prints them"
+            )
         if self.storage_uri is None:
             return
         refuse_secrets_in_uri(

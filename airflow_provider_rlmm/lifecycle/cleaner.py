@@ -25,6 +25,7 @@ from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class RemoteLogCleaner:
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
     :param dry_run: say what would be written and deleted, do nothing.
+    :param root: what is known about the storage root.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RemoteLogCleaner:
         expected_cluster_id: str | None = None,
         clock: Clock = system_clock,
         dry_run: bool = False,
+        root: RootExpectation = UNKNOWN_ROOT,
     ) -> None:
         self._log = log
         self._publisher = publisher
@@ -73,6 +76,7 @@ class RemoteLogCleaner:
         self._expected_cluster_id = expected_cluster_id
         self._clock = clock
         self._dry_run = dry_run
+        self._root = root
 
     def clean(
         self,
@@ -140,10 +144,9 @@ class RemoteLogCleaner:
         self, replay: MetadataPartitionReplay, effects: Effects, topic_ids: frozenset[UUID], cluster_id: str
     ) -> CleaningContext:
         """Verify the storage root before anything is done there, and leave the stamp that says so."""
-        root = self._storage.check_root(topic_ids, cluster_id)
+        root = self._storage.check_root(topic_ids, cluster_id, self._root)
         logger.info("storage root: %s", root.reason)
-        if root.verified:
-            effects.stamp_root(cluster_id)
+        root = effects.stamp_root(root)
         state = WorkState(replay)
         return CleaningContext(self._topics, state, effects, self._storage, self._limits, root, self._clock)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import EventLogError, StorageAccessError
+from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
 from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent, check_events
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.storage.remote_storage import (
     SegmentDeletion,
     StoredObject,
 )
+from airflow_provider_rlmm.storage.root import RootCheck, StampOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +50,8 @@ class Effects(Protocol):
         """Bring the replay up to the current high watermark."""
         ...
 
-    def stamp_root(self, cluster_id: str) -> None:
-        """Leave the stamp of the verified root."""
+    def stamp_root(self, check: RootCheck) -> RootCheck:
+        """Leave the stamps of the verified places; return the check as it is then."""
         ...
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
@@ -91,14 +92,16 @@ class RealEffects:
         """See :class:`Effects`."""
         replay.advance()
 
-    def stamp_root(self, cluster_id: str) -> None:
+    def stamp_root(self, check: RootCheck) -> RootCheck:
         """See :class:`Effects`."""
-        self._publisher.require_writes("stamp the storage root")
-        try:
-            self._storage.stamp_root(cluster_id)
-        except StorageAccessError as e:
-            # It only spares a later run a question; a principal that may delete and not put can do all the rest.
-            logger.warning("the storage root was verified, but its stamp cannot be written: %s", e)
+        if any(place.verified and not place.stamped for place in check.places):
+            self._publisher.require_writes("stamp the storage root")
+        results = self._storage.stamp_root(check)
+        for result in results:
+            if result.outcome is StampOutcome.CANNOT_BE_WRITTEN:
+                # It only spares a later run a question; a principal that may delete and not put can do all the rest.
+                logger.warning("the storage root was verified, but its %s", result.reason)
+        return check.with_stamps(results)
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """See :class:`Effects`."""
@@ -156,8 +159,9 @@ class DryRunEffects:
     def advance(self, replay: MetadataPartitionReplay) -> None:
         """See :class:`Effects`; what was not written cannot be read back."""
 
-    def stamp_root(self, cluster_id: str) -> None:
+    def stamp_root(self, check: RootCheck) -> RootCheck:
         """See :class:`Effects`."""
+        return check
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """See :class:`Effects`."""

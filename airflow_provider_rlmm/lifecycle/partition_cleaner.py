@@ -34,9 +34,9 @@ from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     RemoteStorageManager,
-    RootCheck,
     SegmentDeletion,
 )
+from airflow_provider_rlmm.storage.root import RootCheck
 
 logger = logging.getLogger(__name__)
 

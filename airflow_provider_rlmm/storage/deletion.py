@@ -7,7 +7,7 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
@@ -38,8 +38,9 @@ class DeletionBatch:
         if len(self._by_stem) != len(self._stems):
             raise ValueError("a segment is named twice in one deletion, so that its outcome would be ambiguous")
         for stem, segment in zip(self._stems, self._segments, strict=True):
-            if not stem.startswith(layout.prefix) or ".." in stem.split("/"):
-                raise UnsafeObjectKeyError(f"key {stem!r} of segment {segment} leaves the prefix {layout.prefix!r}")
+            if not any(stem.startswith(place.prefix) for place in layout.places) or ".." in stem.split("/"):
+                prefixes = " or ".join(repr(place.prefix) for place in layout.places)
+                raise UnsafeObjectKeyError(f"key {stem!r} of segment {segment} leaves the prefix {prefixes}")
 
     @property
     def listings(self) -> Mapping[str, str]:
@@ -50,7 +51,7 @@ class DeletionBatch:
         """
         starts: dict[str, str] = {}
         for stem in self._stems:
-            prefix = _parent(stem)
+            prefix = parent_of(stem)
             starts[prefix] = min(stem, starts.get(prefix, stem))
         return starts
 
@@ -75,37 +76,43 @@ class DeletionBatch:
         ]
 
     def outcomes_after(
-        self, objects: Iterable[StoredObject], failures: Mapping[str, str]
+        self, objects: Iterable[StoredObject], failures: Mapping[str, str], sent: Collection[str]
     ) -> tuple[SegmentDeletion, ...]:
         """
         Derive what became of each segment.
 
         :param objects: what was listed after the deletion, for every prefix of :attr:`listings`.
         :param failures: key → why the store refused to delete it; believed only where the key is still listed.
+        :param sent: keys that a delete call was made for.
         """
         left: list[set[str]] = [set() for _ in self._segments]
         for stored in objects:
             index = self._segment_of(stored.key)
             if index is not None:
                 left[index].add(stored.key)
-        return tuple(self._outcome(i, left[i], failures) for i in range(len(self._segments)))
+        return tuple(self._outcome(i, left[i], failures, sent) for i in range(len(self._segments)))
 
     def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
         """Return the outcomes where nothing was deleted: the listing before is the listing after."""
-        return tuple(self._outcome(i, set(seen), {}) for i, seen in enumerate(self._seen))
+        return tuple(self._outcome(i, set(seen), {}, ()) for i, seen in enumerate(self._seen))
 
-    def outcomes_unknown(self, reason: str) -> tuple[SegmentDeletion, ...]:
+    def outcomes_unknown(self, reason: str, sent: Collection[str]) -> tuple[SegmentDeletion, ...]:
         """
         Return the outcomes for a deletion that no listing could confirm.
 
         :param reason: why not.
+        :param sent: keys that a delete call was made for.
         """
         return tuple(
-            SegmentDeletion(segment, DeleteOutcome.UNKNOWN, 0, 0, dict.fromkeys(seen or [stem], reason))
+            SegmentDeletion(
+                segment, DeleteOutcome.UNKNOWN, 0, 0, dict.fromkeys(seen or [stem], reason), _those_in(seen, sent)
+            )
             for segment, stem, seen in zip(self._segments, self._stems, self._seen, strict=True)
         )
 
-    def _outcome(self, index: int, left: set[str], failures: Mapping[str, str]) -> SegmentDeletion:
+    def _outcome(
+        self, index: int, left: set[str], failures: Mapping[str, str], sent: Collection[str]
+    ) -> SegmentDeletion:
         segment, stem, seen = self._segments[index], self._stems[index], self._seen[index]
         if not seen and not left:
             return _never_seen(segment, stem)
@@ -116,6 +123,7 @@ class DeletionBatch:
             objects_deleted=len(gone),
             bytes_deleted=sum(gone),
             reasons={key: self._why_left(index, key, failures) for key in sorted(left)} if left else _NO_REASONS,
+            sent=_those_in(seen, sent),
         )
 
     def _why_left(self, index: int, key: str, failures: Mapping[str, str]) -> str:
@@ -137,5 +145,14 @@ def _never_seen(segment: RemoteLogSegmentId, stem: str) -> SegmentDeletion:
     return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, {stem: "no object with this key was listed"})
 
 
-def _parent(key: str) -> str:
+def _those_in(seen: Iterable[str], sent: Collection[str]) -> tuple[str, ...]:
+    return tuple(key for key in seen if key in sent)
+
+
+def parent_of(key: str) -> str:
+    """
+    Return the prefix of an object's key, ending in ``/``.
+
+    :param key: key below the root.
+    """
     return key[: key.rindex("/") + 1]

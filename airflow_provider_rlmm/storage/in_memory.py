@@ -8,12 +8,15 @@ It is the production code over other calls, runs in one thread, and answers the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.storage.root import Location
 
 EffectHook = Callable[[str, str], None]
 """Called with ``"list"``, ``"get"``, ``"put"`` or ``"delete"`` and the key, for a listing the prefix."""
@@ -27,8 +30,9 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
     is one object's failure, the others go on. Anything else that it raises goes through, as a crash does, and leaves
     what was done until then. Raised from ``after_effect``, the effect took place and only its reply is lost.
 
-    ``on_effect``, ``after_effect`` and ``root_exists`` are attributes that may be set at any time; a root that does not
-    exist plays an unmounted one.
+    ``on_effect``, ``after_effect``, ``root_exists``, ``where`` and ``folders`` are attributes that may be set at any time. A
+    root that does not exist plays an unmounted one; another ``where`` a copy of it; ``folders`` (prefix → identity, empty
+    for the root's) the folders of a local root, which may be replaced by others: one without identity is not there.
 
     :param layout: where the objects of a segment lie.
     :param on_effect: called before each effect.
@@ -47,13 +51,15 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
         self.on_effect = on_effect
         self.after_effect = after_effect
         self.root_exists = True
+        self.where = Location("memory")
+        self.folders: dict[str, object] = {}
         self._objects: dict[str, tuple[bytes, int]] = {}
         self._clock = clock
         super().__init__(_MemoryCalls(self, self._objects), layout)
 
     @property
     def keys(self) -> frozenset[str]:
-        """All keys, the stamp included, without calling a hook."""
+        """All keys, stamps included, without calling a hook."""
         return frozenset(self._objects)
 
     def put_object(self, key: str, data: bytes, last_modified_ms: int | None = None) -> None:
@@ -72,10 +78,13 @@ class _MemoryCalls:
         self._owner = owner
         self._objects = objects
 
-    def root_identity(self) -> object:
+    def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         if not self._owner.root_exists:
             raise StorageRootError("the storage root in memory was taken away")
-        return None
+        return [self._owner.folders.get(prefix) for prefix in ("", *prefixes)]
+
+    def location(self, prefix: str) -> Location:
+        return replace(self._owner.where, prefix=f"{self._owner.where.prefix}/{prefix}".strip("/"))
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         self._before("list", prefix)
@@ -93,19 +102,29 @@ class _MemoryCalls:
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
+        sent: set[str] = set()
         for key in keys:
+            sent.add(key)
             try:
                 self._before("delete", key)
                 self._objects.pop(key, None)
                 self._after("delete", key)
             except StorageError as e:
                 failures[key] = str(e)
-        return DeleteCalls(failures, 1)
+        return DeleteCalls(failures, 1, sent)
 
     def put(self, key: str, data: bytes | Path) -> None:
         self._before("put", key)
         self._owner.put_object(key, data.read_bytes() if isinstance(data, Path) else data)
         self._after("put", key)
+
+    def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
+        self._before("put", key)
+        absent = replace or key not in self._objects
+        if absent:
+            self._owner.put_object(key, data)
+        self._after("put", key)
+        return absent
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         self._before("get", key)

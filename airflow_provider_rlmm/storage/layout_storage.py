@@ -2,123 +2,54 @@
 """
 Remote storage as a layout over a handful of calls to a store: everything but the calls themselves.
 
-The real store and the in-memory fake differ only in :class:`ObjectCalls`, so what is proved with the fake holds for the
-code that runs in production.
+The real store and the in-memory fake differ only in their :mod:`~airflow_provider_rlmm.storage.object_calls`, so what is
+proved with the fake holds for the code that runs in production.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
-    RemoteObjectNotFoundError,
-    StorageError,
-    StorageRootError,
-    StorageUnavailableError,
-)
+from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.deletion import DeletionBatch
+from airflow_provider_rlmm.storage.deletion import DeletionBatch, parent_of
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
     IndexType,
     LogSegmentData,
-    RootCheck,
     SegmentDeletion,
+    SegmentListing,
     StoredObject,
+)
+from airflow_provider_rlmm.storage.root import (
+    UNKNOWN_ROOT,
+    Place,
+    PlaceCheck,
+    PlaceLook,
+    RootCheck,
+    RootExpectation,
+    Stamp,
+    StampOutcome,
+    StampResult,
+    is_stamp,
+    stamp_key,
+    unwritable,
 )
 
 logger = logging.getLogger(__name__)
 
-STAMP_KEY: Final = "airflow-provider-rlmm.json"
-"""The object at the storage root that says for which cluster the root was verified."""
-
 _REPLACED: Final = (
-    "the storage root is not the one that this run began with, it was unmounted or replaced: nothing more is deleted or "
-    "declared deleted; bring it back and run again"
+    "is not the one that this run began with, it was unmounted, renamed or replaced: nothing more is deleted or declared "
+    "deleted; bring it back and run again"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCalls:
-    """
-    What a store answered to a deletion. It proves nothing: a listing does.
-
-    :param failures: key → why the store says that it was not deleted.
-    :param calls: calls made.
-    """
-
-    failures: Mapping[str, str]
-    calls: int
-
-
-class ObjectCalls(Protocol):
-    """
-    The calls to a store. All keys are relative to the storage root.
-
-    Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` or a class below it where the store fails.
-    """
-
-    def root_identity(self) -> object:
-        """
-        Return something that changes when another root takes the place of this one, for example by an unmount.
-
-        :raises StorageRootError: if the root does not exist.
-        """
-        ...
-
-    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """
-        List the objects below a prefix, however deep, in any order.
-
-        :param prefix: empty, or ending in ``/``.
-        :param after: leave out keys up to this one, inclusive.
-        """
-        ...
-
-    def directories(self, prefix: str) -> Sequence[str]:
-        """
-        List the directories right below a prefix, without trailing ``/``.
-
-        :param prefix: ends in ``/``.
-        """
-        ...
-
-    def delete(self, keys: Sequence[str]) -> DeleteCalls:
-        """
-        Delete objects; one that fails does not stop the others, and a missing one is no failure.
-
-        :param keys: keys of objects.
-        """
-        ...
-
-    def put(self, key: str, data: bytes | Path) -> None:
-        """
-        Write an object, replacing an older one.
-
-        :param key: its key.
-        :param data: its content, or the file to stream it from.
-        """
-        ...
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """
-        Read an object; a range beyond its end yields what there is of it.
-
-        :param key: its key.
-        :param start: first byte, inclusive.
-        :param end: last byte, inclusive; ``None`` means to the end.
-        :raises RemoteObjectNotFoundError: if it does not exist.
-        """
-        ...
 
 
 class LayoutRemoteStorageManager:
@@ -133,6 +64,12 @@ class LayoutRemoteStorageManager:
         self._calls = calls
         self._layout = layout
         self._checked_root: tuple[object] | None = None
+        self._directories: dict[str, object] = {}
+
+    @property
+    def layout(self) -> Layout:
+        """Where the objects of a segment lie."""
+        return self._layout
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """
@@ -154,7 +91,7 @@ class LayoutRemoteStorageManager:
         for _, source in sources:
             if isinstance(source, Path) and not source.is_file():
                 raise FileNotFoundError(f"{source} of segment {metadata.remote_log_segment_id} is no file")
-        self._calls.root_identity()
+        self._calls.identities()
         for index_type, source in sources:
             self._calls.put(self._layout.object_key(metadata, index_type), source)
         return None
@@ -174,7 +111,7 @@ class LayoutRemoteStorageManager:
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"no byte range: {start_position}..{end_position}")
         key = self._layout.object_key(metadata, None)
-        self._calls.root_identity()
+        self._calls.identities()
         return self._calls.get(key, start_position, end_position)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
@@ -186,7 +123,7 @@ class LayoutRemoteStorageManager:
         :raises RemoteObjectNotFoundError: if it is missing.
         """
         key = self._layout.object_key(metadata, index_type)
-        self._calls.root_identity()
+        self._calls.identities()
         return self._calls.get(key)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
@@ -207,10 +144,11 @@ class LayoutRemoteStorageManager:
         :param metadatas: segments of any user partitions, each once.
         :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
+        :raises StorageRootError: if the root, or the directory of a user partition, is not the one that was listed first.
         """
         batch = DeletionBatch(self._layout, metadatas)
         listings = batch.listings
-        with self._steady_root() as root:
+        with self._steady(listings):
             for prefix, after in listings.items():
                 batch.see_before(self._calls.objects(prefix, after))
         keys = batch.keys_to_delete()
@@ -220,14 +158,14 @@ class LayoutRemoteStorageManager:
         calls = len(listings) + deletion.calls
         left: list[StoredObject] = []
         try:
-            for prefix, after in listings.items():
-                calls += 1
-                left.extend(self._calls.objects(prefix, after))
-            self._require_same_root(root)
+            with self._steady(listings):
+                for prefix, after in listings.items():
+                    calls += 1
+                    left.extend(self._calls.objects(prefix, after))
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
-            return DeletionReport(batch.outcomes_unknown(f"not confirmed by a listing: {e}"), calls)
-        return DeletionReport(batch.outcomes_after(left, deletion.failures), calls)
+            return DeletionReport(batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent), calls)
+        return DeletionReport(batch.outcomes_after(left, deletion.failures, deletion.sent), calls)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """
@@ -237,7 +175,7 @@ class LayoutRemoteStorageManager:
         """
         prefix = self._layout.partition_prefix(topic_id_partition)
         found: dict[UUID, list[StoredObject]] = {}
-        with self._steady_root():
+        with self._steady([prefix]):
             for stored in self._calls.objects(prefix):
                 parsed = self._layout.parse(stored.key)
                 if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
@@ -245,107 +183,132 @@ class LayoutRemoteStorageManager:
         return {segment_id: tuple(sorted(objects, key=_key)) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
-        """List every object below the root except this package's own stamp, by key."""
-        self._calls.root_identity()
-        return sorted((stored for stored in self._calls.objects("") if stored.key != STAMP_KEY), key=_key)
+        """List every object below the root except this package's own stamps, by key."""
+        self._calls.identities()
+        return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=_key)
 
-    def check_root(self, topic_ids: frozenset[UUID], cluster_id: str) -> RootCheck:
+    def list_segment(self, metadata: RemoteLogSegmentMetadata) -> SegmentListing:
         """
-        Tell whether the root belongs to the cluster: by its stamp, or by an object of one of the topic ids.
+        List the objects of one segment.
 
-        From here on no listing of another root is believed, should one take the place of this one.
+        :param metadata: the segment.
+        """
+        stem = self._layout.segment_stem(metadata)
+        prefix = parent_of(stem)
+        self._calls.identities([prefix])
+        found = (stored for stored in self._calls.objects(prefix, stem) if stored.key.startswith(f"{stem}."))
+        objects = tuple(sorted(found, key=_key))
+        missing = set(self._layout.segment_keys(metadata).required) - {stored.key for stored in objects}
+        return SegmentListing(objects, tuple(sorted(missing)))
+
+    def check_root(
+        self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
+    ) -> RootCheck:
+        """
+        Tell of every place whether it belongs to the cluster.
 
         :param topic_ids: topic ids that the metadata topic names.
         :param cluster_id: id of the cluster.
+        :param expectation: what is known about the root.
+        :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
         """
-        self._checked_root = (self._calls.root_identity(),)
-        stamp = self._read_stamp()
-        own = self._stamp_for(cluster_id)
-        if stamp == own:
-            if self._may_be_unmounted():
-                why = f"{STAMP_KEY} names this cluster, but {self._layout.prefix} beside it holds not even a directory"
-                return RootCheck(False, f"{why}: nothing may be mounted there")
-            return RootCheck(True, f"{STAMP_KEY} names cluster {cluster_id} and layout {self._layout.name}")
-        if stamp is not None:
-            return RootCheck(False, f"{STAMP_KEY} is that of {_described(stamp)}, not of {_described(own)}")
-        for directory in self._calls.directories(self._layout.prefix):
+        prefixes = [place.prefix for place in self._layout.places]
+        self._checked_root = (self._require_unchanged(prefixes, self._checked_root),)
+        checks = tuple(
+            self._look_at(place, cluster_id).judge(expectation, partial(self._known_object, place, topic_ids))
+            for place in self._layout.places
+        )
+        return RootCheck(cluster_id, checks, expectation.move_stamp)
+
+    def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
+        """
+        Leave the cluster's stamp at every verified place that has none; repeating it changes nothing.
+
+        :param check: what :meth:`check_root` said.
+        :return: what became of each.
+        :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
+        """
+        return tuple(self._stamp_place(c, check) for c in check.places if c.verified)
+
+    def _stamp_place(self, place: PlaceCheck, check: RootCheck) -> StampResult:
+        name = place.place.name
+        if place.stamped:
+            return StampResult(name, StampOutcome.ALREADY_THERE, place.root_id)
+        with self._steady():
+            look = self._look_at(place.place, check.cluster_id)
+            stamp = look.stamp(move_stamp=check.move_stamp)
+            if stamp is not None:
+                return StampResult(name, StampOutcome.ALREADY_THERE, stamp.root_id)
+            new, why = look.new_stamp(), "the store does not show what it says is there"
+            try:
+                if self._calls.put_if_absent(new.key, new.to_json(), replace=look.raw_stamp is not None):
+                    return StampResult(name, StampOutcome.WRITTEN, new.root_id)
+            except StorageRootError:
+                raise
+            except StorageError as e:
+                why = str(e)
+            # Somebody was faster, or only the answer was lost.
+            stamp = self._stamp_again(place.place, check.cluster_id)
+        if stamp is None:
+            return unwritable(new, why)
+        return StampResult(name, StampOutcome.ALREADY_THERE, stamp.root_id)
+
+    def _stamp_again(self, place: Place, cluster_id: str) -> Stamp | None:
+        try:
+            # One that was to be replaced and is still there was reported when the root was checked.
+            return self._look_at(place, cluster_id).stamp(move_stamp=True)
+        except StorageRootError:
+            raise
+        except StorageError:
+            return None
+
+    def _look_at(self, place: Place, cluster_id: str) -> PlaceLook:
+        try:
+            raw = self._calls.get(stamp_key(cluster_id, place.name))
+        except RemoteObjectNotFoundError:
+            raw = None
+        return PlaceLook(cluster_id, self._layout.name, place, self._calls.location(place.prefix), raw)
+
+    def _known_object(self, place: Place, topic_ids: frozenset[UUID]) -> str | None:
+        for directory in self._calls.directories(place.prefix):
             if self._layout.topic_id_of_directory(directory) not in topic_ids:
                 continue
+            self._calls.identities([f"{directory}/"])
             for stored in self._calls.objects(f"{directory}/"):
                 parsed = self._layout.parse(stored.key)
                 if parsed is not None and parsed.topic_id in topic_ids:
-                    return RootCheck(True, f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}")
-        return RootCheck(
-            False,
-            f"neither {STAMP_KEY} nor an object below {self._layout.prefix} of any of the {len(topic_ids)} topic ids "
-            "known from the metadata topic was seen",
-        )
-
-    def stamp_root(self, cluster_id: str) -> None:
-        """
-        Say at the root that it was verified for the cluster and layout; repeating it changes nothing.
-
-        :param cluster_id: id of the cluster.
-        :raises StorageRootError: if the stamp of another cluster or layout lies there.
-        """
-        self._calls.root_identity()
-        stamp, own = self._read_stamp(), self._stamp_for(cluster_id)
-        if stamp is None:
-            self._calls.put(STAMP_KEY, json.dumps(own, sort_keys=True).encode())
-        elif stamp != own:
-            raise StorageRootError(
-                f"{STAMP_KEY} is that of {_described(stamp)}, not of {_described(own)}: check the storage URI, and "
-                "remove the object only if the other cluster does not use this root any more"
-            )
-
-    def _may_be_unmounted(self) -> bool:
-        """
-        Tell whether the stamp is all that can be seen, in a place where it need not share the objects' fate.
-
-        The segments' prefix of a local root may be a mount point of its own. Objects that are deleted leave their
-        directories behind there, so even after the last deletion a mounted one is not empty.
-        """
-        prefix = self._layout.prefix
-        return bool(prefix) and self._calls.root_identity() is not None and not self._calls.directories(prefix)
+                    return f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}"
+        return None
 
     @contextmanager
-    def _steady_root(self) -> Iterator[object]:
+    def _steady(self, prefixes: Iterable[str] = ()) -> Iterator[None]:
         """
-        Put this around a listing: a root that is unmounted or replaced lists as empty, and all would look deleted.
+        Put this around a listing: a folder that is unmounted, renamed or replaced lists as empty, and all would look deleted.
 
-        :raises StorageRootError: if the root is not the one of :meth:`check_root`, or changes within the block.
+        :param prefixes: what is listed.
+        :raises StorageRootError: if the root is not the one of :meth:`check_root`, or a folder not the one that was there
+            when it was first listed, or if either changes within the block.
         """
-        root = self._calls.root_identity()
-        if self._checked_root not in (None, (root,)):
-            raise StorageRootError(_REPLACED)
-        yield root
-        if self._calls.root_identity() != root:
-            raise StorageRootError(_REPLACED)
+        watched = [*(place.prefix for place in self._layout.places), *prefixes]
+        root = self._require_unchanged(watched, self._checked_root)
+        yield
+        self._require_unchanged(watched, (root,))
 
-    def _stamp_for(self, cluster_id: str) -> Mapping[str, str]:
-        return {"cluster_id": cluster_id, "layout": self._layout.name}
-
-    def _read_stamp(self) -> Mapping[str, str] | None:
-        try:
-            raw = self._calls.get(STAMP_KEY)
-        except RemoteObjectNotFoundError:
-            return None
-        try:
-            stamp = json.loads(raw)
-        except ValueError:
-            stamp = None
-        # An unreadable stamp is nobody's: it must neither verify the root nor be overwritten.
-        return stamp if isinstance(stamp, dict) else MappingProxyType({})
-
-    def _require_same_root(self, root: object) -> None:
-        # An unmounted root lists as empty, which would make everything look deleted.
-        if self._calls.root_identity() != root:
-            raise StorageUnavailableError("the storage root was replaced while objects were deleted")
+    def _require_unchanged(self, prefixes: Sequence[str], expected_root: tuple[object] | None) -> object:
+        root, *directories = self._calls.identities(prefixes)
+        if expected_root not in (None, (root,)):
+            raise StorageRootError(f"the storage root {_REPLACED}")
+        for prefix, identity in zip(prefixes, directories, strict=True):
+            # One that appears is a broker's doing; nobody of ours ever removes one.
+            if self._directories.get(prefix, identity) != identity:
+                raise StorageRootError(f"the folder {prefix} below the storage root {_REPLACED}")
+        self._directories |= _existing(prefixes, directories)
+        return root
 
 
 def _key(stored: StoredObject) -> str:
     return stored.key
 
 
-def _described(stamp: Mapping[str, str]) -> str:
-    return f"cluster {stamp.get('cluster_id', '?')} with layout {stamp.get('layout', '?')}"
+def _existing(prefixes: Sequence[str], identities: Sequence[object]) -> dict[str, object]:
+    return {prefix: identity for prefix, identity in zip(prefixes, identities, strict=True) if identity is not None}

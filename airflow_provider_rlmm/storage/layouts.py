@@ -25,6 +25,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.root import Place
 
 _MAX_TOPIC_NAME_LENGTH: Final = 249
 _MAX_INT32: Final = 2**31 - 1
@@ -80,8 +81,16 @@ class Layout(Protocol):
         ...
 
     @property
-    def prefix(self) -> str:
-        """The prefix of all its keys, ending in ``/``."""
+    def places(self) -> tuple[Place, ...]:
+        """Every place below the root at which copies of segments can lie; every key is under the prefix of one."""
+        ...
+
+    def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
+        """
+        Return every place at which the copy of a segment can lie, as far as its metadata tells.
+
+        :param metadata: the segment.
+        """
         ...
 
     @property
@@ -137,7 +146,7 @@ class Layout(Protocol):
 
     def topic_id_of_directory(self, directory: str) -> UUID | None:
         """
-        Return the topic id that a directory right below :attr:`prefix` belongs to.
+        Return the topic id that a directory right below a place's prefix belongs to.
 
         :param directory: the directory's path below the storage root, with or without a trailing ``/``.
         :return: ``None`` for a directory that is not of this layout.
@@ -154,6 +163,7 @@ class LocalTieredStorageLayout:
 
     name: Final = "local-tiered-storage"
     prefix: Final = "kafka-tiered-storage/"
+    places: Final = (Place("kafka-tiered-storage", prefix),)
     suffixes: Final[Mapping[str, bool]] = MappingProxyType(
         {
             ".log": True,
@@ -182,6 +192,14 @@ class LocalTieredStorageLayout:
     _file: Final = re.compile(
         r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})(?P<suffix>\.[^/]+)", re.DOTALL
     )
+
+    def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
+        """
+        Return the one place of this layout.
+
+        :param metadata: any segment.
+        """
+        return self.places
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
         """

@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.storage.layouts import Layout
 
 
 class IndexType(StrEnum):
@@ -90,6 +94,8 @@ class SegmentDeletion:
     :param objects_deleted: objects seen before and not seen after.
     :param bytes_deleted: their sizes, summed.
     :param reasons: key → why it is still there or why nothing is known; empty when GONE.
+    :param sent: keys that a delete call of ours was made for, answered or not. A segment that is ``NEVER_SEEN`` although
+        a listing of this run had shown it was deleted by somebody else, by such a call, or not at all.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -97,6 +103,7 @@ class SegmentDeletion:
     objects_deleted: int
     bytes_deleted: int
     reasons: Mapping[str, str]
+    sent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +120,16 @@ class DeletionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class RootCheck:
+class SegmentListing:
     """
-    Whether the storage root is the one of the cluster.
+    The objects of one segment.
 
-    :param verified: objects of this layout that belong to a known topic id were seen, or this package's own stamp for
-        the cluster lies there.
-    :param reason: what was seen, for reports and errors.
+    :param objects: all of them, of any suffix, by key.
+    :param missing: keys of a complete copy that are not among them.
     """
 
-    verified: bool
-    reason: str
+    objects: tuple[StoredObject, ...]
+    missing: tuple[str, ...]
 
 
 class RemoteStorageManager(Protocol):
@@ -136,6 +142,11 @@ class RemoteStorageManager(Protocol):
     :class:`~airflow_provider_rlmm.errors.UnsafeObjectKeyError`, before any call, for a segment or user partition
     whose name must not become a key.
     """
+
+    @property
+    def layout(self) -> Layout:
+        """Where the objects of a segment lie."""
+        ...
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """
@@ -199,22 +210,36 @@ class RemoteStorageManager(Protocol):
         """List every object below the root except this package's own stamp, for audits and scrubs."""
         ...
 
-    def check_root(self, topic_ids: frozenset[UUID], cluster_id: str) -> RootCheck:
+    def list_segment(self, metadata: RemoteLogSegmentMetadata) -> SegmentListing:
         """
-        Tell whether the root belongs to the cluster: it holds an object of this layout of one of ``topic_ids``, or
-        the stamp of an earlier verification.
+        List the objects of one segment, without listing what was copied before it where the store can.
 
-        :param topic_ids: topic ids that the metadata topic names.
-        :param cluster_id: id of the cluster.
+        :param metadata: the segment.
         """
         ...
 
-    def stamp_root(self, cluster_id: str) -> None:
+    def check_root(
+        self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
+    ) -> RootCheck:
         """
-        Leave a small object outside the segments' prefix that says that this root was verified for the cluster, so
-        that a run that is killed after its last delete can be finished by the next one.
+        Tell of every place whether it belongs to the cluster: ``expected_root`` names it, its stamp is one that was known
+        before, or it holds an object of this layout of one of ``topic_ids``. From here on no listing of another root is
+        believed.
 
+        :param topic_ids: topic ids that the metadata topic names.
         :param cluster_id: id of the cluster.
-        :raises StorageRootError: if the stamp of another cluster lies there.
+        :param expectation: what is known about the root.
+        :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
+        """
+        ...
+
+    def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
+        """
+        Leave the cluster's stamp at every verified place that has none. What is there is not replaced, except where the
+        check was made under the override that moves a stamp.
+
+        :param check: what :meth:`check_root` said.
+        :return: what became of each; a stamp that cannot be written is no error.
+        :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
         """
         ...

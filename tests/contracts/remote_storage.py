@@ -29,13 +29,27 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
+from airflow_provider_rlmm.storage.root import (
+    OLD_STAMP_KEY,
+    UNKNOWN_ROOT,
+    PlaceCheck,
+    RootCheck,
+    RootExpectation,
+    RootProof,
+    StampOutcome,
+    stamp_key,
+)
 
 LAYOUT = LocalTieredStorageLayout()
+(PLACE,) = LAYOUT.places
+CLUSTER_ID = "cluster-a"
+OWN_STAMP = stamp_key(CLUSTER_ID, PLACE.name)
 TOPIC_ID = UUID("6e5a9d51-37f0-4d9c-8f4b-1d2f3a4b5c6d")
 OTHER_TOPIC_ID = UUID("7f5a9d51-37f0-4d9c-8f4b-1d2f3a4b5c6d")
+TIP = TopicIdPartition(TOPIC_ID, "orders", 0)
+PARTITION = LAYOUT.partition_prefix(TIP)
 ILLEGAL_TOPIC_NAMES = ["../evil", "..", ".", "", "a/b", "a\\b", "straße", "a b", "a\n", "x" * 250, "%2e%2e", "a\x00"]
 
 
@@ -46,6 +60,9 @@ class StorageUnderTest(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Place an object behind the manager's back."""
+
+    def read(self, key: str) -> bytes:
+        """An object's content, read behind the manager's back."""
 
     def keys(self) -> set[str]:
         """All keys, read behind the manager's back."""
@@ -59,6 +76,18 @@ class RemovableRoot(StorageUnderTest, Protocol):
 class FaultyStorage(RemovableRoot, Protocol):
     def refuse_delete(self, *keys: str) -> None:
         """Let the deletion of these objects fail."""
+
+    def refuse_put(self) -> None:
+        """Let no object be written any more."""
+
+    def rename_folder(self, prefix: str, *, another: bool) -> None:
+        """Rename a folder and, if asked for, put an empty one in its place."""
+
+    def rename_folder_back(self, prefix: str) -> None:
+        """Undo it."""
+
+    def rename_folder_during_delete(self, prefix: str) -> None:
+        """Put another folder in its place after the next delete call."""
 
     def fail_listing(self, number: int) -> None:
         """Let the n-th listing from now on fail, counted from 1."""
@@ -304,70 +333,184 @@ class RemoteStorageContract:
     def test_absent_partition_lists_as_empty(self, storage: StorageUnderTest) -> None:
         assert storage.manager.list_log_segments(TopicIdPartition(TOPIC_ID, "none", 7)) == {}
 
-    def test_every_object_but_the_stamp_is_listed(self, storage: StorageUnderTest) -> None:
+    def test_every_object_but_the_stamps_is_listed(self, storage: StorageUnderTest) -> None:
         keys = place(storage, segment(1)) | {"stray", "kafka-tiered-storage/other/thing"}
         storage.put("stray", b"1")
         storage.put("kafka-tiered-storage/other/thing", b"22")
-        storage.manager.stamp_root("cluster-a")
+        storage.put("airflow-provider-rlmm.json", b"an old stamp")
+        storage.put("airflow-provider-rlmm/cluster-b/place.json", b"another cluster's stamp")
+        stamped(storage)
         listed = storage.manager.list_objects()
         assert [o.key for o in listed] == sorted(keys)
         assert sum(o.size for o in listed) == 53
 
+    def test_one_segment_is_listed_alone(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1))
+        place(storage, segment(0), segment(2), segment(3, start=100), segment(1, topic="orders-0"))
+        listing = storage.manager.list_segment(segment(1))
+        assert ({o.key for o in listing.objects}, listing.missing) == (keys, ())
+        storage.put(LAYOUT.object_key(segment(9), IndexType.TRANSACTION), b"t")
+        storage.put(LAYOUT.segment_stem(segment(9)) + ".unknown", b"?")
+        partial = storage.manager.list_segment(segment(9))
+        assert [o.key.rpartition(".")[2] for o in partial.objects] == ["txnindex", "unknown"]
+        assert set(partial.missing) == set(LAYOUT.segment_keys(segment(9)).required)
+
+    def test_keys_that_a_delete_was_sent_for_are_named(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1))
+        storage.put(LAYOUT.segment_stem(segment(1)) + ".unknown", b"?")
+        report = storage.manager.delete_log_segments([segment(1), segment(2)])
+        assert [set(s.sent) for s in report.segments] == [keys, set()]
+
+
+class StorageRootContract:
+    """Whose root it is: run by every implementation."""
+
     def test_empty_root_is_not_verified(self, storage: StorageUnderTest) -> None:
-        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
-        assert (check.verified, STAMP_KEY in check.reason) == (False, True)
+        check = check_root(storage)
+        assert not check.verified
+        assert (check.root_ids, check.is_verified(PLACE)) == ({}, False)
+        assert "there is no stamp" in check.reason
+        assert storage.manager.stamp_root(check) == ()
+        assert storage.keys() == set()
 
     def test_root_with_an_object_of_a_known_topic_id_is_verified(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1, topic_id=OTHER_TOPIC_ID), segment(1))
-        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
-        assert check.verified
+        check = check_root(storage)
+        assert (check.verified, check.is_verified(PLACE), how(check)) == (True, True, RootProof.OBJECT)
         assert kafka_uuid_str(TOPIC_ID) in check.reason
+        assert check.root_ids == {}, "nothing names it yet"
 
     def test_root_of_other_topics_and_strays_is_not_verified(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1, topic_id=OTHER_TOPIC_ID))
         topic_id = kafka_uuid_str(TOPIC_ID)
         storage.put(f"elsewhere/orders-0-{topic_id}/{'0' * 20}-{topic_id}.log", b"")
         storage.put(f"kafka-tiered-storage/orders-0-{topic_id}/stray.log", b"")
-        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
-        assert not storage.manager.check_root(frozenset(), "cluster-a").verified
+        assert not check_root(storage).verified
+        assert not check_root(storage, topic_ids=frozenset()).verified
 
-    def test_stamp_verifies_its_cluster_only(self, storage: StorageUnderTest) -> None:
-        keys = place(storage, segment(1, topic_id=OTHER_TOPIC_ID))
-        storage.manager.stamp_root("cluster-a")
-        storage.manager.stamp_root("cluster-a")
-        assert storage.keys() == keys | {STAMP_KEY}
-        assert storage.manager.check_root(frozenset(), "cluster-a").verified
-        check = storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-b")
-        assert not check.verified
-        assert "cluster-a" in check.reason
-        with pytest.raises(StorageRootError, match="cluster-a"):
-            storage.manager.stamp_root("cluster-b")
-        assert storage.manager.check_root(frozenset(), "cluster-a").verified
+    def test_a_stamp_is_written_once_and_says_whose_root_lies_where(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1))
+        (first,) = storage.manager.stamp_root(check_root(storage))
+        assert (first.place, first.outcome) == (PLACE.name, StampOutcome.WRITTEN)
+        assert storage.keys() == keys | {OWN_STAMP}
+        assert json.loads(storage.read(OWN_STAMP)).keys() == {"cluster_id", "layout", "place", "root_id", "where"}
+        for check in (check_root(storage), replace(check_root(storage), places=unstamped(check_root(storage)))):
+            (again,) = storage.manager.stamp_root(check)
+            assert (again.outcome, again.root_id) == (StampOutcome.ALREADY_THERE, first.root_id)
+        assert storage.keys() == keys | {OWN_STAMP}
 
-    def test_stamp_of_another_cluster_outweighs_known_objects(self, storage: StorageUnderTest) -> None:
+    def test_a_check_knows_the_root_id_once_it_is_stamped(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1))
-        storage.manager.stamp_root("cluster-a")
-        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-b").verified
+        check = check_root(storage)
+        results = storage.manager.stamp_root(check)
+        assert check.with_stamps(results).root_ids == {PLACE.name: results[0].root_id}
+        assert check_root(storage).root_ids == {PLACE.name: results[0].root_id}
 
-    @pytest.mark.parametrize(
-        "stamp",
-        [
-            b"",
-            b"\xff",
-            b"[]",
-            b"{}",
-            json.dumps({"cluster_id": "cluster-a"}).encode(),
-            json.dumps({"cluster_id": "cluster-a", "layout": "another"}).encode(),
-        ],
-    )
-    def test_stamp_that_is_not_ours_is_neither_believed_nor_replaced(
-        self, storage: StorageUnderTest, stamp: bytes
+    def test_a_stamp_alone_verifies_nothing(self, storage: StorageUnderTest) -> None:
+        root_id = stamped(storage)
+        for expectation in (UNKNOWN_ROOT, RootExpectation(recorded=frozenset({str(UUID(int=1))}))):
+            check = check_root(storage, expectation)
+            assert (check.verified, check.root_ids) == (False, {})
+            assert root_id in check.reason, "whoever looks at it must learn the id, to put it into expected_root"
+
+    def test_a_stamp_that_was_recorded_verifies_its_place(self, storage: StorageUnderTest) -> None:
+        root_id = stamped(storage)
+        check = check_root(storage, RootExpectation(recorded=frozenset({str(UUID(int=1)), root_id})))
+        assert (check.verified, how(check), check.root_ids) == (True, RootProof.RECORDED, {PLACE.name: root_id})
+
+    def test_a_stamp_that_is_expected_verifies_its_place(self, storage: StorageUnderTest) -> None:
+        root_id = stamped(storage)
+        check = check_root(storage, RootExpectation(expected_root=root_id))
+        assert (check.verified, how(check), check.root_ids) == (True, RootProof.EXPECTED_ROOT, {PLACE.name: root_id})
+
+    @pytest.mark.parametrize("with_stamp", [False, True])
+    def test_another_root_than_the_expected_one_is_refused(self, storage: StorageUnderTest, with_stamp: bool) -> None:
+        place(storage, segment(1))
+        if with_stamp:
+            storage.manager.stamp_root(check_root(storage))
+        for expected in (str(UUID(int=7)), "s3://elsewhere/kafka-tiered-storage"):
+            with pytest.raises(StorageRootError, match=expected):
+                check_root(storage, RootExpectation(expected_root=expected))
+
+    def test_where_no_stamp_can_be_written_the_expected_location_verifies_the_place(
+        self, storage: StorageUnderTest
     ) -> None:
-        storage.put(STAMP_KEY, stamp)
-        assert not storage.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
-        with pytest.raises(StorageRootError, match=STAMP_KEY):
-            storage.manager.stamp_root("cluster-a")
-        assert not storage.manager.check_root(frozenset(), "cluster-a").verified
+        place(storage, segment(1))
+        (seen,) = check_root(storage).places
+        location = str(seen.where)
+        assert location.split() == [location], "one word, to be copied"
+        storage.manager.delete_log_segments([segment(1)])
+        check = check_root(storage, RootExpectation(expected_root=location))
+        assert (check.verified, how(check), check.root_ids) == (
+            True, RootProof.EXPECTED_ROOT, {PLACE.name: location}
+        )  # fmt: skip
+
+    def test_an_old_stamp_verifies_nothing_and_is_followed_by_a_new_one(self, storage: StorageUnderTest) -> None:
+        old = json.dumps({"cluster_id": CLUSTER_ID, "layout": LAYOUT.name}).encode()
+        storage.put(OLD_STAMP_KEY, old)
+        assert not check_root(storage).verified
+        place(storage, segment(1))
+        (result,) = storage.manager.stamp_root(check_root(storage))
+        assert result.outcome is StampOutcome.WRITTEN
+        assert storage.read(OLD_STAMP_KEY) == old
+
+    @pytest.mark.parametrize("other", ["cluster-b", "../cluster-a", "a/b", "..", "c%2Fd", "é e"])
+    def test_the_stamp_of_another_cluster_means_nothing(self, storage: StorageUnderTest, other: str) -> None:
+        place(storage, segment(1))
+        theirs = check_root(storage, cluster_id=other)
+        (their_stamp,) = storage.manager.stamp_root(theirs)
+        assert len(storage.keys() - set(LAYOUT.segment_keys(segment(1)).required)) == 1
+        (our_stamp,) = storage.manager.stamp_root(check_root(storage))
+        assert (their_stamp.outcome, our_stamp.outcome) == (StampOutcome.WRITTEN, StampOutcome.WRITTEN)
+        storage.manager.delete_log_segments([segment(1)])
+        known = RootExpectation(recorded=frozenset({their_stamp.root_id or ""}))
+        assert check_root(storage, known, cluster_id=other).verified
+        assert not check_root(storage, known).verified
+
+    @pytest.mark.parametrize("field", ["cluster_id", "layout", "place", "where"])
+    def test_a_stamp_that_names_something_else_refuses_until_it_is_moved(
+        self, storage: StorageUnderTest, field: str
+    ) -> None:
+        place(storage, segment(1))
+        root_id = stamped(storage)
+        fields = json.loads(storage.read(OWN_STAMP))
+        fields[field] = fields["where"] | {"bucket": "the-true-one"} if field == "where" else "another"
+        storage.put(OWN_STAMP, json.dumps(fields).encode())
+        place(storage, segment(1))
+        self.assert_refused_until_moved(storage, root_id, "another" if field != "where" else "the-true-one")
+
+    @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"null", b'{"cluster_id": "cluster-a"}'])
+    def test_a_stamp_that_cannot_be_read_refuses_until_it_is_moved(
+        self, storage: StorageUnderTest, content: bytes
+    ) -> None:
+        place(storage, segment(1))
+        storage.put(OWN_STAMP, content)
+        self.assert_refused_until_moved(storage, "", "cannot be read")
+
+    def assert_refused_until_moved(self, storage: StorageUnderTest, root_id: str, says: str) -> None:
+        before = storage.read(OWN_STAMP)
+        for expectation in (
+            UNKNOWN_ROOT,
+            RootExpectation(recorded=frozenset({root_id})),
+            RootExpectation(expected_root=root_id or str(UUID(int=1))),
+        ):
+            with pytest.raises(StorageRootError, match=f"{says}.*move_stamp"):
+                check_root(storage, expectation)
+        assert storage.read(OWN_STAMP) == before
+        check = check_root(storage, RootExpectation(recorded=frozenset({root_id}), move_stamp=True))
+        assert (how(check), check.root_ids) == (RootProof.OBJECT, {}), "a stamp that is to be moved proves nothing"
+        (result,) = storage.manager.stamp_root(check)
+        assert result.outcome is StampOutcome.WRITTEN
+        assert result.root_id != root_id, "the moved root is not to be mistaken for the one before"
+        assert check_root(storage).root_ids == {PLACE.name: result.root_id}
+
+    def test_a_stamp_that_appears_and_names_another_location_is_not_replaced(self, storage: StorageUnderTest) -> None:
+        place(storage, segment(1))
+        check = check_root(storage)
+        storage.put(OWN_STAMP, b"{}")
+        with pytest.raises(StorageRootError, match="cannot be read"):
+            storage.manager.stamp_root(check)
+        assert storage.read(OWN_STAMP) == b"{}"
 
 
 class RemoteStorageFaultContract:
@@ -375,21 +518,25 @@ class RemoteStorageFaultContract:
 
     def test_missing_root_is_an_error_everywhere(self, storage: RemovableRoot, tmp_path: Path) -> None:
         data = local_files(tmp_path)
+        place(storage, segment(1))
+        check = check_root(storage)
         storage.remove_root()
         manager = storage.manager
         for call in (
             lambda: manager.delete_log_segments([segment(1)]),
             lambda: manager.list_objects(),
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
-            lambda: manager.check_root(frozenset({TOPIC_ID}), "cluster-a"),
-            lambda: manager.stamp_root("cluster-a"),
+            lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
+            lambda: manager.stamp_root(check),
+            lambda: manager.list_segment(segment(1)),
             lambda: manager.fetch_log_segment(segment(1), 0),
             lambda: manager.fetch_index(segment(1), IndexType.OFFSET),
             lambda: manager.copy_log_segment_data(segment(1), data),
         ):
             with pytest.raises(StorageRootError):
                 call()
-        assert storage.keys() == set()
+        left = storage.keys()
+        assert OWN_STAMP not in left
 
     def test_refused_object_stays_and_the_others_go(self, storage: FaultyStorage) -> None:
         place(storage, segment(1), segment(2), segment(3))
@@ -436,6 +583,83 @@ class RemoteStorageFaultContract:
         place(storage, segment(1))
         storage.unmount_during_delete()
         assert outcomes(storage, segment(1)) == [DeleteOutcome.UNKNOWN]
+
+    def test_a_stamp_that_cannot_be_written_is_said_and_no_error(self, storage: FaultyStorage) -> None:
+        place(storage, segment(1))
+        check = check_root(storage)
+        storage.refuse_put()
+        (result,) = storage.manager.stamp_root(check)
+        assert (result.outcome, result.root_id) == (StampOutcome.CANNOT_BE_WRITTEN, None)
+        for part in (OWN_STAMP, "refused by the test", "expected_root", str(check.places[0].where)):
+            assert part in result.reason
+        assert check.with_stamps((result,)).root_ids == {}
+
+    @pytest.mark.parametrize("prefix", [PLACE.prefix, PARTITION])
+    @pytest.mark.parametrize("another", [True, False])
+    def test_a_folder_that_is_renamed_or_replaced_lists_nothing(
+        self, storage: FaultyStorage, prefix: str, another: bool
+    ) -> None:
+        place(storage, segment(1), segment(2))
+        assert len(storage.manager.list_log_segments(TIP)) == 2
+        storage.rename_folder(prefix, another=another)
+        for call in (
+            lambda: storage.manager.list_log_segments(TIP),
+            lambda: storage.manager.delete_log_segments([segment(1)]),
+        ):
+            with pytest.raises(StorageRootError, match=f"{prefix} .*not the one that this run began with"):
+                call()
+        storage.rename_folder_back(prefix)
+        assert outcomes(storage, segment(1), segment(2)) == [DeleteOutcome.GONE] * 2
+
+    def test_a_folder_that_is_renamed_between_two_batches_is_noticed(self, storage: FaultyStorage) -> None:
+        place(storage, segment(1), segment(2))
+        assert outcomes(storage, segment(2)) == [DeleteOutcome.GONE]
+        storage.rename_folder(PARTITION, another=True)
+        with pytest.raises(StorageRootError, match=PARTITION):
+            storage.manager.delete_log_segments([segment(1)])
+
+    def test_a_folder_that_appears_is_no_other_one(self, storage: FaultyStorage) -> None:
+        assert storage.manager.list_log_segments(TIP) == {}
+        place(storage, segment(1))
+        assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
+
+    def test_a_folder_that_is_replaced_while_objects_are_deleted_proves_nothing(self, storage: FaultyStorage) -> None:
+        keys = place(storage, segment(1))
+        storage.rename_folder_during_delete(PARTITION)
+        (deletion,) = storage.manager.delete_log_segments([segment(1)]).segments
+        assert (deletion.outcome, set(deletion.sent)) == (DeleteOutcome.UNKNOWN, keys)
+        with pytest.raises(StorageRootError, match=PARTITION):
+            storage.manager.delete_log_segments([segment(1)])
+
+
+def check_root(
+    storage: StorageUnderTest,
+    expectation: RootExpectation = UNKNOWN_ROOT,
+    *,
+    cluster_id: str = CLUSTER_ID,
+    topic_ids: frozenset[UUID] = frozenset({TOPIC_ID}),
+) -> RootCheck:
+    return storage.manager.check_root(topic_ids, cluster_id, expectation)
+
+
+def how(check: RootCheck) -> RootProof | None:
+    (place_check,) = check.places
+    return place_check.how
+
+
+def unstamped(check: RootCheck) -> tuple[PlaceCheck, ...]:
+    """As a process sees it that looked before another one stamped the root."""
+    return tuple(replace(c, stamped=False, root_id=None) for c in check.places)
+
+
+def stamped(storage: StorageUnderTest) -> str:
+    """Stamp the root, and leave nothing else that could verify it; return its root id."""
+    keys = storage.keys()
+    place(storage, segment(77, partition=77))
+    (result,) = storage.manager.stamp_root(check_root(storage))
+    assert outcomes(storage, segment(77, partition=77)) == [DeleteOutcome.GONE]
+    assert storage.keys() == keys | {OWN_STAMP}
+    return str(result.root_id)
 
 
 def local_files(folder: Path) -> LogSegmentData:

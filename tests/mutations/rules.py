@@ -439,7 +439,7 @@ RULES = [
         DELETION,
         "keys",
         "a key may leave the prefix",
-        '            if not stem.startswith(layout.prefix) or ".." in stem.split("/"):',
+        '            if not any(stem.startswith(place.prefix) for place in layout.places) or ".." in stem.split("/"):',
         "storage/test_in_memory.py::test_a_deletion_does_not_trust_its_layout",
     ),
 ]

@@ -6,8 +6,9 @@ from __future__ import annotations
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
+from tests.mutations.storage_root import STORAGE_ROOT
 
-MUTATIONS = [*INVARIANTS, *RULES]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *RULES]
 
 
 def as_markdown() -> str:

@@ -18,14 +18,15 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.root import OLD_STAMP_KEY, Stamp, stamp_key
 from tests.simulation.actors import BROKER
 from tests.simulation.model import FINISHED, Event, LogModel
 
 METADATA_PARTITIONS = 2
 CLUSTER_ID = "simulated-cluster-id-1"
 GONE = "gone"
+STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
 STRANGE_STAMP = b'{"cluster_id": "another-cluster", "layout": "local-tiered-storage"}'
 
 
@@ -169,7 +170,7 @@ class Content:
             strange = TopicIdPartition(self._uuid(), "strange", 0)
             self.storage.put_object(f"{self.layout.partition_prefix(strange)}{0:020d}-{'A' * 21}Q.log", b"x")
             if self.random.random() < 0.5:
-                self.storage.put_object(STAMP_KEY, STRANGE_STAMP)
+                self.storage.put_object(OLD_STAMP_KEY, STRANGE_STAMP)
 
     def show_storage(self) -> None:
         """Mount the true root again."""
@@ -184,6 +185,11 @@ class Content:
 
     def _true_objects(self) -> dict[str, tuple[bytes, int]]:
         return self.hidden or self._objects()
+
+    def recorded_roots(self) -> frozenset[str]:
+        """Return the root ids that plans and reports have recorded: of all stamps that were ever written."""
+        stamps = [data for key, (data, _) in self._true_objects().items() if key == STAMP_KEY]
+        return frozenset(Stamp.from_json(data).root_id for data in stamps)
 
     def living_ids(self) -> set[UUID]:
         return set(self.existing.values())

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
+from tests.simulation.content import STAMP_KEY
 from tests.simulation.model import FINISHED, Event, PartitionModel, is_settled, judge
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.records import topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.simulation import actors
 from tests.simulation.baton import Baton
 from tests.simulation.content import CLUSTER_ID, METADATA_PARTITIONS, Content
@@ -147,17 +148,16 @@ class World(Content):
         return False
 
     def _fault_before(self, part: object, process: Process, name: str, detail: Any) -> Any:
-        if not self._happens("before", name):
+        # Without its stamp a root with nothing left in it stays unproven.
+        if (self.lonely and name == "put") or not self._happens("before", name):
             return None
         if name == "publish":
             return self._refuse(process, detail)
         if name == "read":
             return self.adversary.randint(detail.start, detail.end)
         if part is self.storage:
-            kinds = [StorageUnavailableError, StorageRootError if name == "list" else StorageUnavailableError]
-            if not (self.lonely and name == "put"):  # without its stamp a root with nothing left in it stays unproven
-                kinds.append(StorageAccessError)
-            raise self.adversary.choice(kinds)(f"{name} refused")
+            root = StorageRootError if name == "list" else StorageUnavailableError
+            raise self.adversary.choice([StorageUnavailableError, root, StorageAccessError])(f"{name} refused")
         raise self.adversary.choice([EventLogUnavailableError, EventLogAccessError])(f"{name} refused")
 
     def _refuse(self, process: Process, effect: PublishEffect) -> Failed | Unknown:
@@ -309,6 +309,7 @@ class World(Content):
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
             dry_run=dry_run,
+            root=RootExpectation(self.recorded_roots()),
         )
         planned: dict[tuple[UUID, int], set[UUID]] = {}
         for row in plan.rows.to_pylist():

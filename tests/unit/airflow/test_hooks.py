@@ -25,7 +25,12 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
@@ -207,6 +212,9 @@ def test_a_useless_storage_connection_is_named_without_its_secrets(
 # -- the form's button "Test" -------------------------------------------------------------------------------------------
 
 
+TOPICS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
+
+
 class FakeTopics:
     def __init__(self, *, forbidden: bool = False, in_sync: int = 3, **settings: int | str) -> None:
         self._forbidden = forbidden
@@ -219,7 +227,7 @@ class FakeTopics:
     def list_topics(self) -> dict[str, uuid.UUID]:
         if self._forbidden:
             raise EventLogAccessError("topic x may not be described")
-        return {"a": uuid.uuid4(), "b": uuid.uuid4()}
+        return TOPICS
 
     def describe_metadata_topic(self, topic: str) -> MetadataTopicDescription:
         replicas = tuple(PartitionReplicas(n, True, self._in_sync, 3) for n in range(5))
@@ -252,10 +260,28 @@ def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
 
 
 def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook, tmp_path: Path) -> None:
-    (tmp_path / "kafka-tiered-storage" / "orders-0").mkdir(parents=True)
-    RemoteStorageHook().get_storage_manager().stamp_root("cluster-1")
-    assert "belongs to this cluster" in hook.test_connection()[1]
-    assert "nothing shows" not in hook.test_connection()[1]
+    topic_id = TOPICS["a"]
+    segment = f"kafka-tiered-storage/a-0-{kafka_uuid_str(topic_id)}/{0:020d}-{kafka_uuid_str(topic_id)}.log"
+    (tmp_path / segment).parent.mkdir(parents=True)
+    (tmp_path / segment).touch()
+    good, text = hook.test_connection()
+    assert good
+    assert f"belongs to this cluster: {segment} is of topic id" in text
+    assert "Its root id is not stamped yet at file://" in text
+
+    manager = RemoteStorageHook().get_storage_manager()
+    (stamp,) = manager.stamp_root(manager.check_root(frozenset({topic_id}), "cluster-1"))
+    assert f"Its root id is {stamp.root_id} at file://" in hook.test_connection()[1]
+
+
+def test_another_root_than_the_expected_one_is_a_finding(
+    hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path
+) -> None:
+    expected = "6e5a9d51-37f0-4d9c-8f4b-1d2f3a4b5c6d"
+    connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "expected_root": expected})
+    good, text = hook.test_connection()
+    assert not good
+    assert f"Expected_root of the rlmm connection is '{expected}', and there is no stamp" in text
 
 
 def test_another_cluster_is_refused(hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path) -> None:

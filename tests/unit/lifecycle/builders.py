@@ -34,11 +34,13 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as 
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 BROKER = 1
 START_MS = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
+STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
 
 STEPS = {
     S.COPY_SEGMENT_STARTED: [],
@@ -101,6 +103,7 @@ class Cluster:
         self.offsets = InProcessOffsetStore()
         self.publisher = GuardedPublisher(self.log, allow_writes=True)
         self.alive = tip("alive", 0, 1)
+        self.recorded_roots: frozenset[str] = frozenset()
         if living_topic:
             self.topics.create("alive", self.alive.topic_id)
             self.segment(self.alive, 0)
@@ -162,6 +165,7 @@ class Cluster:
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
             dry_run=dry_run,
+            root=RootExpectation(self.recorded_roots),
         )
 
     def clean(
@@ -207,6 +211,15 @@ class Cluster:
     def states(self, metadata_partition: int = 0) -> list[str]:
         """The same, names of states only."""
         return [words.split()[0] for words in self.ours(metadata_partition)]
+
+    def stamp_root(self) -> None:
+        """Stamp the root, which has to hold an object of a topic that the log names."""
+        ids = frozenset(h.topic_id_partition.topic_id for h in self.replay().histories.values())
+        self.storage.stamp_root(self.storage.check_root(ids, CLUSTER_ID))
+
+    def record_root(self) -> None:
+        """Remember the root id of the stamp that lies there, as the plan of a run does."""
+        self.recorded_roots |= {Stamp.from_json(self.storage._objects[STAMP_KEY][0]).root_id}
 
     def keys_of(self, partition: TopicIdPartition) -> set[str]:
         prefix = self.layout.partition_prefix(partition)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
-from tests.unit.lifecycle.builders import Cluster, on_nth_publish, reasons, tip
+from airflow_provider_rlmm.storage.root import Location, Stamp
+from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()
 SETTLE = frozenset({"settle_missing"})
@@ -94,10 +96,32 @@ def root_of_strangers(cluster: Cluster) -> None:
 
 
 def root_of_another_cluster(cluster: Cluster) -> None:
-    cluster.storage.put_object(STAMP_KEY, b'{"cluster_id": "other", "layout": "local-tiered-storage"}')
+    where = Location("memory", prefix="kafka-tiered-storage")
+    stamp = Stamp("other", "local-tiered-storage", "kafka-tiered-storage", str(UUID(int=5)), where)
+    cluster.storage.put_object(stamp.key, stamp.to_json())
 
 
-UNVERIFIED = pytest.mark.parametrize("root", [empty_root, root_of_strangers, root_of_another_cluster])
+def root_with_an_old_stamp(cluster: Cluster) -> None:
+    stamp = {"cluster_id": CLUSTER_ID, "layout": "local-tiered-storage"}
+    cluster.storage.put_object("airflow-provider-rlmm.json", json.dumps(stamp).encode())
+
+
+def root_with_a_stamp_that_nobody_recorded(cluster: Cluster) -> None:
+    where = Location("memory", prefix="kafka-tiered-storage")
+    stamp = Stamp(CLUSTER_ID, "local-tiered-storage", "kafka-tiered-storage", str(UUID(int=5)), where)
+    cluster.storage.put_object(stamp.key, stamp.to_json())
+
+
+UNVERIFIED = pytest.mark.parametrize(
+    "root",
+    [
+        empty_root,
+        root_of_strangers,
+        root_of_another_cluster,
+        root_with_an_old_stamp,
+        root_with_a_stamp_that_nobody_recorded,
+    ],
+)
 
 
 @UNVERIFIED

@@ -26,8 +26,7 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
-from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, reasons, tip, update
+from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, STAMP_KEY, Cluster, add, deletion, reasons, tip, update
 
 GONE = tip()
 
@@ -327,8 +326,8 @@ def test_nothing_is_deleted_while_writes_are_not_allowed(cluster: Cluster) -> No
 
 def test_a_resumed_run_that_has_nothing_to_publish_before_it_deletes_needs_leave_too() -> None:
     cluster = Cluster(living_topic=False)
-    cluster.storage.put_object(STAMP_KEY, b'{"cluster_id": "other"}')  # no stamp is to be written either
     cluster.segment(GONE, 0, S.DELETE_SEGMENT_STARTED)
+    cluster.stamp_root()  # so that none is to be written either
     cluster.mark_and_wait()
     cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
     with pytest.raises(WritesNotAllowedError, match="delete the objects of 1 segments"):

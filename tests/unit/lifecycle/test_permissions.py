@@ -11,8 +11,7 @@ from airflow_provider_rlmm.errors import EventLogAccessError, StorageAccessError
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.storage.layout_storage import STAMP_KEY
-from tests.unit.lifecycle.builders import START_MS, Cluster, deletion, tip
+from tests.unit.lifecycle.builders import STAMP_KEY, START_MS, Cluster, deletion, tip
 
 
 @pytest.mark.parametrize("stamped", [False, True])
@@ -23,7 +22,7 @@ def test_a_deletion_that_is_started_already_deletes_nothing(stamped: bool) -> No
     for state in (P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED):
         cluster.foreign(deletion(gone, state, START_MS))
     if stamped:
-        cluster.storage.stamp_root(cluster.topics.cluster_id())
+        cluster.stamp_root()
     cluster.now_ms += 2 * 86_400_000
     cluster.publisher = GuardedPublisher(cluster.log, allow_writes=False)
     before = cluster.storage.keys
@@ -54,7 +53,7 @@ def test_a_stamp_that_may_not_be_written_does_not_stop_the_work(
         (report,) = cluster.clean().partitions
     assert report.outcome == "FINISHED"
     assert STAMP_KEY not in cluster.storage.keys
-    assert "stamp cannot be written" in caplog.text
+    assert f"stamp {STAMP_KEY} cannot be written: not allowed to put" in caplog.text
 
 
 def test_an_offset_that_cannot_be_committed_does_not_lose_the_report(cluster_with_work: Cluster) -> None:

@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageUnavailableError, UnsafeObjectKeyError
+from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
+from airflow_provider_rlmm.storage.root import Stamp, StampOutcome, StampResult
 from tests.contracts.remote_storage import (
     LAYOUT,
+    OWN_STAMP,
     RemoteStorageContract,
     RemoteStorageFaultContract,
+    StorageRootContract,
+    check_root,
     outcomes,
     place,
     segment,
@@ -25,12 +29,42 @@ class InMemoryStorage:
     def __init__(self) -> None:
         self.memory = InMemoryRemoteStorageManager(LAYOUT, clock=lambda: 1_234)
         self.manager: RemoteStorageManager = self.memory
+        self.inodes = itertools.count(1)
 
     def put(self, key: str, data: bytes) -> None:
         self.memory.put_object(key, data)
 
+        folder = ""
+        for name in key.split("/")[:-1]:
+            folder += f"{name}/"
+            self.memory.folders.setdefault(folder, next(self.inodes))
+
+    def read(self, key: str) -> bytes:
+        return self.memory._objects[key][0]
+
     def keys(self) -> set[str]:
         return set(self.memory.keys)
+
+    def refuse_put(self) -> None:
+        self.memory.on_effect = raising_at("put", StorageAccessError("refused by the test"), lambda _: True)
+
+    def rename_folder(self, prefix: str, *, another: bool) -> None:
+        self.renamed = dict(self.memory._objects), self.memory.folders[prefix]
+        for key in self.keys():
+            if key.startswith(prefix):
+                del self.memory._objects[key]
+        self.memory.folders[prefix] = next(self.inodes) if another else None
+
+    def rename_folder_back(self, prefix: str) -> None:
+        objects, self.memory.folders[prefix] = self.renamed
+        self.memory._objects.update(objects)
+
+    def rename_folder_during_delete(self, prefix: str) -> None:
+        def rename(effect: str, key: str) -> None:
+            if effect == "delete":
+                self.memory.folders[prefix] = next(self.inodes)
+
+        self.memory.after_effect = rename
 
     def remove_root(self) -> None:
         self.memory.root_exists = False
@@ -68,7 +102,7 @@ def storage() -> InMemoryStorage:
     return InMemoryStorage()
 
 
-class TestInMemoryContract(RemoteStorageContract, RemoteStorageFaultContract):
+class TestInMemoryContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
     pass
 
 
@@ -81,8 +115,28 @@ def test_hooks_see_every_effect_in_order(storage: InMemoryStorage) -> None:
     listing = ["before list", "after list"]
     assert seen == listing + ["before delete", "after delete"] * 5 + listing
     seen.clear()
-    storage.manager.stamp_root("cluster-a")
+    place(storage, segment(1))
+    check = check_root(storage)
+    seen.clear()
+    storage.manager.stamp_root(check)
     assert seen == ["before get", "before put", "after put"]
+
+
+def test_the_first_of_two_stamps_stays(storage: InMemoryStorage) -> None:
+    place(storage, segment(1))
+    check = check_root(storage)
+    others: list[StampResult] = []
+
+    def another_one_is_faster(effect: str, key: str) -> None:
+        if effect == "put":
+            storage.memory.on_effect = None
+            others.extend(storage.manager.stamp_root(check))
+
+    storage.memory.on_effect = another_one_is_faster
+    (second,) = storage.manager.stamp_root(check)
+    (first,) = others
+    assert (first.outcome, second.outcome) == (StampOutcome.WRITTEN, StampOutcome.ALREADY_THERE)
+    assert first.root_id == second.root_id == Stamp.from_json(storage.read(OWN_STAMP)).root_id
 
 
 def test_lost_reply_of_a_delete_is_found_out_by_the_listing(storage: InMemoryStorage) -> None:

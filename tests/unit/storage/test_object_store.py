@@ -21,13 +21,19 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager, open_store
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.storage.opening import open_store
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
+from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.contracts.remote_storage import (
     LAYOUT,
+    PARTITION,
+    TIP,
     TOPIC_ID,
     RemoteStorageContract,
     RemoteStorageFaultContract,
+    StorageRootContract,
+    check_root,
     local_files,
     outcomes,
     place,
@@ -44,6 +50,7 @@ class FaultyLocalStore(LocalStore):
     failing_listing = 0
     listings = 0
     deletes = 0
+    refuses_put = False
     when_deleted: Callable[[], None] | None = None
 
     def delete(self, paths: str | Sequence[str]) -> None:
@@ -55,6 +62,11 @@ class FaultyLocalStore(LocalStore):
         if bad is not None:
             raise GenericError(f"cannot delete {paths[bad]}: refused by the test")
 
+    def put(self, path: str, file: Any, **options: Any) -> Any:
+        if self.refuses_put:
+            raise GenericError("No space left on device: refused by the test")
+        return super().put(path, file, **options)
+
     def list(self, prefix: str | None = None, **options: Any) -> Any:
         self.listings += 1
         if self.listings == self.failing_listing:
@@ -63,8 +75,9 @@ class FaultyLocalStore(LocalStore):
 
 
 class LocalFolder:
-    def __init__(self, root: Path) -> None:
-        root.mkdir()
+    def __init__(self, root: Path, *, existing: bool = False) -> None:
+        if not existing:
+            root.mkdir()
         self.root = root
         self.store = FaultyLocalStore(root)
         self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, LAYOUT)
@@ -73,6 +86,27 @@ class LocalFolder:
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+    def read(self, key: str) -> bytes:
+        return (self.root / key).read_bytes()
+
+    def refuse_put(self) -> None:
+        self.store.refuses_put = True
+
+    def rename_folder(self, prefix: str, *, another: bool) -> None:
+        folder = self.root / prefix
+        folder.rename(self.root.with_name("renamed"))
+        if another:
+            folder.mkdir()
+
+    def rename_folder_back(self, prefix: str) -> None:
+        folder = self.root / prefix
+        if folder.exists():
+            folder.rmdir()
+        self.root.with_name("renamed").rename(folder)
+
+    def rename_folder_during_delete(self, prefix: str) -> None:
+        self.store.when_deleted = lambda: self.rename_folder(prefix, another=True)
 
     def keys(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
@@ -103,6 +137,9 @@ class ObstoreMemory:
     def put(self, key: str, data: bytes) -> None:
         self.store.put(key, data)
 
+    def read(self, key: str) -> bytes:
+        return bytes(self.store.get(key).bytes())
+
     def keys(self) -> set[str]:
         return {meta["path"] for chunk in self.store.list() for meta in chunk}
 
@@ -112,13 +149,13 @@ def folder(tmp_path: Path) -> LocalFolder:
     return LocalFolder(tmp_path / "root")
 
 
-class TestLocalFolderContract(RemoteStorageContract, RemoteStorageFaultContract):
+class TestLocalFolderContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
     @pytest.fixture
     def storage(self, folder: LocalFolder) -> LocalFolder:
         return folder
 
 
-class TestObstoreMemoryContract(RemoteStorageContract):
+class TestObstoreMemoryContract(RemoteStorageContract, StorageRootContract):
     @pytest.fixture
     def storage(self) -> ObstoreMemory:
         return ObstoreMemory()
@@ -328,8 +365,6 @@ def test_writing_and_deleting_where_nothing_is_allowed(
     handler, manager = s3
     handler.status = status
     with pytest.raises(error):
-        manager.stamp_root("cluster-a")
-    with pytest.raises(error):
         manager.check_root(frozenset(), "cluster-a")
     with pytest.raises(error):
         manager.delete_log_segments([segment(1)])
@@ -369,20 +404,61 @@ def test_a_root_that_is_replaced_while_it_is_listed_is_not_believed(
         folder.manager.delete_log_segments([segment(1)])
 
 
-def test_a_stamp_beside_an_unmounted_prefix_verifies_nothing(folder: LocalFolder) -> None:
-    keys = list(LAYOUT.segment_keys(segment(1)).required)
-    for key in keys:
-        folder.put(key, b"1")
-    folder.manager.stamp_root("cluster-a")
+def test_a_stamp_beside_an_unmounted_prefix_refuses(folder: LocalFolder) -> None:
+    place(folder, segment(1))
+    (stamp,) = folder.manager.stamp_root(check_root(folder))
     folder.manager.delete_log_segments([segment(1)])
-    assert folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified, "its directories are still there"
+    recorded = RootExpectation(recorded=frozenset({str(stamp.root_id)}))
+    assert check_root(folder, recorded).verified, "its directories are still there"
 
     prefix = folder.root / LAYOUT.prefix
     prefix.rename(folder.root.with_name("unmounted"))
-    assert not folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
-    prefix.mkdir()
-    check = folder.manager.check_root(frozenset({TOPIC_ID}), "cluster-a")
-    assert (check.verified, "nothing may be mounted" in check.reason) == (False, True)
+    for _ in range(2):
+        another_run = LocalFolder(folder.root, existing=True)
+        with pytest.raises(StorageRootError, match=r"says that it lies at file:///.*move_stamp"):
+            check_root(another_run, recorded)
+        prefix.mkdir(exist_ok=True)
+
+
+def test_a_copy_of_the_root_is_refused_under_its_own_path_and_under_the_true_ones(folder: LocalFolder) -> None:
+    place(folder, segment(1))
+    folder.manager.stamp_root(check_root(folder))
+    copy = folder.root.with_name("copy")
+    shutil.copytree(folder.root, copy)
+    with pytest.raises(StorageRootError, match=f"lies at file://{folder.root}.*read at file://{copy}"):
+        check_root(LocalFolder(copy, existing=True))
+    folder.root.rename(folder.root.with_name("true"))
+    copy.rename(folder.root)
+    with pytest.raises(StorageRootError, match="inode="):
+        check_root(LocalFolder(folder.root, existing=True))
+
+
+def test_symbolic_links_below_the_root_are_refused(folder: LocalFolder, tmp_path: Path) -> None:
+    place(folder, segment(1))
+    for linked in (folder.root / PARTITION, folder.root / LAYOUT.prefix):
+        target = tmp_path / f"elsewhere-{linked.name}"
+        linked.rename(target)
+        linked.symlink_to(target)
+        for call in (
+            lambda: folder.manager.list_log_segments(TIP),
+            lambda: folder.manager.delete_log_segments([segment(1)]),
+            lambda: folder.manager.list_segment(segment(1)),
+            lambda: check_root(folder),
+        ):
+            with pytest.raises(StorageRootError, match=f"{linked.name} is a symbolic link"):
+                call()
+        linked.unlink()
+        target.rename(linked)
+    assert outcomes(folder, segment(1)) == [DeleteOutcome.GONE]
+
+
+def test_a_root_that_is_a_symbolic_link_itself_is_used(folder: LocalFolder, tmp_path: Path) -> None:
+    place(folder, segment(1))
+    link = tmp_path / "link"
+    link.symlink_to(folder.root)
+    through_link = LocalFolder(link, existing=True)
+    assert check_root(through_link).verified
+    assert outcomes(through_link, segment(1)) == [DeleteOutcome.GONE]
 
 
 def test_store_that_is_down_is_unavailable_not_missing(

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+An end for calls that have none: a folder on a network mount whose server is gone blocks whoever reads it, for good.
+
+Such a call cannot be broken off. It is made in a thread of its own, which is left behind where it does not return; it ends
+with the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+from airflow_provider_rlmm.errors import StorageUnavailableError
+
+T = TypeVar("T")
+
+CALL_DEADLINE_S: Final = 300.0
+"""
+Seconds for one call to a store. HTTP requests end before: obstore gives up after 30 s without success, and one request lasts
+30 s at most.
+"""
+
+
+class PanicError(Exception):
+    """Raised where obstore panics: its own exception is no ``Exception``, and would pass every handler."""
+
+
+class Deadline:
+    """
+    Makes calls that end in time.
+
+    As long as a call hangs, no other one is made: each would take as long to fail, and leave a thread behind.
+
+    :param seconds: for each call.
+    """
+
+    def __init__(self, seconds: float = CALL_DEADLINE_S) -> None:
+        self._seconds = seconds
+        self._hanging: _Attempt | None = None
+
+    def call(self, what: str, function: Callable[[], T], extra_s: float = 0.0) -> T:
+        """
+        Call a function, and wait for it until the deadline.
+
+        :param what: completes "cannot …" in an error: the call and its key.
+        :param function: the call.
+        :param extra_s: seconds on top, for one that moves much.
+        :raises StorageUnavailableError: if it does not return in time, or an earlier one still has not.
+        :raises PanicError: if obstore panics.
+        """
+        if self._hanging is not None and not self._hanging.done.is_set():
+            raise StorageUnavailableError(
+                f"cannot {what}: an earlier call ({self._hanging.what}) still hangs; look at the mount or "
+                "the store, then run again"
+            )
+        attempt = _Attempt(what, function)
+        threading.Thread(target=attempt.run, name=f"rlmm storage: {what}", daemon=True).start()
+        seconds = self._seconds + extra_s
+        if not attempt.done.wait(seconds):
+            self._hanging = attempt
+            raise StorageUnavailableError(
+                f"cannot {what}: no answer within {seconds:g} s; look at the mount or the store, then run again"
+            )
+        return cast("T", attempt.result())
+
+
+class _Attempt:
+    def __init__(self, what: str, function: Callable[[], Any]) -> None:
+        self.what = what
+        self.done = threading.Event()
+        self._function = function
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._value = self._function()
+        except BaseException as e:
+            self._error = e
+        finally:
+            self.done.set()
+
+    def result(self) -> Any:
+        error = self._error
+        if error is None:
+            return self._value
+        # A cycle through the traceback would keep this frame's objects alive.
+        self._error = None
+        # The class is made in Rust and cannot be imported.
+        if type(error).__name__ == "PanicException":
+            raise PanicError(str(error)) from None
+        raise error

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a store of obstore from a URI and options, says where it lies, and keeps secrets out of every text about it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
+from airflow_provider_rlmm.storage.root import Location
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+_MAX_REASON_LENGTH: Final = 500
+
+# Enough to ride out a hiccup; a store that throttles for longer has to be seen by the caller, not waited for.
+_RETRY: Final[RetryConfig] = {
+    "max_retries": 3,
+    "retry_timeout": timedelta(seconds=30),
+    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+_CLIENT: Final[ClientConfig] = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
+
+_CLIENT_OPTIONS: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+"""Options of the HTTP client: obstore 0.12 panics where it finds one among a store's own options."""
+
+_STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
+"""What people write before the name of an option, a client's too: ``AWS_ALLOW_HTTP``."""
+
+_PUBLIC_OPTION: Final = re.compile(
+    r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http)$", re.I
+)
+_STRUCTURED: Final = re.compile(r"[^\s\"'{}:,]{6,}")
+_USER_INFO: Final = re.compile(r"(?<=://)[^/\s@]*@")
+_QUERY: Final = re.compile(r"\?[^\s)\"']+")
+
+_SCHEMES: Final = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az", "MemoryStore": "memory", "HTTPStore": "http"}
+_FROM_ENVIRONMENT: Final[Mapping[str, Sequence[str]]] = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "az account": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_ACCOUNT_NAME"),
+}
+"""Where obstore takes an address from that no option gives."""
+
+
+def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStore:
+    """
+    Open the object store at a URI; it makes no call, except that a local folder must exist.
+
+    :param uri: ``file:///folder``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``: the storage root.
+    :param options: obstore's configuration keys for the store, for example ``aws_region``; they never reach a message. Those
+        of its HTTP client may be in any case and with a store's prefix.
+    :raises ConfigurationError: if the URI or an option is not usable.
+    :raises StorageRootError: if a local folder does not exist; it is never created.
+    :raises StorageUnavailableError: if the file system does not answer.
+    """
+    scheme = _checked_scheme(uri)
+    given = options or {}
+    if scheme == "file":
+        if given:
+            raise ConfigurationError(f"a file:// storage takes no options, but {sorted(given)} are set")
+        return _open_local(uri)
+    from obstore.exceptions import BaseError
+    from obstore.store import MemoryStore, from_url
+
+    if scheme == "memory":
+        return MemoryStore()
+    client: Any = client_options(given)
+    # The keys differ per store; obstore checks them itself.
+    config: Any = {key: value for key, value in given.items() if _client_option(key) is None}
+    try:
+        return Deadline().call(
+            f"open {uri}",
+            lambda: from_url(uri, config=config or None, client_options=_CLIENT | client, retry_config=_RETRY),
+        )
+    except (BaseError, ValueError, TypeError, PanicError) as e:
+        raise ConfigurationError(f"cannot open the storage at {uri}: {safe_text(e, secrets_in(given))}") from None
+
+
+def client_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    """
+    Return the options of the HTTP client under obstore's own names.
+
+    :param options: any options, in any case and with or without a store's prefix.
+    :raises ConfigurationError: if two spellings of one option disagree.
+    """
+    found: dict[str, str] = {}
+    spelled: dict[str, str] = {}
+    for key, value in options.items():
+        name = _client_option(key)
+        if name is None:
+            continue
+        if found.setdefault(name, value) != value:
+            raise ConfigurationError(f"the storage options {spelled[name]} and {key} are one and disagree; keep {name}")
+        spelled[name] = key
+    return found
+
+
+def _client_option(key: str) -> str | None:
+    name = key.lower()
+    return next((n for n in (name, _STORE_PREFIX.sub("", name, count=1)) if n in _CLIENT_OPTIONS), None)
+
+
+def location_of(store: ObjectStore, prefix: str) -> Location:
+    """
+    Say where a prefix of a store lies; of a local folder the file system is asked.
+
+    :param store: the store.
+    :param prefix: empty, or ending in ``/``.
+    """
+    from obstore.store import LocalStore
+
+    if isinstance(store, LocalStore):
+        return _local_location((store.prefix or Path("/")) / prefix)
+    scheme = _SCHEMES.get(type(store).__name__, type(store).__name__.lower())
+    config: Mapping[str, Any] = getattr(store, "config", None) or {}
+    address = config.get("endpoint") or config.get("base_url") or _environment(scheme) or getattr(store, "url", "")
+    account = config.get("account_name") or _environment(f"{scheme} account")
+    return Location(
+        scheme,
+        endpoint="@".join(part for part in (account, _plain_address(str(address))) if part),
+        bucket=str(config.get("bucket") or config.get("container_name") or ""),
+        prefix="/".join(part for part in (str(getattr(store, "prefix", None) or ""), prefix) if part).strip("/"),
+    )
+
+
+def _local_location(path: Path) -> Location:
+    try:
+        return Location("file", prefix=str(path), device=_file_system(path), inode=path.stat().st_ino)
+    except FileNotFoundError:
+        return Location("file", prefix=str(path))
+
+
+def _file_system(path: Path) -> int | None:
+    """
+    Return what identifies the file system as long as it lives, on every machine that mounts it.
+
+    A device number does not: network mounts get any number that is free, disks change theirs at a restart. File systems with
+    an id of their own give it; the number is the second choice, and no choice where there is no device.
+    """
+    if file_system_id := os.statvfs(path).f_fsid:
+        return file_system_id
+    device = path.stat().st_dev
+    return device if os.major(device) else None
+
+
+def _environment(what: str) -> str:
+    return next((os.environ[name] for name in _FROM_ENVIRONMENT.get(what, ()) if os.environ.get(name)), "")
+
+
+def _plain_address(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}" if parts.hostname else ""
+
+
+def _checked_scheme(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise ConfigurationError("the storage URI cannot be parsed") from None
+    # Only Azure's container@account is no credential. Where a secret holds a "/", the parts do not show it.
+    before_at = uri.rpartition("@")[0].partition("://")[2]
+    harmless = parts.scheme == "file" or (parts.scheme in {"abfs", "abfss"} and ":" not in before_at)
+    if parts.query or (before_at and not harmless):
+        raise ConfigurationError("the storage URI holds credentials or a query: they belong into the storage options")
+    if not parts.scheme:
+        raise ConfigurationError(f"the storage URI {uri!r} names no scheme; for a local folder write file:///folder")
+    return parts.scheme
+
+
+def _open_local(uri: str) -> ObjectStore:
+    from obstore.store import LocalStore
+
+    parts = urlsplit(uri)
+    if parts.netloc not in {"", "localhost"} or parts.fragment or not parts.path:
+        raise ConfigurationError(f"the storage URI {uri!r} names no local folder; write file:///folder")
+    root = Path(unquote(parts.path))
+    if not Deadline().call(f"open {root}", root.is_dir):
+        raise StorageRootError(f"the storage root {root} does not exist or is no folder; it is never created here")
+    return Deadline().call(f"open {root}", lambda: LocalStore(root))
+
+
+def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
+    """
+    Return the texts that must not appear anywhere, the longest first: one may be part of another.
+
+    :param options: options of a store.
+    """
+    # Very short ones are settings, and would garble every message. Of a value with a structure of its own, such as a key
+    # file, any part may be quoted.
+    values = [value for key, value in options.items() if not _PUBLIC_OPTION.search(key)]
+    parts = {part for value in values for part in (value, *_STRUCTURED.findall(value)) if len(part) > 5}
+    return tuple(sorted(parts, key=len, reverse=True))
+
+
+def safe_text(error: Exception, secrets: Sequence[str]) -> str:
+    """
+    Return what an error of obstore says, without secrets.
+
+    :param error: the error.
+    :param secrets: of :func:`secrets_in`.
+    """
+    # What follows the first blank line is a dump of obstore's internals.
+    text = str(error).partition("\n\n")[0] or type(error).__name__
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _QUERY.sub("?***", _USER_INFO.sub("***@", text))[:_MAX_REASON_LENGTH]

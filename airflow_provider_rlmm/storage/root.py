@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whose storage root this is, and where it lies: places, stamps, and the rules by which one is believed.
+
+Pure: no call is made here. A *place* is one prefix below the root at which copies of segments can lie. A *stamp* is a small
+object beside the places, one per cluster and place, that says to which cluster the place belongs and where it lay when it was
+written. It proves nothing by being there, since a copy of the root holds a copy of it: it has to lie where it says, and its
+root id has to be one that was known before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+from airflow_provider_rlmm.errors import StorageRootError
+
+STAMP_FOLDER: Final = "airflow-provider-rlmm/"
+"""Where the stamps of all clusters lie, below the root."""
+
+OLD_STAMP_KEY: Final = "airflow-provider-rlmm.json"
+"""The stamp of earlier versions. It names no location, so it verifies nothing; it is left where it is."""
+
+MOVE_STAMP: Final = "move_stamp"
+"""The override under which a stamp that names another location is written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    One prefix below the storage root at which copies of segments can lie.
+
+    :param name: names it in stamps, plans and reports; part of an object key.
+    :param prefix: the prefix of its keys: empty, or ending in ``/``.
+    """
+
+    name: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """
+    Where a place lies. It holds no secret.
+
+    :param scheme: kind of store: ``file``, ``s3``, ``gs``, ``az``, ``memory``.
+    :param endpoint: the store's own address or account where it is not the kind's public one, else empty.
+    :param bucket: bucket or container, empty for a local folder.
+    :param prefix: path within it, of a local folder the absolute path; without a trailing ``/``.
+    :param device: of a local folder what identifies its file system, ``None`` where nothing outlives a mount.
+    :param inode: of a local folder its inode, ``None`` where it does not exist.
+    """
+
+    scheme: str
+    endpoint: str = ""
+    bucket: str = ""
+    prefix: str = ""
+    device: int | None = None
+    inode: int | None = None
+
+    def __str__(self) -> str:
+        """Return the location as one word, as ``expected_root`` may name it."""
+        path = "/".join(part for part in (self.bucket, quote(self.prefix.strip("/"))) if part)
+        local = {"device": self.device, "inode": self.inode} if self.scheme == "file" else {}
+        extra = {"endpoint": quote(self.endpoint, safe=":/") or None, **local}
+        query = "&".join(f"{name}={value}" for name, value in extra.items() if value is not None)
+        return f"{self.scheme}://{'/' if self.scheme == 'file' else ''}{path}{query and '?' + query}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """
+    What this package leaves beside a verified place.
+
+    :param cluster_id: whose place it is.
+    :param layout: name of the layout.
+    :param place: name of the place.
+    :param root_id: names this place for good; a moved stamp gets another one.
+    :param where: where the place lay when the stamp was written.
+    """
+
+    cluster_id: str
+    layout: str
+    place: str
+    root_id: str
+    where: Location
+
+    @property
+    def key(self) -> str:
+        """The object key at which it lies."""
+        return stamp_key(self.cluster_id, self.place)
+
+    def to_json(self) -> bytes:
+        """Return the content of the object."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """
+        Read the content of a stamp.
+
+        :param raw: the content.
+        :raises ValueError: if it is none.
+        """
+        try:
+            fields = json.loads(raw)
+            where = Location(**fields.pop("where"))
+            stamp = cls(**fields, where=where)
+            UUID(stamp.root_id)
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            raise ValueError(f"no stamp: {type(e).__name__}") from e
+        return stamp
+
+
+def stamp_key(cluster_id: str, place: str) -> str:
+    """
+    Return the key of the stamp of a cluster and place.
+
+    :param cluster_id: the cluster.
+    :param place: name of the place.
+    """
+    return f"{STAMP_FOLDER}{_quoted(cluster_id)}/{_quoted(place)}.json"
+
+
+def is_stamp(key: str) -> bool:
+    """
+    Tell whether a key is that of a stamp, of any cluster and version.
+
+    :param key: key below the root.
+    """
+    return key == OLD_STAMP_KEY or key.startswith(STAMP_FOLDER)
+
+
+class RootProof(StrEnum):
+    """How a place was verified."""
+
+    OBJECT = "object"
+    """An object of this layout of a topic id that the metadata topic names lies there."""
+
+    RECORDED = "recorded"
+    """Its stamp lies where it says, and an earlier plan or report of the cluster recorded its root id."""
+
+    EXPECTED_ROOT = "expected_root"
+    """The connection's ``expected_root`` names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootExpectation:
+    """
+    What is known about the root before it is looked at.
+
+    :param recorded: root ids that earlier plans and reports of the cluster recorded.
+    :param expected_root: the connection's field: the root id, or the location as text where no stamp can be written.
+    :param move_stamp: the override of this name: a stamp that names another location is written anew.
+    """
+
+    recorded: frozenset[str] = frozenset()
+    expected_root: str | None = None
+    move_stamp: bool = False
+
+
+UNKNOWN_ROOT: Final = RootExpectation()
+"""Nothing is known about the root but what lies there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCheck:
+    """
+    Whether a place is the cluster's.
+
+    :param place: which place.
+    :param where: where it lies now.
+    :param how: how it was verified, ``None`` where it was not.
+    :param root_id: root id of the stamp that lies there; without a stamp the location where ``expected_root`` names it.
+    :param reason: what was seen, for reports and errors.
+    :param stamped: whether a stamp that may be believed lies there.
+    """
+
+    place: Place
+    where: Location
+    how: RootProof | None
+    root_id: str | None
+    reason: str
+    stamped: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether the place is the cluster's."""
+        return self.how is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types, for plans and reports."""
+        return {
+            "place": self.place.name,
+            "where": str(self.where),
+            "verified": self.verified,
+            "how": self.how and self.how.value,
+            "root_id": self.root_id,
+            "reason": self.reason,
+        }
+
+
+class StampOutcome(StrEnum):
+    """What became of a stamp."""
+
+    WRITTEN = "written"
+    ALREADY_THERE = "already there"
+    CANNOT_BE_WRITTEN = "cannot be written"
+
+
+@dataclass(frozen=True, slots=True)
+class StampResult:
+    """
+    What became of the stamp of a place.
+
+    :param place: name of the place.
+    :param outcome: what became of it.
+    :param root_id: root id of the stamp that lies there now, ``None`` where there is none.
+    :param reason: why it cannot be written and what to do, else empty.
+    """
+
+    place: str
+    outcome: StampOutcome
+    root_id: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RootCheck:
+    """
+    Whether the storage root is the one of the cluster.
+
+    :param cluster_id: the cluster.
+    :param places: one check per place of the layout.
+    :param move_stamp: whether it was made under the override that has a stamp written anew.
+    """
+
+    cluster_id: str
+    places: tuple[PlaceCheck, ...]
+    move_stamp: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether every place is verified."""
+        return all(check.verified for check in self.places)
+
+    @property
+    def reason(self) -> str:
+        """What was seen, for reports and errors."""
+        return "; ".join(check.reason for check in self.places)
+
+    @property
+    def root_ids(self) -> Mapping[str, str]:
+        """Name of the place → root id, of the verified places that have one: what plans and reports record."""
+        return {c.place.name: c.root_id for c in self.places if c.verified and c.root_id is not None}
+
+    def is_verified(self, place: Place) -> bool:
+        """
+        Tell whether one place is verified.
+
+        :param place: which place.
+        """
+        return any(check.verified for check in self.places if check.place == place)
+
+    def with_stamps(self, results: tuple[StampResult, ...]) -> RootCheck:
+        """
+        Return the check as it is after stamps were written.
+
+        :param results: what became of them.
+        """
+        ids = {r.place: r.root_id for r in results if r.root_id is not None}
+        return replace(
+            self,
+            places=tuple(
+                replace(c, root_id=ids[c.place.name], stamped=True) if c.place.name in ids else c for c in self.places
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceLook:
+    """
+    One place as it is seen, to be judged.
+
+    :param cluster_id: the cluster that is worked for.
+    :param layout: name of the layout.
+    :param place: the place.
+    :param here: where it lies now.
+    :param raw_stamp: content of the object at its stamp's key, ``None`` where there is none.
+    """
+
+    cluster_id: str
+    layout: str
+    place: Place
+    here: Location
+    raw_stamp: bytes | None
+    _key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_key", stamp_key(self.cluster_id, self.place.name))
+
+    def judge(self, expectation: RootExpectation, find_object: Callable[[], str | None]) -> PlaceCheck:
+        """
+        Tell whether the place is the cluster's.
+
+        :param expectation: what is known about the root.
+        :param find_object: says which object of a known topic id lies there, ``None`` where there is none; asked only
+            where nothing else verifies the place.
+        :raises StorageRootError: if the stamp names another location, or ``expected_root`` another root.
+        """
+        stamp = self.stamp(move_stamp=expectation.move_stamp)
+        root_id = stamp.root_id if stamp else None
+        if expectation.expected_root is not None:
+            self._require_expected(expectation.expected_root, root_id)
+            named = f"expected_root names {expectation.expected_root}"
+            return self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), named, stamp)
+        if root_id in expectation.recorded:
+            named = f"{self._key} names root {root_id}, as an earlier plan or report did"
+            return self._check(RootProof.RECORDED, root_id, named, stamp)
+        if (seen := find_object()) is not None:
+            return self._check(RootProof.OBJECT, root_id, seen, stamp)
+        unknown = (
+            f"{self._key} names root {root_id}, which no earlier plan or report recorded and expected_root does not name, and"
+            if stamp
+            else f"there is no stamp {self._key}, and"
+        )
+        return self._check(None, root_id, f"{unknown} no object of this cluster was seen at {self.here}", stamp)
+
+    def stamp(self, *, move_stamp: bool = False) -> Stamp | None:
+        """
+        Return the cluster's stamp of this place, ``None`` where there is none.
+
+        :param move_stamp: take one that may not be believed for none: it is to be replaced.
+        :raises StorageRootError: if it may not be believed, naming why.
+        """
+        if self.raw_stamp is None:
+            return None
+        try:
+            stamp = Stamp.from_json(self.raw_stamp)
+        except ValueError:
+            why = "cannot be read"
+        else:
+            own = Stamp(self.cluster_id, self.layout, self.place.name, stamp.root_id, self.here)
+            if stamp == own:
+                return stamp
+            why = f"says that it lies at {stamp.where}"
+            if stamp.where == self.here:
+                why = f"is of cluster {stamp.cluster_id}, layout {stamp.layout} and place {stamp.place}"
+        if move_stamp:
+            return None
+        raise StorageRootError(
+            f"stamp {self._key} {why}, and it was read at {self.here}: this may be a copy of the storage root, and nothing "
+            f"is deleted or declared deleted below it. If brokers of cluster {self.cluster_id} write here now, the "
+            f"override {MOVE_STAMP!r} has the stamp written anew"
+        )
+
+    def new_stamp(self) -> Stamp:
+        """Return a stamp for this place, with a root id of its own."""
+        return Stamp(self.cluster_id, self.layout, self.place.name, str(uuid4()), self.here)
+
+    def _require_expected(self, expected: str, root_id: str | None) -> None:
+        if expected in (root_id, str(self.here)):
+            return
+        found = f"root {root_id}" if root_id else f"no stamp {self._key} that names it"
+        raise StorageRootError(
+            f"expected_root of the rlmm connection is {expected!r}, and there is {found} at {self.here}: check the storage "
+            "URI and the mount, or correct expected_root"
+        )
+
+    def _check(self, how: RootProof | None, root_id: str | None, reason: str, stamp: Stamp | None) -> PlaceCheck:
+        return PlaceCheck(self.place, self.here, how, root_id, reason, stamp is not None)
+
+
+def unwritable(stamp: Stamp, reason: str) -> StampResult:
+    """
+    Say that a stamp cannot be written, and what to do.
+
+    :param stamp: the stamp.
+    :param reason: what the store said.
+    """
+    return StampResult(
+        stamp.place,
+        StampOutcome.CANNOT_BE_WRITTEN,
+        None,
+        f"stamp {stamp.key} cannot be written: {reason}. Where it never can be (a read-only or locked bucket), set "
+        f"expected_root of the rlmm connection to {stamp.where}; until then, once no object of the cluster is left to verify "
+        "the root by, nothing is declared deleted that was not seen",
+    )
+
+
+def _quoted(name: str) -> str:
+    # A dot may walk a path, whatever quote() thinks of it.
+    return quote(name, safe="").replace(".", "%2E")

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of the rules that say whose storage root this is (I2)."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
+
+ROOT = "storage/root.py"
+OBJECT_STORE = "storage/object_store.py"
+
+STORAGE_ROOT = [
+    Mutation(
+        "I2",
+        "stamps a root that it could not verify",
+        LAYOUT_STORAGE,
+        "for c in check.places if c.verified)",
+        "for c in check.places)",
+        "storage/test_in_memory.py",
+        simulated=True,
+    ),
+    Mutation(
+        "I2",
+        "takes any root for verified",
+        ROOT,
+        'return self._check(None, root_id, f"{unknown}',
+        'return self._check(RootProof.OBJECT, root_id, f"{unknown}',
+        "lifecycle/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_nothing_unseen_is_finished",
+        simulated=True,
+    ),
+    Mutation(
+        "I2",
+        "takes a stamp that nobody has recorded for a proof",
+        ROOT,
+        "        if root_id in expectation.recorded:",
+        "        if root_id is not None:",
+        "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
+    ),
+    Mutation(
+        "I2",
+        "takes another cluster's stamp for its own",
+        ROOT,
+        '    return f"{STAMP_FOLDER}{_quoted(cluster_id)}/',
+        '    return f"{STAMP_FOLDER}all/',
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "I2",
+        "believes a stamp wherever it lies",
+        ROOT,
+        "            if stamp == own:",
+        "            if True:",
+        "storage/test_in_memory.py",
+    ),
+    switched_off(
+        ROOT,
+        "I2",
+        "works below another root than the expected one",
+        "        if expectation.expected_root is not None:",
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "I2",
+        "stamps over a stamp that names another location",
+        LAYOUT_STORAGE,
+        "            stamp = look.stamp(move_stamp=check.move_stamp)",
+        "            stamp = look.stamp(move_stamp=True)",
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "I2",
+        "replaces the stamp of somebody who was faster",
+        LAYOUT_STORAGE,
+        "replace=look.raw_stamp is not None)",
+        "replace=True)",
+        "storage/test_in_memory.py::test_the_first_of_two_stamps_stays",
+    ),
+    switched_off(
+        LAYOUT_STORAGE,
+        "I2",
+        "believes the listing of another root than the one that was checked",
+        "        if expected_root not in (None, (root,)):",
+        "storage/test_object_store.py",
+    ),
+    switched_off(
+        LAYOUT_STORAGE,
+        "I2",
+        "believes the listing of another folder than the one that was listed first",
+        "            if self._directories.get(prefix, identity) != identity:",
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "I2",
+        "does not notice that a folder was replaced while objects were deleted",
+        LAYOUT_STORAGE,
+        "            with self._steady(listings):\n                for prefix",
+        "            if True:\n                for prefix",
+        "storage/test_in_memory.py",
+    ),
+    switched_off(
+        OBJECT_STORE,
+        "I2",
+        "follows symbolic links below the root",
+        "        if stat.S_ISLNK(status.st_mode):",
+        "storage/test_object_store.py",
+    ),
+]
