@@ -11,6 +11,9 @@ Clock = Callable[[], int]
 
 HOUR_MS = 3_600_000
 
+MAX_CLOCK_SKEW_MS = 300_000
+"""How far two clocks may differ before they contradict each other, ms."""
+
 
 def system_clock() -> int:
     """Return the wall clock, ms since the epoch."""

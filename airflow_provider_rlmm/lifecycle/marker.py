@@ -22,7 +22,7 @@ from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_ev
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.absence import Observation, Presence
+from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
@@ -103,10 +103,11 @@ class DeletedPartitionMarker:
         only: frozenset[tuple[UUID, int]] | None,
         refusals: list[Refusal],
     ) -> tuple[list[str], int]:
+        now_ms = self._clock()
         work = [
             h
             for h in replay.histories.values()
-            if _needs_observation(h)
+            if _needs_observation(h, now_ms)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
         if work and (obstacles := replay.obstacles(frozenset())):
@@ -115,7 +116,7 @@ class DeletedPartitionMarker:
         observations = look(self._topics, {topic_id: replay.names_of(topic_id) for topic_id in gone})
         refusals += _presence_refusals(work, observations)
         events = [e for h in work if (e := self._event_for(h, observations)) is not None]
-        standing = sum(1 for h in work if h.deletion_under_way() and h.first_observed_ms is not None)
+        standing = sum(1 for h in work if _observation_stands(h, now_ms))
         outcomes = self._publish(events, WorkState(replay, absent_ids(observations)))
         done = []
         for event, outcome in zip(events, outcomes, strict=True):
@@ -136,7 +137,8 @@ class DeletedPartitionMarker:
         tip = history.topic_id_partition
         if observations[tip.topic_id].presence is not Presence.ABSENT:
             return None
-        if history.deletion_under_way() and history.first_observed_ms is not None:
+        now_ms = self._clock()  # after the look: an observation must not claim to be older than it is
+        if _observation_stands(history, now_ms):
             return None
         # After DELETE_PARTITION_STARTED Kafka's table allows no marker: repeating the start records the observation.
         started = history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
@@ -145,7 +147,7 @@ class DeletedPartitionMarker:
             if started
             else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
         )
-        return RemotePartitionDeleteMetadata(tip, state, self._clock(), OWN_BROKER_ID)
+        return RemotePartitionDeleteMetadata(tip, state, now_ms, OWN_BROKER_ID)
 
     def _publish(self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState) -> list[PublishOutcome]:
         if not self._dry_run:
@@ -155,9 +157,14 @@ class DeletedPartitionMarker:
         return [Acked(-1) for _ in events]
 
 
-def _needs_observation(history: UserPartitionHistory) -> bool:
-    """Tell whether there is something to delete, or a deletion under way whose observation somebody else's event voided."""
-    voided = history.deletion_under_way() and history.first_observed_ms is None
+def _observation_stands(history: UserPartitionHistory, now_ms: int) -> bool:
+    """Tell whether a deletion is under way and its absence need not be observed anew."""
+    return history.deletion_under_way() and first_observation(history.observations, now_ms) is not None
+
+
+def _needs_observation(history: UserPartitionHistory, now_ms: int) -> bool:
+    """Tell whether there is something to delete, or a deletion under way of which no observation stands."""
+    voided = history.deletion_under_way() and not _observation_stands(history, now_ms)
     # A leader may delete the last segment itself after the marker: without a new observation it could never be finished.
     return voided or bool(history.unfinished())
 

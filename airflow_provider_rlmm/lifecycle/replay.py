@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
 from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, decode_records, quarantined_records
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -54,6 +55,7 @@ class MetadataPartitionReplay:
         self.quarantined: list[QuarantinedRecord] = []
         self.routed_records = 0
         self._first_unread_deletion: int | None = None
+        self._marker_bounds = MarkerBounds()
 
     def advance(self) -> None:
         """
@@ -83,6 +85,7 @@ class MetadataPartitionReplay:
             history = self.histories[key] = UserPartitionHistory(key)
         if isinstance(event, RemotePartitionDeleteMetadata):
             history.apply_partition_event(event, offset, timestamp_ms)
+            self._marker_bounds.note(history, offset)
         else:
             history.apply_segment_event(event, offset)
 
@@ -94,6 +97,7 @@ class MetadataPartitionReplay:
         from airflow_provider_rlmm.metadata import columnar
 
         decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
+        self._marker_bounds.begin(decoded)
         good = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.GOOD))
         self.quarantined += quarantined_records(decoded, self.metadata_partition)
         self.routed_records += int(pc.sum(good).as_py() or 0)

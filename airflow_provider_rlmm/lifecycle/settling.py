@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.policy.absence import Observation, Presence, settle
+from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, settle
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
@@ -17,7 +17,7 @@ def refusal_of(
 
     :param history: the partition's history.
     :param observation: the latest look at the cluster.
-    :param now_ms: ms since the epoch.
+    :param now_ms: ms since the epoch, proven.
     :param limits: limits of destructive work.
     """
     what, topic = str(history.topic_id_partition), history.topic_id_partition.topic
@@ -35,13 +35,14 @@ def refusal_of(
         todo = "reconcile storage and metadata by hand: these are not orphans"
         return Refusal(what, why, todo, RefusalKind.INCOMPLETE_HISTORY, offset=offset, topic=topic)
     settlement = settle(
-        first_observed_ms=history.first_observed_ms,
+        history.observations,
         foreign_offset=history.last_foreign_offset,
         now_ms=now_ms,
         min_absence_ms=limits.min_absence_ms,
     )
     if settlement.settled:
         return None
-    # A voided observation is made anew by the next run's marker.
-    kind = RefusalKind.NEXT_RUN if history.first_observed_ms is None else RefusalKind.WAITING
+    # Where no observation stands the next run's marker makes one.
+    stands = first_observation(history.observations, now_ms) is not None
+    kind = RefusalKind.WAITING if stands else RefusalKind.NEXT_RUN
     return Refusal(what, settlement.reason, settlement.what_to_do, kind, topic=topic)

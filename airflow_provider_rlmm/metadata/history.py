@@ -3,12 +3,12 @@
 What the metadata topic says about one user partition, in the order in which it was said.
 
 This is the whole memory of the cleaner and of the topic-based manager: segments and their states, how far the
-partition's deletion is, when its absence was first observed, and whether anybody else wrote about it since.
+partition's deletion is, when its absence was observed, and whether anybody else wrote about it since.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError
@@ -27,6 +27,24 @@ _STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
+@dataclass(frozen=True, slots=True)
+class AbsenceObservation:
+    """
+    A marker (or a repeated start): somebody says that the user partition is deleted.
+
+    :param offset: offset of its record in the metadata partition.
+    :param time_ms: when it was written, ms since the epoch: the later of the event's and the record's timestamps, and of
+        ``bounded`` ones that somebody else wrote, the later of that and of the time of the record that bounds them.
+    :param bounded: whether the time may be relied on: we write proven times, and what somebody else wrote is bounded by
+        the next record of a broker, or of ours, in the metadata partition. Until there is one its writer's clock is the
+        only witness.
+    """
+
+    offset: int
+    time_ms: int
+    bounded: bool
+
+
 @dataclass(slots=True)
 class UserPartitionHistory:
     """
@@ -37,8 +55,10 @@ class UserPartitionHistory:
     :param known_segments: every segment whose add was seen, finished ones included.
     :param without_add: segment id → offset of an update whose add was never seen: incomplete history.
     :param delete_state: state of the partition's deletion, ``None`` where it was never marked.
-    :param first_observed_ms: when its absence was first observed, counted anew after each foreign segment event, ms
-        since the epoch; ``None`` where no observation stands.
+    :param observations: the observations of its absence since the last foreign segment event, by offset, their times
+        strictly decreasing. Which of them counts depends on the time at which one asks
+        (:func:`airflow_provider_rlmm.policy.absence.first_observation`); one that is not earlier than another before it
+        never does, so it is not kept.
     :param unsettled_marker_offset: offset of the first marker of the deletion under way.
     :param last_foreign_offset: offset of the last segment event that this package did not write.
     """
@@ -48,7 +68,7 @@ class UserPartitionHistory:
     known_segments: set[UUID] = field(default_factory=set)
     without_add: dict[UUID, int] = field(default_factory=dict)
     delete_state: RemotePartitionDeleteState | None = None
-    first_observed_ms: int | None = None
+    observations: list[AbsenceObservation] = field(default_factory=list)
     unsettled_marker_offset: int | None = None
     last_foreign_offset: int | None = None
 
@@ -69,7 +89,7 @@ class UserPartitionHistory:
         """
         if event.broker_id != OWN_BROKER_ID:
             self.last_foreign_offset = offset
-            self.first_observed_ms = None
+            self.observations.clear()
         segment_id = event.remote_log_segment_id.id
         if isinstance(event, RemoteLogSegmentMetadata):
             self.known_segments.add(segment_id)
@@ -102,21 +122,45 @@ class UserPartitionHistory:
             time of observation, so that a wrong clock can only lengthen the wait.
         """
         observed_ms = max(event.event_timestamp_ms, timestamp_ms)
+        ours = event.broker_id == OWN_BROKER_ID
+        if ours:
+            self.bound_observations(observed_ms)
         if event.state == _FINISHED:
             self.delete_state = _FINISHED
-            self.first_observed_ms = None
+            self.observations.clear()
             self.unsettled_marker_offset = None
         elif self.deletion_under_way():
-            # Repeated markers and starts change nothing, unless a foreign event had voided the observation.
-            if self.first_observed_ms is None:
-                self.first_observed_ms = observed_ms
             if event.state == _STARTED:
                 self.delete_state = _STARTED
+            self._observe(AbsenceObservation(offset, observed_ms, ours))
         elif event.state == _MARKED and (self.delete_state is None or self.unfinished()):
             # A marker for a finished partition does nothing, unless segments appeared since: then it opens it again.
             self.delete_state = _MARKED
-            self.first_observed_ms = observed_ms
+            self._observe(AbsenceObservation(offset, observed_ms, ours))
             self.unsettled_marker_offset = offset
+
+    def _observe(self, observation: AbsenceObservation) -> None:
+        if observation.time_ms < 0:
+            return  # Kafka's NO_TIMESTAMP, or as little worth: it says nothing about when
+        if not self.observations or observation.time_ms < self.observations[-1].time_ms:
+            self.observations.append(observation)
+
+    def awaits_bound(self) -> bool:
+        """Tell whether somebody else's observation stands of which nothing but its own clock says when it was made."""
+        return any(not o.bounded for o in self.observations)
+
+    def bound_observations(self, time_ms: int) -> None:
+        """
+        Note that a record with a time to rely on followed: whatever stands here was written before it, or then.
+
+        How long before nobody knows, so the later of the two times counts.
+
+        :param time_ms: time of the first such record, ms since the epoch.
+        """
+        if self.awaits_bound():
+            before, self.observations = self.observations, []
+            for o in before:
+                self._observe(o if o.bounded else replace(o, time_ms=max(o.time_ms, time_ms), bounded=True))
 
     def obstacle_to_finish(self) -> str | None:
         """Return why DELETE_PARTITION_FINISHED must not be written (I3), ``None`` where nothing stands against it."""
@@ -126,6 +170,8 @@ class UserPartitionHistory:
         if self.without_add:
             offset = min(self.without_add.values())
             return f"{len(self.without_add)} segments have an incomplete history, see offset {offset}"
-        if self.first_observed_ms is None:
+        if not self.observations:
+            if self.last_foreign_offset is None:
+                return "no marker says when its absence was observed"
             return f"a foreign segment event at offset {self.last_foreign_offset} came after the marker"
         return None

@@ -9,11 +9,13 @@ apart, the first observation being the marker; no foreign segment event came sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
+from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS
+from airflow_provider_rlmm.metadata.history import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
@@ -89,25 +91,47 @@ class Settlement:
     what_to_do: str = ""
 
 
+def first_observation(
+    observations: Sequence[AbsenceObservation], now_ms: int, max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
+) -> AbsenceObservation | None:
+    """
+    Return the observation from which the wait counts, ``None`` where absence must be observed anew.
+
+    It is the first in the order of the log, of whatever time, so that a repeated marker never shortens a wait. One that
+    nobody bounds, or from the future, is none: the next one takes its place.
+
+    :param observations: of one user partition, by offset.
+    :param now_ms: ms since the epoch, proven.
+    :param max_clock_skew_ms: what is further ahead than this comes from a wrong clock.
+    """
+    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms), None)
+
+
 def settle(
-    *, first_observed_ms: int | None, foreign_offset: int | None, now_ms: int, min_absence_ms: int
+    observations: Sequence[AbsenceObservation],
+    *,
+    foreign_offset: int | None,
+    now_ms: int,
+    min_absence_ms: int,
+    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
 ) -> Settlement:
     """
     Tell whether the first observation is old enough and still stands.
 
-    :param first_observed_ms: time of the first marker (or repeated start) after the last foreign segment event, ms
-        since the epoch; ``None`` where a foreign event came after all of them.
+    :param observations: those after the last foreign segment event, by offset.
     :param foreign_offset: offset of the last foreign segment event, for the message; ``None`` where there is none.
-    :param now_ms: ms since the epoch.
+    :param now_ms: ms since the epoch, proven.
     :param min_absence_ms: how far apart the two observations must be, ms.
+    :param max_clock_skew_ms: as for :func:`first_observation`.
     """
-    if first_observed_ms is None:
+    first = first_observation(observations, now_ms, max_clock_skew_ms)
+    if first is None:
         return Settlement(
             False,
-            f"a foreign segment event at offset {foreign_offset} came after the marker: somebody still works here",
+            _why_nothing_is_observed(observations, foreign_offset, now_ms),
             "run the marker again: it observes the topic id anew, and min_absence counts from then",
         )
-    waited = now_ms - first_observed_ms
+    waited = now_ms - first.time_ms
     if waited < min_absence_ms:
         return Settlement(
             False,
@@ -115,3 +139,19 @@ def settle(
             f"nothing: it is settled in {min_absence_ms - waited} ms",
         )
     return Settlement(True)
+
+
+def _why_nothing_is_observed(
+    observations: Sequence[AbsenceObservation], foreign_offset: int | None, now_ms: int
+) -> str:
+    if not observations:
+        if foreign_offset is None:
+            return "no marker says when its absence was observed"
+        return f"a foreign segment event at offset {foreign_offset} came after the marker: somebody still works here"
+    last = observations[-1]
+    if last.bounded:
+        return f"its marker at offset {last.offset} is from the future: it says {last.time_ms} ms, now is {now_ms} ms"
+    return (
+        f"its marker at offset {last.offset} is somebody else's, and no record of a broker or of ours has followed in its "
+        "metadata partition: nothing but its own clock says when it was written"
+    )

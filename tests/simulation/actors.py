@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Script = Iterator[None]
 BROKER = 1
+DAY_MS = 24 * 3_600_000
 
 
 def leader_deletes(world: World, tip: TopicIdPartition) -> Script:
@@ -79,9 +80,11 @@ def owner_deletes(world: World) -> Script:
 
 
 def controller_marks(world: World, tip: TopicIdPartition) -> Script:
-    """KIP-405's controller says it, and says it again."""
+    """KIP-405's controller says it, and says it again, with a clock of its own."""
+    wrong_ms = world.adversary.choice([0, -2 * DAY_MS, -DAY_MS // 2, DAY_MS // 2, 3650 * DAY_MS, -world.now_ms - 1])
+    world.happened["wrong clock"] += wrong_ms != 0
     for _ in range(world.adversary.randint(1, 3)):
-        world.foreign(RemotePartitionDeleteMetadata(tip, P.DELETE_PARTITION_MARKED, world.now_ms, BROKER))
+        world.foreign(RemotePartitionDeleteMetadata(tip, P.DELETE_PARTITION_MARKED, world.now_ms + wrong_ms, BROKER))
         yield
 
 

@@ -103,10 +103,10 @@ class Content:
     # --- what others do ------------------------------------------------------------------------------------------
 
     def foreign(self, event: Event) -> None:
-        """Append an event that somebody else wrote."""
+        """Append an event that somebody else wrote; the record has its time, too (CreateTime)."""
         metadata_partition = metadata_partition_for(topic_id_partition_of(event), METADATA_PARTITIONS)
-        self.log.append(metadata_partition, serialize(event))
-        self.model.append(metadata_partition, event, self.now_ms)
+        self.log.append(metadata_partition, serialize(event), timestamp_ms=event.event_timestamp_ms)
+        self.model.append(metadata_partition, event, event.event_timestamp_ms)
 
     def announce(self, tip: TopicIdPartition) -> RemoteLogSegmentMetadata:
         """Begin to copy one more segment of a partition."""

@@ -30,8 +30,24 @@ SEGMENT_STEPS = {(None, 0), (0, 1), (0, 2), (1, 2), (2, 3)}
 PARTITION_STEPS = {(None, 0), (0, 1), (1, 2), (2, 0)}
 MARKED, STARTED, FINISHED = 0, 1, 2
 OURS = -1
+SKEW_MS = 5 * 60_000
 
 Event = SegmentEvent | RemotePartitionDeleteMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """
+    Somebody wrote that a partition is deleted.
+
+    :param offset: where in the log.
+    :param said_ms: when, as its record says.
+    :param ours: whether a process of ours wrote it: it knows what time it is. Others may have any clock.
+    """
+
+    offset: int
+    said_ms: int
+    ours: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +57,13 @@ class PartitionModel:
 
     :param segments: segment id → state, ``DELETE_SEGMENT_FINISHED`` included.
     :param deletion: state of the partition's deletion.
-    :param observed_ms: since when its absence stands: the first marker (or repeated start) after the last foreign event.
+    :param sightings: every marker and repeated start of the deletion under way, after the last foreign segment event.
     :param marker_offset: offset of the marker of the deletion under way.
     """
 
     segments: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
     deletion: int | None = None
-    observed_ms: int | None = None
+    sightings: tuple[Sighting, ...] = ()
     marker_offset: int | None = None
 
     @property
@@ -61,20 +77,21 @@ class PartitionModel:
     def after(self, event: Event, offset: int, timestamp_ms: int) -> PartitionModel:
         """Return what the log says with one more record."""
         if isinstance(event, RemotePartitionDeleteMetadata):
-            return self._after_deletion(int(event.state), offset, max(event.event_timestamp_ms, timestamp_ms))
+            said_ms = max(event.event_timestamp_ms, timestamp_ms)
+            return self._after_deletion(int(event.state), Sighting(offset, said_ms, event.broker_id == OURS))
         segment = event.remote_log_segment_id.id
         step = self.segments.get(segment), int(event.state)
         segments = {**self.segments, segment: step[1]} if step in SEGMENT_STEPS else self.segments
-        return replace(self, segments=segments, observed_ms=self.observed_ms if event.broker_id == OURS else None)
+        return replace(self, segments=segments, sightings=self.sightings if event.broker_id == OURS else ())
 
-    def _after_deletion(self, target: int, offset: int, observed_ms: int) -> PartitionModel:
+    def _after_deletion(self, target: int, sighting: Sighting) -> PartitionModel:
         if target == FINISHED:
-            return replace(self, deletion=FINISHED, observed_ms=None, marker_offset=None)
+            return replace(self, deletion=FINISHED, sightings=(), marker_offset=None)
         if self.under_way:
-            observed = self.observed_ms if self.observed_ms is not None else observed_ms
-            return replace(self, deletion=max(self.deletion or MARKED, target), observed_ms=observed)
+            deletion = max(self.deletion or MARKED, target)
+            return replace(self, deletion=deletion, sightings=(*self.sightings, sighting))
         if target == MARKED and (self.deletion is None or self.unfinished):
-            return replace(self, deletion=MARKED, observed_ms=observed_ms, marker_offset=offset)
+            return replace(self, deletion=MARKED, sightings=(sighting,), marker_offset=sighting.offset)
         return self
 
 
@@ -85,6 +102,8 @@ class LogModel:
     states: dict[TopicIdPartition, list[tuple[int, PartitionModel]]] = field(default_factory=dict)
     metadata_partition_of: dict[TopicIdPartition, int] = field(default_factory=dict)
     ends: Counter[int] = field(default_factory=Counter)
+    times: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Metadata partition → (offset, time) of the records whose writer's clock is believed: ours, and brokers' of segments."""
 
     def append(self, metadata_partition: int, event: Event, timestamp_ms: int) -> None:
         tip = topic_id_partition_of(event)
@@ -92,6 +111,10 @@ class LogModel:
         self.ends[metadata_partition] += 1
         self.metadata_partition_of[tip] = metadata_partition
         self.states.setdefault(tip, []).append((offset, self.at(tip).after(event, offset, timestamp_ms)))
+        of_a_broker = event.broker_id >= 0 and not isinstance(event, RemotePartitionDeleteMetadata)
+        if event.broker_id == OURS or of_a_broker:
+            time_ms = max(event.event_timestamp_ms, timestamp_ms)
+            self.times.setdefault(metadata_partition, []).append((offset, time_ms))
 
     def at(self, tip: TopicIdPartition, end: int | None = None) -> PartitionModel:
         """Return what the log says about a partition, up to an offset, exclusive."""
@@ -100,6 +123,20 @@ class LogModel:
                 return state
         return PartitionModel()
 
+    def observed_ms(self, tip: TopicIdPartition, end: int, now_ms: int) -> int | None:
+        """
+        Tell since when a partition's absence stands, for somebody who has read up to an offset and knows the time.
+
+        It stands since the first sighting in the log that is not from the future. When somebody else saw it is known
+        only once a record with a time to believe came after it, and then it was the later of the two.
+        """
+        times = self.times.get(self.metadata_partition_of.get(tip, 0), [])
+        for sighting in self.at(tip, end).sightings:
+            after = [sighting.said_ms] if sighting.ours else [ms for o, ms in times if sighting.offset < o < end]
+            if after and sighting.said_ms >= 0 and max(sighting.said_ms, after[0]) <= now_ms + SKEW_MS:
+                return max(sighting.said_ms, after[0])
+        return None
+
     def first_unsettled(self, metadata_partition: int) -> int | None:
         offsets = [
             self.at(tip).marker_offset for tip, p in self.metadata_partition_of.items() if p == metadata_partition
@@ -107,16 +144,16 @@ class LogModel:
         return min((o for o in offsets if o is not None), default=None)
 
 
-def is_settled(seen: PartitionModel, now_ms: int, min_absence_ms: int) -> bool:
+def is_settled(seen: PartitionModel, observed_ms: int | None, now_ms: int, min_absence_ms: int) -> bool:
     """Tell whether destructive work may be done on what was read: observed long enough ago, nobody else at work."""
-    return seen.under_way and seen.observed_ms is not None and now_ms - seen.observed_ms >= min_absence_ms
+    return seen.under_way and observed_ms is not None and now_ms - observed_ms >= min_absence_ms
 
 
-def judge(event: Event, seen: PartitionModel, now_ms: int, min_absence_ms: int) -> None:
-    """Judge an event of ours by what its writer had read."""
+def judge(event: Event, seen: PartitionModel, observed_ms: int | None, now_ms: int, min_absence_ms: int) -> None:
+    """Judge an event of ours by what its writer had read; ``observed_ms`` is since when absence stands by that."""
     assert event.broker_id == OURS, f"I6: written as broker {event.broker_id}: {event}"
     assert isinstance(event, RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata), f"I6: {event}"
-    settled = is_settled(seen, now_ms, min_absence_ms)
+    settled = is_settled(seen, observed_ms, now_ms, min_absence_ms)
     if isinstance(event, RemoteLogSegmentMetadataUpdate):
         step = seen.segments.get(event.remote_log_segment_id.id), int(event.state)
         assert step in {(0, 2), (1, 2), (2, 3)}, f"I6: {step} of {event.remote_log_segment_id}"
@@ -125,12 +162,12 @@ def judge(event: Event, seen: PartitionModel, now_ms: int, min_absence_ms: int) 
         return
     target = int(event.state)
     if target == MARKED:
-        _judge_marker(seen)
+        _judge_marker(seen, observed_ms)
     elif target == STARTED:
         assert seen.under_way, f"I6: {seen.deletion} → STARTED"
         if seen.deletion == STARTED:
-            # The marker's second observation of a deletion that somebody else's event had voided.
-            assert seen.observed_ms is None, "I8: started twice without a reason"
+            # The marker's observation of a deletion of which none stands.
+            assert observed_ms is None, "I8: started twice without a reason"
         else:
             assert settled, f"§7: started, not settled: {seen}"
     else:
@@ -139,12 +176,12 @@ def judge(event: Event, seen: PartitionModel, now_ms: int, min_absence_ms: int) 
         assert settled, f"I3: finished after a foreign event, or too early: {seen}"
 
 
-def _judge_marker(seen: PartitionModel) -> None:
+def _judge_marker(seen: PartitionModel, observed_ms: int | None) -> None:
     assert seen.deletion != STARTED, "I6: STARTED → MARKED"
     if seen.deletion == MARKED:
-        # A voided observation is made anew even where the leader has finished the last segment itself: without it the
-        # partition could never be finished.
-        assert seen.observed_ms is None, "I8: marked twice without a reason"
+        # Where no observation stands one is made even if the leader has finished the last segment itself: without it
+        # the partition could never be finished.
+        assert observed_ms is None, "I8: marked twice without a reason"
     else:
         assert seen.unfinished, "I8: a partition without unfinished segments was marked"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 BATCH_SEGMENTS = 2
-MIN_ABSENCE_MS = 60_000
+MIN_ABSENCE_MS = 24 * 3_600_000
 LOOKING = {"list_topics", "describe_topic", "read", "cluster_id", "beginning_offsets"}
 
 
@@ -94,6 +94,11 @@ class Process:
         metadata_partition = self.world.model.metadata_partition_of.get(tip, 0)
         return self.world.model.at(tip, self.read_until[metadata_partition])
 
+    def observed_ms(self, tip: TopicIdPartition) -> int | None:
+        """Return since when a partition's absence stands by what the process can know."""
+        end = self.read_until[self.world.model.metadata_partition_of.get(tip, 0)]
+        return self.world.model.observed_ms(tip, end, self.world.now_ms)
+
     def judged(self, value: bytes) -> PartitionModel:
         """Return what the process knew when it published a record."""
         return self._judged[value]
@@ -112,7 +117,7 @@ class Process:
             self._read_since_publish = self._looked_since_publish = False
         seen = self._judged[effect.value] = self.seen(tip)
         self._require_absent(tip, event)
-        judge(event, seen, self.world.now_ms, MIN_ABSENCE_MS)
+        judge(event, seen, self.observed_ms(tip), self.world.now_ms, MIN_ABSENCE_MS)
         if isinstance(event, RemotePartitionDeleteMetadata):
             if int(event.state) == FINISHED:
                 assert self._only_looked_since_read, "I3: finished on an old replay"
@@ -133,6 +138,7 @@ class Process:
         seen = self.seen(tip)
         state = seen.segments.get(segment.id)
         assert state == S.DELETE_SEGMENT_STARTED, f"I1: {key} deleted, its last state read is {state}"
-        assert is_settled(seen, self.world.now_ms, MIN_ABSENCE_MS), f"§7: {key} deleted, not settled: {seen}"
+        settled = is_settled(seen, self.observed_ms(tip), self.world.now_ms, MIN_ABSENCE_MS)
+        assert settled, f"§7: {key} deleted, not settled: {seen}"
         self._touched_since_look.add(segment)
         assert len(self._touched_since_look) <= BATCH_SEGMENTS, "I7: more than a batch deleted after one look"

@@ -41,9 +41,7 @@ from tests.simulation.content import CLUSTER_ID, METADATA_PARTITIONS, Content
 from tests.simulation.model import Event, PartitionModel, check_landing
 from tests.simulation.witness import BATCH_SEGMENTS, MIN_ABSENCE_MS, Process
 
-LIMITS = CleanerLimits(
-    min_absence_ms=MIN_ABSENCE_MS, batch_segments=BATCH_SEGMENTS, overrides=frozenset({"short_min_absence"})
-)
+LIMITS = CleanerLimits(min_absence_ms=MIN_ABSENCE_MS, batch_segments=BATCH_SEGMENTS)
 CHANGES = {"publish", "delete", "put", "list", "commit"}
 """Effects that change something, and the listings that tell what did change."""
 

@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.metadata.history import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.absence import Presence, Settlement, observe, settle
+from airflow_provider_rlmm.policy.absence import Presence, Settlement, first_observation, observe, settle
 
 ID, OTHER = UUID(int=7), UUID(int=8)
 NAMES = frozenset({"gone"})
@@ -69,23 +70,64 @@ def test_a_name_that_is_listed_but_not_described_is_ambiguous() -> None:
     assert "is in the listing but" in observation.reason
 
 
+def seen(*times_ms: int, bounded: bool = True) -> list[AbsenceObservation]:
+    return [AbsenceObservation(offset, time_ms, bounded) for offset, time_ms in enumerate(times_ms, 10)]
+
+
 def test_an_observation_that_was_voided_is_not_settled_however_old() -> None:
-    settlement = settle(first_observed_ms=None, foreign_offset=12, now_ms=10**12, min_absence_ms=0)
+    settlement = settle([], foreign_offset=12, now_ms=10**12, min_absence_ms=0)
     assert not settlement.settled
     assert "a foreign segment event at offset 12 came after the marker" in settlement.reason
     assert "run the marker again" in settlement.what_to_do
 
 
+def test_a_marker_without_a_time_is_not_settled_however_old() -> None:
+    settlement = settle([], foreign_offset=None, now_ms=10**12, min_absence_ms=0)
+    assert (settlement.settled, settlement.reason) == (False, "no marker says when its absence was observed")
+
+
 def test_a_young_observation_is_not_settled_and_says_when_it_is() -> None:
-    assert settle(first_observed_ms=1_000, foreign_offset=None, now_ms=1_099, min_absence_ms=100) == Settlement(
+    assert settle(seen(1_000), foreign_offset=None, now_ms=1_099, min_absence_ms=100) == Settlement(
         False, "marked 99 ms ago, less than min_absence of 100 ms", "nothing: it is settled in 1 ms"
     )
 
 
-def test_a_marker_from_the_future_is_not_settled() -> None:
-    assert not settle(first_observed_ms=2_000, foreign_offset=None, now_ms=1_000, min_absence_ms=0).settled
+@pytest.mark.parametrize("time_ms", [2_000, 2**63 - 1])
+def test_a_marker_from_the_future_is_not_settled(time_ms: int) -> None:
+    assert not settle(seen(time_ms), foreign_offset=None, now_ms=1_000, min_absence_ms=0).settled
 
 
 @pytest.mark.parametrize("now_ms", [1_100, 9_999])
 def test_an_observation_of_min_absence_ago_is_settled(now_ms: int) -> None:
-    assert settle(first_observed_ms=1_000, foreign_offset=5, now_ms=now_ms, min_absence_ms=100) == Settlement(True)
+    assert settle(seen(1_000), foreign_offset=5, now_ms=now_ms, min_absence_ms=100) == Settlement(True)
+
+
+@pytest.mark.parametrize("ahead_ms", [301_000, 10 * 365 * 86_400_000, 2**63 - 1])
+def test_an_observation_from_the_future_is_replaced_by_the_next_sane_one(ahead_ms: int) -> None:
+    now_ms = 1_000_000
+    observations = seen(now_ms + ahead_ms, 400_000, 1)
+    first = first_observation(observations, now_ms, 300_000)
+    assert first is not None
+    assert first.time_ms == 400_000
+    alone = settle(observations[:1], foreign_offset=None, now_ms=now_ms, min_absence_ms=0, max_clock_skew_ms=300_000)
+    assert not alone.settled
+    assert f"at offset 10 is from the future: it says {now_ms + ahead_ms} ms, now is {now_ms} ms" in alone.reason
+    assert "run the marker again" in alone.what_to_do
+
+
+def test_an_observation_that_is_ahead_by_no_more_than_clocks_may_differ_stands() -> None:
+    observations = seen(1_300_000, 1_000_000)
+    assert first_observation(observations, 1_000_000, 300_000) == observations[0]
+    assert not settle(observations, foreign_offset=None, now_ms=1_000_000, min_absence_ms=0).settled
+
+
+def test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait() -> None:
+    settlement = settle(seen(2_000, 1_000), foreign_offset=None, now_ms=2_050, min_absence_ms=100)
+    assert settlement.reason == "marked 50 ms ago, less than min_absence of 100 ms"
+
+
+def test_a_foreign_marker_that_nothing_bounds_is_no_observation() -> None:
+    settlement = settle(seen(1, bounded=False), foreign_offset=None, now_ms=10**12, min_absence_ms=0)
+    assert not settlement.settled
+    assert "its marker at offset 10 is somebody else's" in settlement.reason
+    assert "run the marker again" in settlement.what_to_do
