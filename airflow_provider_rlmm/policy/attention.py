@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What needs a person, and what a person has already seen.
+
+Nothing that needs a person stays green: it fails the run, after the healthy rest is done, until exactly this problem is
+acknowledged, by name and for a while. An acknowledgement names its problem field by field (:class:`ProblemKey`), so that it
+covers no second one, and never a problem of another cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+DAY_MS = 86_400_000
+MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
+"""How far ahead an acknowledgement may reach, ms."""
+
+SUGGESTED_MS = 7 * DAY_MS
+"""How far ahead the acknowledgement reaches that is suggested for a problem, ms."""
+
+MAX_ACKNOWLEDGEMENTS = 10_000
+MAX_CHARACTERS = 2000
+"""Of one text in an acknowledgement."""
+
+
+class RunProblem(StrEnum):
+    """Kinds of what is wrong with a run itself; only the last one can be acknowledged, the others end with the run."""
+
+    TASK_FAILED = "TASK_FAILED"
+    """A task before the report failed."""
+
+    NO_PLAN = "NO_PLAN"
+    """The run made no plan, or it cannot be read."""
+
+    STOPPED = "STOPPED"
+    """The plan is larger than the blast radius allows: nothing of it was applied."""
+
+    NO_REPORT = "NO_REPORT"
+    """A cleaning task left no report."""
+
+    UNREADABLE = "UNREADABLE"
+    """A document of the run cannot be read."""
+
+    MIXED_DRY_RUN = "MIXED_DRY_RUN"
+    """Some tasks of the run were a dry run and some were not."""
+
+    ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"
+    """An acknowledgement cannot be understood."""
+
+    QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"
+    """More records are quarantined than are listed one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKey:
+    """
+    What tells one problem of a cluster from every other; ``None`` where a problem has no such field.
+
+    :param kind: what is wrong.
+    :param metadata_partition: where.
+    :param offset: of the record in the metadata partition.
+    :param topic: the topic concerned.
+    :param what: the subject in words, exactly as reported; ``None`` where an offset alone says which record it is.
+    """
+
+    kind: str
+    metadata_partition: int | None = None
+    offset: int | None = None
+    topic: str | None = None
+    what: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, as an acknowledgement names them."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """
+    Something that needs a person.
+
+    :param kind: what is wrong: a name that never changes.
+    :param what: the subject, in words that stay the same from run to run.
+    :param why: what was seen and what it means.
+    :param what_to_do: what a person can do about it.
+    :param topic: name of the topic concerned, ``None`` where it is none or not one.
+    :param metadata_partition: where it lies, ``None`` where it lies in none.
+    :param offset: of the record that shows it, ``None`` where there is none.
+    :param acknowledgeable: whether it can be acknowledged; what is wrong with one run cannot.
+    """
+
+    kind: str
+    what: str
+    why: str
+    what_to_do: str
+    topic: str | None = None
+    metadata_partition: int | None = None
+    offset: int | None = None
+    acknowledgeable: bool = True
+
+    @property
+    def key(self) -> ProblemKey:
+        """What an acknowledgement must name. Several user partitions can be refused for one record: then it names which."""
+        one_record = self.topic is None and self.offset is not None and self.metadata_partition is not None
+        what = None if one_record else _bounded(self.what)
+        return ProblemKey(self.kind, self.metadata_partition, self.offset, self.topic and _bounded(self.topic), what)
+
+    def __str__(self) -> str:
+        where = {"topic": self.topic, "metadata partition": self.metadata_partition, "offset": self.offset}
+        place = ", ".join(f"{name} {value}" for name, value in where.items() if value is not None)
+        return f"{self.kind} {self.what}{f' ({place})' if place else ''}: {self.why}"
+
+
+def _bounded(text: str) -> str:
+    """Keep names that a hostile record made up within what an acknowledgement may hold, and still apart."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[:200]}… sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """
+    Somebody's word that a problem is known.
+
+    :param cluster_id: the cluster in which the problem is.
+    :param key: the problem.
+    :param until_ms: from then on it counts no more, ms since the epoch.
+    :param by: who.
+    :param why: why the problem may stay for a while.
+    """
+
+    cluster_id: str
+    key: ProblemKey
+    until_ms: int
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgements:
+    """
+    What :func:`read_acknowledgements` found.
+
+    :param known: those that can be understood, expired ones too.
+    :param problems: one for each that cannot.
+    """
+
+    known: tuple[Acknowledgement, ...] = ()
+    problems: tuple[Attention, ...] = ()
+
+
+_KEY_TEXTS = ("kind", "topic", "what")
+_KEY_NUMBERS = ("metadata_partition", "offset")
+_TEXTS = ("cluster_id", "by", "why", "until")
+FIELDS = (*_TEXTS, *_KEY_TEXTS, *_KEY_NUMBERS)
+"""Every field of an acknowledgement."""
+
+
+def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowledgements:
+    """
+    Read acknowledgements: a JSON list of objects with :data:`FIELDS`.
+
+    What cannot be understood is a problem of its own and acknowledges nothing; the others count all the same.
+
+    :param text: the list, ``None`` where there is none.
+    :param now_ms: ms since the epoch.
+    :param source: where it came from, in words.
+    """
+    if text is None:
+        return Acknowledgements()
+    try:
+        entries = json.loads(text, object_pairs_hook=_no_field_twice)
+        if not isinstance(entries, list):
+            raise ValueError("it is no list")
+        if len(entries) > MAX_ACKNOWLEDGEMENTS:
+            raise ValueError(f"it has {len(entries)} entries, {MAX_ACKNOWLEDGEMENTS} are allowed")
+    except (ValueError, RecursionError) as e:
+        return Acknowledgements(problems=(unreadable_acknowledgements(source, str(e)),))
+    known, problems = [], []
+    for number, entry in enumerate(entries, 1):
+        try:
+            known.append(_acknowledgement(entry, now_ms))
+        except ValueError as e:
+            problems.append(_not_understood(f"entry {number} of {source}", str(e)))
+    return Acknowledgements(tuple(known), tuple(problems))
+
+
+def unreadable_acknowledgements(source: str, why: str) -> Attention:
+    """
+    Return the problem that no acknowledgement counts because the whole list cannot be read.
+
+    :param source: where the list was to come from, in words.
+    :param why: the error.
+    """
+    return _not_understood(source, f"nothing in it counts: {why}")
+
+
+def _not_understood(what: str, why: str) -> Attention:
+    todo = "correct it or take it out: until then it acknowledges nothing"
+    return Attention(RunProblem.ACKNOWLEDGEMENT.value, what, why, todo, acknowledgeable=False)
+
+
+def _no_field_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"a field is there twice among {[name for name, _ in pairs]}")
+    return found
+
+
+def _acknowledgement(entry: object, now_ms: int) -> Acknowledgement:
+    if not isinstance(entry, dict):
+        raise ValueError("it is no JSON object")
+    if unknown := sorted(entry.keys() - set(FIELDS)):
+        raise ValueError(f"unknown fields {unknown}; known are {sorted(FIELDS)}")
+    if missing := sorted({*_TEXTS, "kind"} - entry.keys()):
+        raise ValueError(f"fields {missing} are missing")
+    for name in (n for n in (*_TEXTS, *_KEY_TEXTS) if n in entry):
+        value = entry[name]
+        if not isinstance(value, str) or not value.strip() or len(value) > MAX_CHARACTERS:
+            raise ValueError(f"{name} must be a text of 1 to {MAX_CHARACTERS} characters, got {value!r:.100}")
+    for name in (n for n in _KEY_NUMBERS if n in entry):
+        value = entry[name]
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{name} must be an integer of 0 or more, got {value!r:.100}")
+    if "what" not in entry and not entry.keys() >= set(_KEY_NUMBERS):
+        raise ValueError("it must name a record by metadata_partition and offset, or a subject by what")
+    key = ProblemKey(**{name: entry[name] for name in (*_KEY_TEXTS, *_KEY_NUMBERS) if name in entry})
+    return Acknowledgement(entry["cluster_id"], key, _expiry(entry["until"], now_ms), entry["by"], entry["why"])
+
+
+def _expiry(until: str, now_ms: int) -> int:
+    try:
+        time = datetime.fromisoformat(until)
+    except ValueError:
+        raise ValueError(
+            f"until must be a time such as {iso_time(now_ms + SUGGESTED_MS)}, got {until!r:.100}"
+        ) from None
+    if time.tzinfo is None:
+        raise ValueError(f"until must name its time zone, such as {until}Z")
+    until_ms = int(time.timestamp() * 1000)
+    if until_ms < 0:
+        raise ValueError(f"until is {until}: no acknowledgement is that old")
+    if until_ms > now_ms + MAX_ACKNOWLEDGED_MS:
+        latest = iso_time(now_ms + MAX_ACKNOWLEDGED_MS)
+        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({_DAYS} days)")
+    return until_ms
+
+
+_DAYS = MAX_ACKNOWLEDGED_MS // DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAttention:
+    """
+    A problem and what was said about it.
+
+    :param attention: the problem.
+    :param acknowledgement: the one that reaches furthest, ``None`` where there is none.
+    :param expired: whether it counts no more.
+    """
+
+    attention: Attention
+    acknowledgement: Acknowledgement | None = None
+    expired: bool = False
+
+    def to_dict(self, cluster_id: str, now_ms: int) -> dict[str, Any]:
+        """
+        Return the entry of a report as plain JSON types.
+
+        :param cluster_id: the cluster, for the acknowledgement that is suggested.
+        :param now_ms: ms since the epoch.
+        """
+        found = self.acknowledgement
+        said = found and {
+            "by": found.by, "why": found.why, "until": iso_time(found.until_ms), "expired": self.expired
+        }  # fmt: skip
+        plain = {name: value for name, value in asdict(self.attention).items() if name != "acknowledgeable"}
+        return plain | {"acknowledgement": said, "acknowledge_with": self.suggestion(cluster_id, now_ms)}
+
+    def suggestion(self, cluster_id: str, now_ms: int) -> dict[str, Any] | None:
+        """
+        Return the acknowledgement that would cover the problem, with ``by`` and ``why`` to fill in; ``None`` if none can.
+
+        :param cluster_id: the cluster.
+        :param now_ms: ms since the epoch.
+        """
+        if not self.attention.acknowledgeable:
+            return None
+        word = {"until": iso_time(now_ms + SUGGESTED_MS), "by": "", "why": ""}
+        return {"cluster_id": cluster_id, **self.attention.key.to_dict(), **word}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """
+    What fails a run, and what would have.
+
+    :param failing: what needs a person now.
+    :param acknowledged: what a person has seen; it is shown and fails nothing.
+    """
+
+    failing: tuple[JudgedAttention, ...] = ()
+    acknowledged: tuple[JudgedAttention, ...] = ()
+
+    def headline(self) -> str:
+        """Say in a line or two how many problems there are, the first of them and what to do; empty where there is none."""
+        if not self.failing:
+            return ""
+        first = self.failing[0]
+        count = f"{len(self.failing)} thing{'s need' if len(self.failing) > 1 else ' needs'} a person"
+        until = first.acknowledgement and iso_time(first.acknowledgement.until_ms)
+        expired = f" (its acknowledgement expired at {until})" if first.expired else ""
+        return f"{count}. The first: {first.attention}{expired}. What to do: {first.attention.what_to_do}"
+
+
+def judge(
+    problems: Iterable[Attention], acknowledged: Iterable[Acknowledgement], cluster_id: str, now_ms: int
+) -> Judgement:
+    """
+    Tell what fails a run from what a person has seen.
+
+    :param problems: what needs a person, in the order of a report; of those with one key the first is kept.
+    :param acknowledged: acknowledgements, of whatever cluster.
+    :param cluster_id: the cluster in which the problems are.
+    :param now_ms: ms since the epoch.
+    """
+    latest: dict[ProblemKey, Acknowledgement] = {}
+    for word in sorted(acknowledged, key=lambda a: a.until_ms):
+        if word.cluster_id == cluster_id:
+            latest[word.key] = word
+    failing, seen = [], []
+    for problem in _each_once(problems):
+        found = latest.get(problem.key) if problem.acknowledgeable else None
+        if found is not None and now_ms < found.until_ms:
+            seen.append(JudgedAttention(problem, found))
+        else:
+            failing.append(JudgedAttention(problem, found, expired=found is not None))
+    return Judgement(tuple(failing), tuple(seen))
+
+
+def _each_once(problems: Iterable[Attention]) -> Iterable[Attention]:
+    """Two tasks of a run may meet the same problem."""
+    first: dict[object, Attention] = {}
+    for problem in problems:
+        # What cannot be acknowledged is told apart by its words too: two of it are two.
+        first.setdefault(problem.key if problem.acknowledgeable else problem, problem)
+    return first.values()
+
+
+def iso_time(timestamp_ms: int) -> str:
+    """
+    Return a time as acknowledgements spell it, such as ``2026-02-03T04:05:06+00:00``.
+
+    :param timestamp_ms: ms since the epoch.
+    """
+    return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat()
+
+
+def duration_in_words(duration_ms: int) -> str:
+    """
+    Return a duration for people, such as ``23 h 47 min``; it is rounded up, so that a wait is over when it says so.
+
+    :param duration_ms: ms, 0 or more.
+    """
+    seconds = -(-duration_ms // 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, minutes = divmod(-(-seconds // 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
