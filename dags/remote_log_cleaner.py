@@ -7,10 +7,12 @@ Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), 
 1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
 2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
 3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
-4. **report** puts it all into one document and emits the asset `remote_log_cleanup` with the counts.
+4. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+   acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
+   succeeds emits the asset `remote_log_cleanup` with the counts.
 
-Nothing is written unless the `rlmm` connection allows writes. Set `dry_run` to see what would be written. A cleaning task
-tries again on errors that may pass; a refusal fails it at once, and the run with it, after the report.
+Nothing is written unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
+the run. A cleaning task tries again on errors that may pass; a refusal to go on fails it at once.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ with DAG(
             type=["null", "string"],
             description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
         ),
-        "dry_run": Param(False, type="boolean", description="Say what would be written and deleted, do nothing"),
+        "dry_run": Param(
+            True, type="boolean", description="Say what would be written and deleted, do nothing; off: do it"
+        ),
         "min_absence_ms": Param(
             86_400_000, type="integer", minimum=0, description="Two observations of absence are this far apart, ms"
         ),
@@ -109,6 +113,7 @@ with DAG(
     report = ReportRemoteLogCleanupOperator(
         task_id="report",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        dry_run_only="{{ params.dry_run }}",
         trigger_rule="all_done",
         outlets=[Asset("remote_log_cleanup")],
     )

@@ -169,6 +169,7 @@ def run_dags(kafka: LocalKafka, work: Path) -> None:
             "remote_log_cleaner",
             {
                 "source_plan": found["plan"],
+                "dry_run": False,
                 "min_absence_ms": 0,
                 "overrides": ["short_min_absence"],
                 "max_share": 1.0,

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run did, what it refused and why: value objects that become the report document (JSON)."""
+"""
+What a run did, what it refused and why: value objects that become the report document (JSON), and the form of it.
+
+``docs/reports.md`` says what each field means. Whoever reads a document checks its form first: every field is there, none
+besides, each of exactly its kind.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.plan import Refusal
+from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 
 class PartitionOutcome(StrEnum):
@@ -25,6 +31,9 @@ class PartitionOutcome(StrEnum):
 
     REFUSED = "REFUSED"
     """Nothing was done."""
+
+    WAITING = "WAITING"
+    """Nothing was done: its time has not come yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +71,11 @@ class UserPartitionReport:
         :param segments_left: its segments that are not finished.
         :param refusal: why.
         """
+        waiting = refusal.kind is RefusalKind.WAITING
+        outcome = PartitionOutcome.WAITING if waiting else PartitionOutcome.REFUSED
         return cls(
-            tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, PartitionOutcome.REFUSED, 0, segments_left, 0, 0,
-            (refusal,),
-        )  # fmt: skip
+            tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, outcome, 0, segments_left, 0, 0, (refusal,)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +124,30 @@ def with_earlier_try(report: Mapping[str, Any], earlier: Mapping[str, Any]) -> d
     partitions += before.values()
     events = Counter(report["events"]) + Counter(earlier["events"])
     duration_ms = report["duration_ms"] + earlier["duration_ms"]
-    return {**report, "partitions": partitions, "events": dict(events), "duration_ms": duration_ms}
+    # That the report of a still earlier try is lost stays true.
+    lost = [r for r in earlier["refusals"] if r["kind"] == RefusalKind.REPORT.value]
+    return {
+        **report,
+        "partitions": partitions,
+        "refusals": [*report["refusals"], *lost],
+        "events": dict(events),
+        "duration_ms": duration_ms,
+    }
 
 
 DONE = ("segments_deleted", "objects_deleted", "bytes_deleted")
 TOTALS = (*DONE, "segments_left")
+
+IN_A_DRY_RUN = {
+    "segments_deleted": "would_delete_segments",
+    "objects_deleted": "would_delete_objects",
+    "bytes_deleted": "would_delete_bytes",
+    "segments_left": "would_leave_segments",
+    "partitions_finished": "would_finish_partitions",
+    "partitions_incomplete": "would_leave_partitions_incomplete",
+    "partitions_marked": "would_mark_partitions",
+}
+"""What a count is called where nothing was done; the others say what is, in a dry run too."""
 
 
 def totals(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -126,43 +155,168 @@ def totals(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     Sum what the metadata partitions' reports count.
 
     :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
-    :return: the sums, and the number of ``partitions`` per outcome in lower case, and ``refusals``.
+    :return: the sums, and the number of ``partitions`` per outcome in lower case, and ``refusals``, without waits.
     """
     partitions = [p for r in reports for p in r["partitions"]]
     counted = {name: sum(p[name] for p in partitions) for name in TOTALS}
     for outcome in PartitionOutcome:
         counted[f"partitions_{outcome.value.lower()}"] = sum(p["outcome"] == outcome.value for p in partitions)
-    counted["refusals"] = sum(len(r["refusals"]) for r in reports) + sum(len(p["refusals"]) for p in partitions)
+    counted["refusals"] = sum(r["kind"] != RefusalKind.WAITING.value for r in refusals_of(reports))
     return counted
 
 
-def cleanup_document(
-    *,
-    report_id: str,
-    plan_id: str,
-    cluster_id: str,
-    created_at_ms: int,
-    reports: Sequence[Mapping[str, Any]],
-    not_planned: Sequence[Refusal] = (),
-) -> dict[str, Any]:
+def refusals_of(reports: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """
-    Put the reports of all metadata partitions of a run into one document.
+    Yield every refusal, those of a metadata partition before those of its user partitions.
 
-    :param report_id: names the report.
-    :param plan_id: the plan that was applied.
-    :param cluster_id: the cluster.
-    :param created_at_ms: ms since the epoch.
     :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
-    :param not_planned: what was marked and refused when the plan was made; they count as refusals.
     """
-    counted = totals(reports)
-    counted["refusals"] += len(not_planned)
-    return {
-        "report_id": report_id,
-        "plan_id": plan_id,
-        "cluster_id": cluster_id,
-        "created_at_ms": created_at_ms,
-        "totals": counted,
-        "not_planned": [asdict(r) for r in not_planned],
-        "metadata_partitions": list(reports),
-    }
+    for report in reports:
+        yield from report["refusals"]
+        for partition in report["partitions"]:
+            yield from partition["refusals"]
+
+
+def named(counts: Mapping[str, int], dry_run: bool) -> dict[str, int]:
+    """
+    Return counts under the names that are true: in a dry run nothing was deleted, it only would have been.
+
+    :param counts: such as :func:`totals` returns.
+    :param dry_run: whether nothing was written or deleted.
+    """
+    return {IN_A_DRY_RUN.get(name, name) if dry_run else name: count for name, count in counts.items()}
+
+
+REPORT_FORMAT = 1
+"""Version of the report's form; one of another version is not read."""
+
+_Reader = Callable[[object, str], Any]
+
+
+def _text(value: object, what: str) -> str:
+    """A report's texts have no bound of their own: the document has."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is {strict_json.shown(value)}, not a text")
+    return value
+
+
+def _version(value: object, what: str) -> int:
+    if type(value) is not int or value != REPORT_FORMAT:
+        raise ValueError(f"{what} is {strict_json.shown(value)}, this package reads {REPORT_FORMAT}")
+    return value
+
+
+def _duration(value: object, what: str) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{what} is {strict_json.shown(value)}, not an integer")
+    return value
+
+
+def _fields(**readers: _Reader) -> Callable[[object, str], dict[str, Any]]:
+    return strict_json.record(dict, readers)
+
+
+_maybe_text = strict_json.optional(_text)
+_maybe_integer = strict_json.optional(strict_json.integer)
+_count: _Reader = _fields(segments=strict_json.integer, bytes=strict_json.integer)
+
+_PLACE: Mapping[str, _Reader] = {
+    "what": _text,
+    "why": _text,
+    "what_to_do": _text,
+    "metadata_partition": _maybe_integer,
+    "offset": _maybe_integer,
+    "topic": _maybe_text,
+}
+_refusals = strict_json.array(_fields(kind=strict_json.one_of(RefusalKind), **_PLACE))
+
+_entries = strict_json.array(
+    _fields(
+        kind=_text,
+        acknowledgement=strict_json.optional(
+            _fields(by=_text, why=_text, until=_text, expired=strict_json.boolean),
+        ),
+        acknowledge_with=strict_json.optional(
+            lambda value, what: strict_json.by_name(strict_json.any_json)(value, what)
+        ),
+        **_PLACE,
+    )
+)
+
+_user_partition = _fields(
+    topic=_text,
+    topic_id=_text,
+    partition=strict_json.integer,
+    outcome=strict_json.one_of(PartitionOutcome),
+    segments_deleted=strict_json.integer,
+    segments_left=strict_json.integer,
+    objects_deleted=strict_json.integer,
+    bytes_deleted=strict_json.integer,
+    refusals=_refusals,
+)
+
+_part = _fields(
+    metadata_partition=strict_json.integer,
+    dry_run=strict_json.boolean,
+    partitions=strict_json.array(_user_partition),
+    refusals=_refusals,
+    events=strict_json.by_name(strict_json.integer),
+    would_write=strict_json.array(_text),
+    committed_offset=_maybe_integer,
+    duration_ms=_duration,
+)
+
+_mark = _fields(
+    cluster_id=_text,
+    dry_run=strict_json.boolean,
+    marked=strict_json.integer,
+    already_marked=strict_json.integer,
+    refusals=_refusals,
+)
+
+_report = _fields(
+    format_version=_version,
+    report_id=_text,
+    plan_id=_maybe_text,
+    cluster_id=_maybe_text,
+    created_at_ms=strict_json.integer,
+    dry_run=strict_json.boolean,
+    stopped=strict_json.optional(_fields(why=_text, what_to_do=_text, left=_count)),
+    needs_person=_entries,
+    acknowledged=_entries,
+    waiting=_fields(segments=strict_json.integer, bytes=strict_json.integer, refusals=_refusals),
+    totals=strict_json.by_name(strict_json.integer),
+    not_marked=_refusals,
+    not_planned=_refusals,
+    metadata_partitions=strict_json.array(_part),
+)
+
+
+def check_report(document: Mapping[str, Any]) -> None:
+    """
+    Check the form of a run's report.
+
+    :param document: as it was read.
+    :raises ValueError: naming the first field that is wrong.
+    """
+    _report(document, "report")
+
+
+def check_part(document: Mapping[str, Any]) -> None:
+    """
+    Check the form of one metadata partition's report.
+
+    :param document: as it was read.
+    :raises ValueError: naming the first field that is wrong.
+    """
+    _part(document, "part")
+
+
+def check_mark(document: Mapping[str, Any]) -> None:
+    """
+    Check the form of what the marker left.
+
+    :param document: as it was read.
+    :raises ValueError: naming the first field that is wrong.
+    """
+    _mark(document, "mark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,10 +24,25 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_document,
     write_plan,
 )
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, cleanup_document, totals, with_earlier_try
+from airflow_provider_rlmm.lifecycle.reports import (
+    MetadataPartitionReport,
+    check_part,
+    named,
+    totals,
+    with_earlier_try,
+)
+from airflow_provider_rlmm.lifecycle.run_documents import (
+    MARK_DOCUMENT,
+    REPORT_DOCUMENT,
+    mark_document,
+    part_name,
+    read_checked,
+)
+from airflow_provider_rlmm.lifecycle.run_report import RunReport, report_of_run
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
+from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
-from airflow_provider_rlmm.policy.plan import Count, Refusal, RefusalKind
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
@@ -45,7 +61,7 @@ class MarkDeletedPartitionsOperator(BaseOperator):
     :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param dry_run_only: say what would be written, write nothing.
-    :return: counts: ``marked``, ``already_marked``, ``refused``.
+    :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; and ``dry_run``.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 
@@ -65,23 +81,27 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         self.source_plan = source_plan
         self.dry_run_only = dry_run_only
 
-    def execute(self, context: Context) -> dict[str, int]:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
         dry_run = flag("dry_run_only", self.dry_run_only)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        work = _work_of(self.source_plan, hook.check_cluster())
+        cluster_id = hook.check_cluster()
+        work = _work_of(self.source_plan, cluster_id)
         with hook.naming_connection(), hook.get_event_log() as log:
             marker = DeletedPartitionMarker(
                 log, hook.get_publisher(log), hook.get_cluster_topics(), clock=system_clock, dry_run=dry_run
             )
             report = marker.mark(work)
+        uri = artifact_uri(artifact_name(context))
+        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, cluster_id)))
         _log_refusals(self.log, report.refusals)
         return {
-            "marked": len(report.marked),
+            "would_mark" if dry_run else "marked": len(report.marked),
             "already_marked": report.already_marked,
             "refused": len(report.refusals),
+            "dry_run": dry_run,
         }
 
 
@@ -153,7 +173,8 @@ class CleanMetadataPartitionOperator(BaseOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param dry_run_only: say what would be written and deleted, do nothing.
-    :return: counts of partitions, segments, objects and bytes, and whether it was a dry run, which only would have.
+    :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
+        ``dry_run``.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
@@ -192,7 +213,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         done = "would be deleted" if report.dry_run else "deleted"
         label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
-        return {**counts, "dry_run": report.dry_run}
+        return {**named(counts, report.dry_run), "dry_run": report.dry_run}
 
     def _clean(self, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
@@ -218,9 +239,20 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
         """Write the report of this try, with what earlier tries of the run did; return it."""
-        part, document = _part_name(self.metadata_partition), report.to_dict()
-        if not report.dry_run and (earlier := _document(uri, part)) is not None:
-            document = with_earlier_try(document, earlier)
+        part, document = part_name(self.metadata_partition), report.to_dict()
+        try:
+            earlier = None if report.dry_run else read_checked(uri, part, check_part)
+        except PlanError as e:
+            lost = Refusal(
+                f"metadata partition {self.metadata_partition}",
+                f"what an earlier try of its task did is not in this report: {e}",
+                "look at the log of that try",
+                RefusalKind.REPORT,
+                self.metadata_partition,
+            )
+            document["refusals"].append(asdict(lost))
+        else:
+            document = with_earlier_try(document, earlier) if earlier else document
         write_document(uri, part, json.dumps(document))
         _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
         return document
@@ -228,63 +260,68 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
 class ReportRemoteLogCleanupOperator(BaseOperator):
     """
-    Put the run's reports into one document, and emit the counts with the task's outlet assets.
+    Put what the run's tasks left into one report, and emit the counts with the task's outlet assets.
 
-    It is to run whatever became of the cleaning tasks (``trigger_rule="all_done"``). It fails after it has written the
-    report where one of them failed or left none, so that the run does not look green.
+    It is to run whatever became of the tasks before it (``trigger_rule="all_done"``): the healthy part of the work is done
+    by then. It fails, after the report is written, as long as something needs a person that nobody has acknowledged; the
+    Airflow variable ``rlmm_acknowledgements`` holds what people have said. A dry run emits no asset event.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :return: the totals, whether they are those of a dry run, and the path of the report.
-    :raises AirflowFailException: if the run made no plan, a planned metadata partition has no report, or a task before
-        this one failed.
+    :param dry_run_only: as the tasks before it were told.
+    :return: the totals, in a dry run under names that begin with ``would_``, ``dry_run``, and the path of the ``report``.
+    :raises AirflowFailException: naming how many things need a person, and the first of them.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    template_fields: Sequence[str] = ("rlmm_conn_id", "dry_run_only")
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
 
-    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
+    def __init__(
+        self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.rlmm_conn_id = rlmm_conn_id
+        self.dry_run_only = dry_run_only
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
-        name = artifact_name(context)
-        uri = artifact_uri(name)
-        failed = self._failed_before(context)
-        try:
-            summary = read_plan(uri)
-        except PlanError as e:
-            raise AirflowFailException(
-                f"nothing to report, the run made no plan: see the tasks before this one ({e})"
-            ) from e
-        reports, missing = [], []
-        for metadata_partition, planned in sorted(summary.by_metadata_partition.items()):
-            report = _document(uri, _part_name(metadata_partition))
-            if report is None:
-                missing.append(metadata_partition)
-            reports.append(report or _no_report(metadata_partition, planned).to_dict())
-        document = cleanup_document(
-            report_id=name,
-            plan_id=summary.plan_id,
-            cluster_id=summary.cluster_id,
-            created_at_ms=system_clock(),
-            reports=reports,
-            not_planned=summary.refusals,
+        name, now_ms = artifact_name(context), system_clock()
+        report = report_of_run(
+            artifact_uri(name),
+            name,
+            failed_tasks=self._failed_before(context),
+            marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
+            dry_run=flag("dry_run_only", self.dry_run_only),
+            acknowledgements=acknowledgements(now_ms),
+            now_ms=now_ms,
         )
-        path = write_document(uri, "report.json", json.dumps(document, indent=2))
+        path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        counts = {**document["totals"], "dry_run": any(r["dry_run"] for r in reports), "report": path}
+        dry_run = report.document["dry_run"]
+        counts = {**report.document["totals"], "dry_run": dry_run, "report": path}
         self.log.info("report %s", counts)
+        for seen in report.judgement.acknowledged:
+            self.log.warning("acknowledged: %s", seen.attention)
+        if report.judgement.failing:
+            self._fail(report, path)
+        if dry_run:
+            # Airflow registers an event for every outlet of a task that succeeds.
+            self.outlets = []
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
-        if missing or failed:
-            raise AirflowFailException(
-                f"{failed} tasks before this one failed, metadata partitions {missing} left no report: look at the logs "
-                "of those tasks, then run again"
-            )
         return counts
+
+    def _fail(self, report: RunReport, path: str) -> None:
+        """Say what needs a person, and what would acknowledge it."""
+        for entry, judged in zip(report.document["needs_person"], report.judgement.failing, strict=True):
+            suggested = entry["acknowledge_with"]
+            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
+            self.log.error("needs a person: %s. What to do: %s. %s", judged.attention, entry["what_to_do"], how)
+        raise AirflowFailException(
+            f"{report.judgement.headline()} The report is {path}. To let a problem be for a while, put its JSON from the "
+            f"log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+        )
 
     def _failed_before(self, context: Context) -> int:
         """Count the failed instances of the tasks that this one waits for."""
@@ -298,34 +335,6 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             states=["failed", "upstream_failed"],
         )
         return count
-
-
-def _part_name(metadata_partition: int) -> str:
-    return f"clean-{metadata_partition}.json"
-
-
-def _document(uri: str, part: str) -> dict[str, Any] | None:
-    """Return a report that this run has written, ``None`` where it has not."""
-    try:
-        document: dict[str, Any] = json.loads(read_document(uri, part))
-    except PlanError:
-        return None
-    return document
-
-
-def _no_report(metadata_partition: int, planned: Count) -> MetadataPartitionReport:
-    """Stand in for the report of a task that left none, so that the run's report shows it."""
-    refusal = Refusal(
-        f"metadata partition {metadata_partition}",
-        f"its cleaning task left no report; {planned.segments} segments were planned",
-        "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there",
-        RefusalKind.REPORT,
-        metadata_partition,
-    )
-    return MetadataPartitionReport(
-        metadata_partition, False, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
-        duration_ms=0,
-    )  # fmt: skip
 
 
 def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, int]] | None:

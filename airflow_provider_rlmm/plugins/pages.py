@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.lifecycle.reports import check_report
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def report_page(name: str, document: Mapping[str, Any]) -> str:
     Return the page of a cleanup report.
 
     :param name: name of the report.
-    :param document: what :func:`~airflow_provider_rlmm.lifecycle.reports.cleanup_document` returned.
+    :param document: as :func:`~airflow_provider_rlmm.lifecycle.run_report.report_of_run` made it.
+    :raises ValueError: if it does not have the form of a report.
     """
+    check_report(document)
     template = _environment().get_template("report.html")
     return template.render(name=name, report=document)
 
@@ -111,6 +114,7 @@ def _environment() -> Environment:
         "time": human_time,
         "duration": human_duration,
         "number": lambda value: f"{value:,}",
+        "json": json.dumps,
         "words": lambda value: str(value).replace("_", " "),
     }
     return environment

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
 DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
 """How far ahead an acknowledgement may reach, ms."""
@@ -38,11 +40,8 @@ class RunProblem(StrEnum):
     NO_PLAN = "NO_PLAN"
     """The run made no plan, or it cannot be read."""
 
-    STOPPED = "STOPPED"
-    """The plan is larger than the blast radius allows: nothing of it was applied."""
-
-    NO_REPORT = "NO_REPORT"
-    """A cleaning task left no report."""
+    BLAST_RADIUS = "BLAST_RADIUS"
+    """The plan is larger than the limit that it was judged by: nothing of it was applied."""
 
     UNREADABLE = "UNREADABLE"
     """A document of the run cannot be read."""
@@ -53,8 +52,17 @@ class RunProblem(StrEnum):
     ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"
     """An acknowledgement cannot be understood."""
 
+    CRITICAL_NOT_LISTED = "CRITICAL_NOT_LISTED"
+    """The doctor found more than its document lists."""
+
     QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"
-    """More records are quarantined than are listed one by one."""
+    """More records are quarantined than a plan lists one by one."""
+
+
+_VAGUE = frozenset({RefusalKind.OTHER.value, RefusalKind.STORAGE.value, RefusalKind.CLOCK.value})
+"""Kinds that do not say what is wrong: two problems of one subject differ in their words only."""
+
+_OF_ONE_RUN = frozenset({RefusalKind.BLAST_RADIUS, RefusalKind.REPORT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +112,28 @@ class Attention:
     offset: int | None = None
     acknowledgeable: bool = True
 
+    @classmethod
+    def of_refusal(cls, refusal: Refusal, metadata_partition: int | None = None) -> Attention:
+        """
+        Return what a refusal asks of a person.
+
+        :param refusal: one whose kind needs a person.
+        :param metadata_partition: where it was met, if it does not say itself.
+        """
+        where = metadata_partition if refusal.metadata_partition is None else refusal.metadata_partition
+        # "37 more" names nothing: who acknowledged it would acknowledge any 37.
+        names_something = where is not None or refusal.topic is not None
+        return cls(
+            refusal.kind.value, refusal.what, refusal.why, refusal.what_to_do, refusal.topic, where, refusal.offset,
+            acknowledgeable=names_something and refusal.kind not in _OF_ONE_RUN,
+        )  # fmt: skip
+
     @property
     def key(self) -> ProblemKey:
         """What an acknowledgement must name. Several user partitions can be refused for one record: then it names which."""
+        vague = self.kind in _VAGUE
         one_record = self.topic is None and self.offset is not None and self.metadata_partition is not None
-        what = None if one_record else _bounded(self.what)
+        what = None if one_record and not vague else _bounded(f"{self.what}: {self.why}" if vague else self.what)
         return ProblemKey(self.kind, self.metadata_partition, self.offset, self.topic and _bounded(self.topic), what)
 
     def __str__(self) -> str:

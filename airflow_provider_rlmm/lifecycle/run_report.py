@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: what its tasks left, put together, and what of it needs a person, first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_rlmm.lifecycle.reports import (
+    REPORT_FORMAT,
+    MetadataPartitionReport,
+    named,
+    refusals_of,
+    totals,
+)
+from airflow_provider_rlmm.lifecycle.run_documents import RunDocuments
+from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
+from airflow_provider_rlmm.policy.findings import FindingKind, Severity
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+WAITING, QUARANTINED = RefusalKind.WAITING.value, RefusalKind.QUARANTINED.value
+_LOG_ADVICE = (
+    "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
+)
+_UNUSABLE = frozenset(
+    {
+        FindingKind.TOMBSTONE, FindingKind.MALFORMED, FindingKind.UNKNOWN_API_KEY, FindingKind.NEWER_VERSION,
+        FindingKind.SNAPSHOT,
+    }
+)  # fmt: skip
+"""What the doctor says of records that everybody else calls quarantined: one problem must not need two acknowledgements."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """
+    The report of a run.
+
+    :param document: as ``docs/reports.md`` describes it.
+    :param judgement: what fails the run, and what would have.
+    """
+
+    document: Mapping[str, Any]
+    judgement: Judgement
+
+
+def report_of_run(
+    uri: str,
+    report_id: str,
+    *,
+    failed_tasks: int,
+    marked: bool,
+    dry_run: bool,
+    acknowledgements: Acknowledgements,
+    now_ms: int,
+) -> RunReport:
+    """
+    Put together what the tasks of a run left; whatever is missing or cannot be read is an entry, not an error.
+
+    :param uri: of the folder of the run.
+    :param report_id: names the report.
+    :param failed_tasks: how many tasks before the report failed.
+    :param marked: whether a marker was among them.
+    :param dry_run: what the run was told to be; what its tasks left knows better.
+    :param acknowledgements: what people have said.
+    :param now_ms: ms since the epoch.
+    """
+    run = RunDocuments.read(uri, marked=marked, check_doctor=_check_doctor)
+    # Where the tasks disagree, something was done.
+    is_dry = False not in run.dry_runs if run.dry_runs else dry_run
+    problems = [*_own_problems(run, failed_tasks, dry_run), *acknowledgements.problems, *_found_problems(run)]
+    judgement = judge(problems, acknowledgements.known, run.cluster_id or "", now_ms)
+    entries = {
+        "needs_person": [j.to_dict(run.cluster_id or "", now_ms) for j in judgement.failing],
+        "acknowledged": [j.to_dict(run.cluster_id or "", now_ms) for j in judgement.acknowledged],
+    }
+    parts = run.parts | {p: _stand_in(run, p, is_dry) for p in run.absent}
+    document = {
+        "format_version": REPORT_FORMAT,
+        "report_id": report_id,
+        "plan_id": run.plan.plan_id if run.plan else None,
+        "cluster_id": run.cluster_id,
+        "created_at_ms": now_ms,
+        "dry_run": is_dry,
+        "stopped": _stopped(run),
+        **entries,
+        "waiting": _waiting(run),
+        "totals": named(_counts(run, parts), is_dry) | {name: len(found) for name, found in entries.items()},
+        "not_marked": _left(_marks(run)),
+        "not_planned": _left(_plans(run)),
+        "metadata_partitions": [parts[p] for p in sorted(parts)],
+    }
+    return RunReport(json.loads(json.dumps(document)), judgement)
+
+
+def _plans(run: RunDocuments) -> list[dict[str, Any]]:
+    return [asdict(r) for r in run.plan.refusals] if run.plan else []
+
+
+def _marks(run: RunDocuments) -> list[dict[str, Any]]:
+    return run.mark["refusals"] if run.mark else []
+
+
+def _left(refusals: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return what was left and is neither a wait nor anybody's task."""
+    return [r for r in refusals if r["kind"] != WAITING and not RefusalKind(r["kind"]).needs_person]
+
+
+def _stand_in(run: RunDocuments, metadata_partition: int, dry_run: bool) -> dict[str, Any]:
+    """Stand in for a report that is not there, so that the run's report shows the metadata partition."""
+    planned = run.planned(metadata_partition).segments
+    kind = RefusalKind.BLAST_RADIUS if run.stopped else RefusalKind.REPORT
+    refusal = Refusal(
+        f"metadata partition {metadata_partition}", f"{run.absent[metadata_partition]}; {planned} segments were planned",
+        _STOPPED_ADVICE if run.stopped else _LOG_ADVICE, kind, metadata_partition,
+    )  # fmt: skip
+    return MetadataPartitionReport(
+        metadata_partition, dry_run, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
+        duration_ms=0,
+    ).to_dict()  # fmt: skip
+
+
+_STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
+
+
+def _stopped(run: RunDocuments) -> dict[str, Any] | None:
+    """Say what stopped the run before it cleaned anything, and what is left."""
+    plan = run.plan
+    if plan is None or plan.blast_radius is None or plan.within_blast_radius:
+        return None
+    left = Count.sum(run.planned(p) for p in run.absent)
+    why = (
+        f"stopped by its blast radius: {plan.planned.segments} of {plan.known.segments} segments with {plan.planned.bytes} "
+        f"bytes are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
+        f"{left.bytes} bytes are left"
+    )
+    return {"why": why, "what_to_do": _STOPPED_ADVICE, "left": asdict(left)}
+
+
+def _waiting(run: RunDocuments) -> dict[str, Any]:
+    """Say what waits for its time, and how much that is as of the plan."""
+    everywhere = [*_plans(run), *refusals_of(run.parts.values())]
+    each = {r["what"]: r for r in reversed(everywhere) if r["kind"] == WAITING}
+    count = run.plan.waiting if run.plan else Count(0, 0)
+    return asdict(count) | {"refusals": [each[what] for what in sorted(each)]}
+
+
+def _counts(run: RunDocuments, parts: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+    counted = totals(list(parts.values()))
+    stopped, waiting = _stopped(run), _waiting(run)
+    counted["segments_left"] += stopped["left"]["segments"] if stopped else 0
+    counted["partitions_marked"] = run.mark["marked"] if run.mark else 0
+    counted["refusals"] += sum(r["kind"] != WAITING for r in (*_plans(run), *_marks(run)))
+    return counted | {"waiting_segments": waiting["segments"], "waiting_bytes": waiting["bytes"]}
+
+
+def _own_problems(run: RunDocuments, failed_tasks: int, told_dry: bool) -> Iterator[Attention]:
+    """Yield what is wrong with the run itself."""
+
+    def own(problem: RunProblem, what: str, why: str, what_to_do: str) -> Attention:
+        return Attention(problem.value, what, why, what_to_do, acknowledgeable=False)
+
+    unreported = sorted(run.absent)
+    if run.plan is None:
+        why = f"the run made no plan: see the tasks before this one ({run.no_plan})"
+        yield own(RunProblem.NO_PLAN, "the run", why, "look at their logs")
+    elif (stopped := _stopped(run)) is not None:
+        yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped["why"], stopped["what_to_do"])
+    elif failed_tasks or unreported:
+        why = f"{failed_tasks} tasks before this one failed"
+        why += f", metadata partitions {unreported} left no report" if unreported else ""
+        yield own(RunProblem.TASK_FAILED, "the run", why, f"{_LOG_ADVICE}; then run again")
+    yield from run.unreadable
+    if len(run.dry_runs | ({True} if told_dry else set())) > 1:
+        why = "some of its tasks were a dry run and some were not"
+        yield own(RunProblem.MIXED_DRY_RUN, "the run", why, "give every task of the DAG the same dry_run_only")
+
+
+def _found_problems(run: RunDocuments) -> Iterator[Attention]:
+    """Yield what the run found that needs a person; of two that are the same the first is kept."""
+    met: list[tuple[int | None, Mapping[str, Any]]] = [(None, r) for r in (*_plans(run), *_marks(run))]
+    met += [(number, r) for number, part in run.parts.items() for r in refusals_of([part])]
+    for metadata_partition, raw in met:
+        refusal = Refusal(**{**raw, "kind": RefusalKind(raw["kind"])})
+        if refusal.kind.needs_person:
+            yield Attention.of_refusal(refusal, metadata_partition)
+    yield from _not_listed(run)
+    yield from _criticals(run.doctor)
+
+
+def _not_listed(run: RunDocuments) -> Iterator[Attention]:
+    """A plan counts all quarantined records and lists the first: the others are not to be forgotten."""
+    listed = {(r["metadata_partition"], r["offset"]) for r in _plans(run) if r["kind"] == QUARANTINED}
+    for number, total in run.plan.quarantined.items() if run.plan else ():
+        if more := total - sum(place[0] == number for place in listed):
+            yield Attention(
+                RunProblem.QUARANTINED_NOT_LISTED.value,
+                f"{more} more quarantined records of metadata partition {number}",
+                "records that cannot be applied, beyond those that are listed one by one",
+                "have the doctor list them",
+                metadata_partition=number,
+            )
+
+
+def _check_doctor(document: Mapping[str, Any]) -> None:
+    try:
+        list(_criticals(document))
+    except (LookupError, TypeError, AttributeError) as e:
+        raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
+
+
+def _criticals(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
+    """Yield the doctor's critical findings, and one for those that its document has no room for."""
+    if diagnosis is None:
+        return
+    listed = [f for f in diagnosis["findings"] if f["severity"] == Severity.CRITICAL.value]
+    for finding in listed:
+        where = f"metadata partition {finding['metadata_partition']} offset {finding['offset']}"
+        explanation = diagnosis["explanations"][finding["kind"]]
+        yield Attention(
+            QUARANTINED if finding["kind"] in _UNUSABLE else finding["kind"],
+            f"{finding['topic_id']}:{finding['topic']}-{finding['partition']}" if finding["topic"] else where,
+            f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
+            explanation["what_to_do"],
+            finding["topic"],
+            finding["metadata_partition"],
+            finding["offset"],
+        )
+    if diagnosis["critical"] > len(listed):
+        more = f"{diagnosis['critical'] - len(listed)} more critical findings of the doctor"
+        why = "its document lists the first ones of each kind"
+        yield Attention(
+            RunProblem.CRITICAL_NOT_LISTED.value, more, why, "have the doctor list more", acknowledgeable=False
+        )
