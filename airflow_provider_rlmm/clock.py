@@ -18,3 +18,16 @@ MAX_CLOCK_SKEW_MS = 300_000
 def system_clock() -> int:
     """Return the wall clock, ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def duration_in_words(duration_ms: int) -> str:
+    """
+    Return a duration for people, such as ``23 h 47 min``; it is rounded up, so that a wait is over when it says so.
+
+    :param duration_ms: ms, 0 or more.
+    """
+    seconds = -(-duration_ms // 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, minutes = divmod(-(-seconds // 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

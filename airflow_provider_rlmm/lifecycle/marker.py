@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
@@ -91,7 +91,9 @@ class DeletedPartitionMarker:
                 continue
             replay = MetadataPartitionReplay(self._log, metadata_partition, gone)
             replay.advance()
-            done, standing = self._mark_metadata_partition(replay, gone, only, refusals)
+            found: list[Refusal] = []
+            done, standing = self._mark_metadata_partition(replay, gone, only, found)
+            refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing
         return MarkReport(tuple(marked), already, tuple(refusals), self._dry_run)

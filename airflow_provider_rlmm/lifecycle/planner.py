@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,9 +15,18 @@ from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Reason, Refusal, first_refusals
+from airflow_provider_rlmm.policy.plan import (
+    MAX_QUARANTINED_LISTED,
+    Count,
+    PlanSummary,
+    Reason,
+    Refusal,
+    RefusalKind,
+    first_refusals,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +87,8 @@ class CleanupPlanner:
             by_metadata_partition=draft.planned,
             quarantined=draft.quarantined,
             unresolved=draft.unresolved,
-            refusals=first_refusals(draft.refusals),
+            refusals=first_refusals(list(draft.refusals)),
+            waiting=draft.waiting,
         )
         return Plan(summary, draft.to_table())
 
@@ -96,7 +106,7 @@ class CleanupPlanner:
         if not work:
             return
         if obstacles := replay.obstacles(self._limits.allowed_quarantine):
-            draft.refusals += obstacles
+            draft.refuse(obstacles)
             return
         marked = {h.topic_id_partition.topic_id for h in work}
         observations = look(self._topics, {i: replay.names_of(i) for i in sorted(marked)})
@@ -106,7 +116,9 @@ class CleanupPlanner:
             observation = observations[history.topic_id_partition.topic_id]
             refusal = refusal_of(history, observation, self._clock(), self._limits)
             if refusal is not None:
-                draft.refusals.append(refusal)
+                draft.refuse([replace(refusal, metadata_partition=metadata_partition)])
+                if refusal.kind is RefusalKind.WAITING:
+                    draft.wait(history)
                 continue
             cleanable = True
             draft.rows += [_row(metadata_partition, m) for m in history.unfinished()]
@@ -126,17 +138,29 @@ class _Draft:
         self.known_segments = 0
         self.known_bytes = 0
         self.unresolved = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: dict[Refusal, None] = {}
+        self.waiting = Count(0, 0)
 
     def note(self, replay: MetadataPartitionReplay) -> None:
         self.read_until[replay.metadata_partition] = replay.end
         if replay.quarantined:
+            listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
+            records = [o for o in replay.obstacles(frozenset()) if o.kind is RefusalKind.QUARANTINED]
+            self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])
             self.quarantined[replay.metadata_partition] = len(replay.quarantined)
         for history in replay.histories.values():
             self.unresolved += len(history.without_add)
             for metadata in history.unfinished():
                 self.known_segments += 1
                 self.known_bytes += metadata.segment_size_in_bytes
+
+    def refuse(self, refusals: Iterable[Refusal]) -> None:
+        """Note refusals; each is noted once."""
+        self.refusals |= dict.fromkeys(refusals)
+
+    def wait(self, history: UserPartitionHistory) -> None:
+        sizes = [m.segment_size_in_bytes for m in history.unfinished()]
+        self.waiting = Count.sum([self.waiting, Count(len(sizes), sum(sizes))])
 
     def to_table(self) -> pa.Table:
         import pyarrow as pa

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a run did, what it refused and why: value objects that become the report document (JSON), and the form of it.
+What a run did, what it refused and why: value objects that become the report document (JSON).
 
-``docs/reports.md`` says what each field means. Whoever reads a document checks its form first: every field is there, none
-besides, each of exactly its kind.
+``docs/reports.md`` says what each field means, :mod:`~airflow_provider_rlmm.lifecycle.report_form` checks it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.policy.attention import Judgement
+from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 
@@ -73,9 +73,7 @@ class UserPartitionReport:
         """
         waiting = refusal.kind is RefusalKind.WAITING
         outcome = PartitionOutcome.WAITING if waiting else PartitionOutcome.REFUSED
-        return cls(
-            tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, outcome, 0, segments_left, 0, 0, (refusal,)
-        )
+        return cls(tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, outcome, 0, segments_left, 0, 0, (refusal,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +133,9 @@ def with_earlier_try(report: Mapping[str, Any], earlier: Mapping[str, Any]) -> d
     }
 
 
+REPORT_FORMAT = 1
+"""Version of the report's form; one of another version is not read."""
+
 DONE = ("segments_deleted", "objects_deleted", "bytes_deleted")
 TOTALS = (*DONE, "segments_left")
 
@@ -187,136 +188,81 @@ def named(counts: Mapping[str, int], dry_run: bool) -> dict[str, int]:
     return {IN_A_DRY_RUN.get(name, name) if dry_run else name: count for name, count in counts.items()}
 
 
-REPORT_FORMAT = 1
-"""Version of the report's form; one of another version is not read."""
-
-_Reader = Callable[[object, str], Any]
-
-
-def _text(value: object, what: str) -> str:
-    """A report's texts have no bound of their own: the document has."""
-    if not isinstance(value, str):
-        raise ValueError(f"{what} is {strict_json.shown(value)}, not a text")
-    return value
-
-
-def _version(value: object, what: str) -> int:
-    if type(value) is not int or value != REPORT_FORMAT:
-        raise ValueError(f"{what} is {strict_json.shown(value)}, this package reads {REPORT_FORMAT}")
-    return value
-
-
-def _duration(value: object, what: str) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{what} is {strict_json.shown(value)}, not an integer")
-    return value
-
-
-def _fields(**readers: _Reader) -> Callable[[object, str], dict[str, Any]]:
-    return strict_json.record(dict, readers)
-
-
-_maybe_text = strict_json.optional(_text)
-_maybe_integer = strict_json.optional(strict_json.integer)
-_count: _Reader = _fields(segments=strict_json.integer, bytes=strict_json.integer)
-
-_PLACE: Mapping[str, _Reader] = {
-    "what": _text,
-    "why": _text,
-    "what_to_do": _text,
-    "metadata_partition": _maybe_integer,
-    "offset": _maybe_integer,
-    "topic": _maybe_text,
-}
-_refusals = strict_json.array(_fields(kind=strict_json.one_of(RefusalKind), **_PLACE))
-
-_entries = strict_json.array(
-    _fields(
-        kind=_text,
-        acknowledgement=strict_json.optional(
-            _fields(by=_text, why=_text, until=_text, expired=strict_json.boolean),
-        ),
-        acknowledge_with=strict_json.optional(
-            lambda value, what: strict_json.by_name(strict_json.any_json)(value, what)
-        ),
-        **_PLACE,
-    )
-)
-
-_user_partition = _fields(
-    topic=_text,
-    topic_id=_text,
-    partition=strict_json.integer,
-    outcome=strict_json.one_of(PartitionOutcome),
-    segments_deleted=strict_json.integer,
-    segments_left=strict_json.integer,
-    objects_deleted=strict_json.integer,
-    bytes_deleted=strict_json.integer,
-    refusals=_refusals,
-)
-
-_part = _fields(
-    metadata_partition=strict_json.integer,
-    dry_run=strict_json.boolean,
-    partitions=strict_json.array(_user_partition),
-    refusals=_refusals,
-    events=strict_json.by_name(strict_json.integer),
-    would_write=strict_json.array(_text),
-    committed_offset=_maybe_integer,
-    duration_ms=_duration,
-)
-
-_mark = _fields(
-    cluster_id=_text,
-    dry_run=strict_json.boolean,
-    marked=strict_json.integer,
-    already_marked=strict_json.integer,
-    refusals=_refusals,
-)
-
-_report = _fields(
-    format_version=_version,
-    report_id=_text,
-    plan_id=_maybe_text,
-    cluster_id=_maybe_text,
-    created_at_ms=strict_json.integer,
-    dry_run=strict_json.boolean,
-    stopped=strict_json.optional(_fields(why=_text, what_to_do=_text, left=_count)),
-    needs_person=_entries,
-    acknowledged=_entries,
-    waiting=_fields(segments=strict_json.integer, bytes=strict_json.integer, refusals=_refusals),
-    totals=strict_json.by_name(strict_json.integer),
-    not_marked=_refusals,
-    not_planned=_refusals,
-    metadata_partitions=strict_json.array(_part),
-)
-
-
-def check_report(document: Mapping[str, Any]) -> None:
+def cleanup_document(
+    *,
+    report_id: str,
+    plan_id: str | None,
+    cluster_id: str | None,
+    created_at_ms: int,
+    reports: Sequence[Mapping[str, Any]],
+    dry_run: bool = False,
+    judgement: Judgement | None = None,
+    stopped: Mapping[str, Any] | None = None,
+    waiting: Count | None = None,
+    not_marked: Sequence[Refusal] = (),
+    not_planned: Sequence[Refusal] = (),
+    partitions_marked: int = 0,
+) -> dict[str, Any]:
     """
-    Check the form of a run's report.
+    Put what the tasks of a run left into one document, in the form that ``check_report`` asks for.
 
-    :param document: as it was read.
-    :raises ValueError: naming the first field that is wrong.
+    :param report_id: names the report.
+    :param plan_id: the plan that was applied, ``None`` where there was none.
+    :param cluster_id: the cluster, ``None`` where it is not known.
+    :param created_at_ms: ms since the epoch.
+    :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
+    :param dry_run: whether nothing was written or deleted.
+    :param judgement: what needs a person, and what a person has seen; ``None`` for nothing.
+    :param stopped: why the run stopped before it cleaned anything, what to do, and what is ``left`` (segments, bytes).
+    :param waiting: what will be eligible by itself, as of the plan; ``None`` for nothing.
+    :param not_marked: refusals of the marker.
+    :param not_planned: refusals of the planner; waits among them and in the reports count apart.
+    :param partitions_marked: how many partitions were marked.
     """
-    _report(document, "report")
+    judgement, waiting = judgement or Judgement(), waiting or Count(0, 0)
+    counted = totals(reports)
+    counted["segments_left"] += stopped["left"]["segments"] if stopped else 0
+    counted["partitions_marked"] = partitions_marked
+    counted["refusals"] += sum(r.kind is not RefusalKind.WAITING for r in (*not_marked, *not_planned))
+    entries = {
+        name: [j.to_dict(cluster_id or "", created_at_ms) for j in judged]
+        for name, judged in (("needs_person", judgement.failing), ("acknowledged", judgement.acknowledged))
+    }
+    planned_or_met = (*map(asdict, not_planned), *refusals_of(reports))
+    waits = {r["what"]: r for r in reversed(planned_or_met) if r["kind"] == RefusalKind.WAITING}
+    document = {
+        "format_version": REPORT_FORMAT,
+        "report_id": report_id,
+        "plan_id": plan_id,
+        "cluster_id": cluster_id,
+        "created_at_ms": created_at_ms,
+        "dry_run": dry_run,
+        "stopped": stopped,
+        **entries,
+        "waiting": {**asdict(waiting), "refusals": [waits[what] for what in sorted(waits)]},
+        "totals": {
+            **named(counted, dry_run),
+            "waiting_segments": waiting.segments,
+            "waiting_bytes": waiting.bytes,
+            **{name: len(found) for name, found in entries.items()},
+        },
+        "not_marked": [asdict(r) for r in not_marked if _is_left(r.kind)],
+        "not_planned": [asdict(r) for r in not_planned if _is_left(r.kind)],
+        "metadata_partitions": list(reports),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(document))
+    return plain
 
 
-def check_part(document: Mapping[str, Any]) -> None:
+def _is_left(kind: RefusalKind) -> bool:
+    """Tell whether something was left that neither waits for its time nor needs a person: those have lists of their own."""
+    return kind is not RefusalKind.WAITING and not kind.needs_person
+
+
+def refusal_of_dict(plain: Mapping[str, Any]) -> Refusal:
     """
-    Check the form of one metadata partition's report.
+    Return a refusal as it was before it became part of a document.
 
-    :param document: as it was read.
-    :raises ValueError: naming the first field that is wrong.
+    :param plain: its fields, checked.
     """
-    _part(document, "part")
-
-
-def check_mark(document: Mapping[str, Any]) -> None:
-    """
-    Check the form of what the marker left.
-
-    :param document: as it was read.
-    :raises ValueError: naming the first field that is wrong.
-    """
-    _mark(document, "mark")
+    return Refusal(**{**plain, "kind": RefusalKind(plain["kind"])})

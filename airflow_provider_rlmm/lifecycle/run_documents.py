@@ -15,14 +15,17 @@ from typing import Any
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
-from airflow_provider_rlmm.lifecycle.reports import check_mark, check_part
+from airflow_provider_rlmm.lifecycle.report_form import check_mark, check_part
+from airflow_provider_rlmm.lifecycle.reports import refusal_of_dict
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.refusals import Refusal
 
 MARK_DOCUMENT = "mark.json"
 DOCTOR_DOCUMENT = "doctor.json"
 REPORT_DOCUMENT = "report.json"
+NO_REPORT = "its cleaning task left no report"
 
 
 def part_name(metadata_partition: int) -> str:
@@ -106,6 +109,16 @@ class RunDocuments:
         return self.plan is not None and self.plan.blast_radius is not None and not self.plan.within_blast_radius
 
     @property
+    def not_planned(self) -> tuple[Refusal, ...]:
+        """The planner's refusals."""
+        return self.plan.refusals if self.plan else ()
+
+    @property
+    def not_marked(self) -> tuple[Refusal, ...]:
+        """The marker's refusals."""
+        return tuple(refusal_of_dict(r) for r in self.mark["refusals"]) if self.mark else ()
+
+    @property
     def dry_runs(self) -> frozenset[bool]:
         """What the tasks say that they were."""
         documents = (*self.parts.values(), *([self.mark] if self.mark else []))
@@ -135,7 +148,7 @@ class RunDocuments:
         elif self.stopped:
             self.absent[metadata_partition] = "it was not cleaned: the run was stopped by its blast radius"
         else:
-            self.absent[metadata_partition] = "its cleaning task left no report"
+            self.absent[metadata_partition] = NO_REPORT
 
     def _document(
         self,

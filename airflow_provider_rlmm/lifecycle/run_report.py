@@ -3,25 +3,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_rlmm.lifecycle.reports import (
-    REPORT_FORMAT,
     MetadataPartitionReport,
-    named,
+    cleanup_document,
+    refusal_of_dict,
     refusals_of,
-    totals,
 )
-from airflow_provider_rlmm.lifecycle.run_documents import RunDocuments
+from airflow_provider_rlmm.lifecycle.run_documents import NO_REPORT, RunDocuments
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
-WAITING, QUARANTINED = RefusalKind.WAITING.value, RefusalKind.QUARANTINED.value
+_STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
 _LOG_ADVICE = (
     "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
 )
@@ -73,40 +71,22 @@ def report_of_run(
     is_dry = False not in run.dry_runs if run.dry_runs else dry_run
     problems = [*_own_problems(run, failed_tasks, dry_run), *acknowledgements.problems, *_found_problems(run)]
     judgement = judge(problems, acknowledgements.known, run.cluster_id or "", now_ms)
-    entries = {
-        "needs_person": [j.to_dict(run.cluster_id or "", now_ms) for j in judgement.failing],
-        "acknowledged": [j.to_dict(run.cluster_id or "", now_ms) for j in judgement.acknowledged],
-    }
     parts = run.parts | {p: _stand_in(run, p, is_dry) for p in run.absent}
-    document = {
-        "format_version": REPORT_FORMAT,
-        "report_id": report_id,
-        "plan_id": run.plan.plan_id if run.plan else None,
-        "cluster_id": run.cluster_id,
-        "created_at_ms": now_ms,
-        "dry_run": is_dry,
-        "stopped": _stopped(run),
-        **entries,
-        "waiting": _waiting(run),
-        "totals": named(_counts(run, parts), is_dry) | {name: len(found) for name, found in entries.items()},
-        "not_marked": _left(_marks(run)),
-        "not_planned": _left(_plans(run)),
-        "metadata_partitions": [parts[p] for p in sorted(parts)],
-    }
-    return RunReport(json.loads(json.dumps(document)), judgement)
-
-
-def _plans(run: RunDocuments) -> list[dict[str, Any]]:
-    return [asdict(r) for r in run.plan.refusals] if run.plan else []
-
-
-def _marks(run: RunDocuments) -> list[dict[str, Any]]:
-    return run.mark["refusals"] if run.mark else []
-
-
-def _left(refusals: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return what was left and is neither a wait nor anybody's task."""
-    return [r for r in refusals if r["kind"] != WAITING and not RefusalKind(r["kind"]).needs_person]
+    document = cleanup_document(
+        report_id=report_id,
+        plan_id=run.plan.plan_id if run.plan else None,
+        cluster_id=run.cluster_id,
+        created_at_ms=now_ms,
+        reports=[parts[p] for p in sorted(parts)],
+        dry_run=is_dry,
+        judgement=judgement,
+        stopped=_stopped(run),
+        waiting=run.plan.waiting if run.plan else None,
+        not_marked=run.not_marked,
+        not_planned=run.not_planned,
+        partitions_marked=run.mark["marked"] if run.mark else 0,
+    )
+    return RunReport(document, judgement)
 
 
 def _stand_in(run: RunDocuments, metadata_partition: int, dry_run: bool) -> dict[str, Any]:
@@ -123,9 +103,6 @@ def _stand_in(run: RunDocuments, metadata_partition: int, dry_run: bool) -> dict
     ).to_dict()  # fmt: skip
 
 
-_STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
-
-
 def _stopped(run: RunDocuments) -> dict[str, Any] | None:
     """Say what stopped the run before it cleaned anything, and what is left."""
     plan = run.plan
@@ -140,30 +117,13 @@ def _stopped(run: RunDocuments) -> dict[str, Any] | None:
     return {"why": why, "what_to_do": _STOPPED_ADVICE, "left": asdict(left)}
 
 
-def _waiting(run: RunDocuments) -> dict[str, Any]:
-    """Say what waits for its time, and how much that is as of the plan."""
-    everywhere = [*_plans(run), *refusals_of(run.parts.values())]
-    each = {r["what"]: r for r in reversed(everywhere) if r["kind"] == WAITING}
-    count = run.plan.waiting if run.plan else Count(0, 0)
-    return asdict(count) | {"refusals": [each[what] for what in sorted(each)]}
-
-
-def _counts(run: RunDocuments, parts: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
-    counted = totals(list(parts.values()))
-    stopped, waiting = _stopped(run), _waiting(run)
-    counted["segments_left"] += stopped["left"]["segments"] if stopped else 0
-    counted["partitions_marked"] = run.mark["marked"] if run.mark else 0
-    counted["refusals"] += sum(r["kind"] != WAITING for r in (*_plans(run), *_marks(run)))
-    return counted | {"waiting_segments": waiting["segments"], "waiting_bytes": waiting["bytes"]}
-
-
 def _own_problems(run: RunDocuments, failed_tasks: int, told_dry: bool) -> Iterator[Attention]:
     """Yield what is wrong with the run itself."""
 
     def own(problem: RunProblem, what: str, why: str, what_to_do: str) -> Attention:
         return Attention(problem.value, what, why, what_to_do, acknowledgeable=False)
 
-    unreported = sorted(run.absent)
+    unreported = sorted(p for p, why in run.absent.items() if why == NO_REPORT)
     if run.plan is None:
         why = f"the run made no plan: see the tasks before this one ({run.no_plan})"
         yield own(RunProblem.NO_PLAN, "the run", why, "look at their logs")
@@ -181,10 +141,9 @@ def _own_problems(run: RunDocuments, failed_tasks: int, told_dry: bool) -> Itera
 
 def _found_problems(run: RunDocuments) -> Iterator[Attention]:
     """Yield what the run found that needs a person; of two that are the same the first is kept."""
-    met: list[tuple[int | None, Mapping[str, Any]]] = [(None, r) for r in (*_plans(run), *_marks(run))]
-    met += [(number, r) for number, part in run.parts.items() for r in refusals_of([part])]
-    for metadata_partition, raw in met:
-        refusal = Refusal(**{**raw, "kind": RefusalKind(raw["kind"])})
+    met: list[tuple[int | None, Refusal]] = [(None, r) for r in (*run.not_planned, *run.not_marked)]
+    met += [(number, refusal_of_dict(r)) for number, part in run.parts.items() for r in refusals_of([part])]
+    for metadata_partition, refusal in met:
         if refusal.kind.needs_person:
             yield Attention.of_refusal(refusal, metadata_partition)
     yield from _not_listed(run)
@@ -193,9 +152,9 @@ def _found_problems(run: RunDocuments) -> Iterator[Attention]:
 
 def _not_listed(run: RunDocuments) -> Iterator[Attention]:
     """A plan counts all quarantined records and lists the first: the others are not to be forgotten."""
-    listed = {(r["metadata_partition"], r["offset"]) for r in _plans(run) if r["kind"] == QUARANTINED}
+    listed = {(r.metadata_partition, r.offset) for r in run.not_planned if r.kind is RefusalKind.QUARANTINED}
     for number, total in run.plan.quarantined.items() if run.plan else ():
-        if more := total - sum(place[0] == number for place in listed):
+        if (more := total - sum(place[0] == number for place in listed)) > 0:
             yield Attention(
                 RunProblem.QUARANTINED_NOT_LISTED.value,
                 f"{more} more quarantined records of metadata partition {number}",
@@ -221,7 +180,7 @@ def _criticals(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
         where = f"metadata partition {finding['metadata_partition']} offset {finding['offset']}"
         explanation = diagnosis["explanations"][finding["kind"]]
         yield Attention(
-            QUARANTINED if finding["kind"] in _UNUSABLE else finding["kind"],
+            RefusalKind.QUARANTINED.value if finding["kind"] in _UNUSABLE else finding["kind"],
             f"{finding['topic_id']}:{finding['topic']}-{finding['partition']}" if finding["topic"] else where,
             f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
             explanation["what_to_do"],

@@ -19,14 +19,13 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import (
     orphaned_partitions,
     planned_segments,
-    read_document,
     read_plan,
     write_document,
     write_plan,
 )
+from airflow_provider_rlmm.lifecycle.report_form import check_part
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
-    check_part,
     named,
     totals,
     with_earlier_try,
@@ -276,9 +275,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
 
-    def __init__(
-        self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.dry_run_only = dry_run_only

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.lifecycle.reports import check_report
+from airflow_provider_rlmm.lifecycle.report_form import check_report
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -109,6 +110,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.tests["needing_a_person"] = lambda kind: RefusalKind(kind).needs_person
     environment.filters |= {
         "bytes": human_bytes,
         "time": human_time,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS
+from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, duration_in_words
 from airflow_provider_rlmm.metadata.history import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
@@ -136,7 +136,7 @@ def settle(
         return Settlement(
             False,
             f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms",
-            f"nothing: it is settled in {min_absence_ms - waited} ms",
+            f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}",
         )
     return Settlement(True)
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.quoting import printable
 
 DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
@@ -27,6 +28,9 @@ SUGGESTED_MS = 7 * DAY_MS
 """How far ahead the acknowledgement reaches that is suggested for a problem, ms."""
 
 MAX_ACKNOWLEDGEMENTS = 10_000
+MAX_HEADLINE = 400
+"""Characters of one problem in the message of a task."""
+
 MAX_CHARACTERS = 2000
 """Of one text in an acknowledgement."""
 
@@ -342,7 +346,8 @@ class Judgement:
         count = f"{len(self.failing)} thing{'s need' if len(self.failing) > 1 else ' needs'} a person"
         until = first.acknowledgement and iso_time(first.acknowledgement.until_ms)
         expired = f" (its acknowledgement expired at {until})" if first.expired else ""
-        return f"{count}. The first: {first.attention}{expired}. What to do: {first.attention.what_to_do}"
+        problem = printable(str(first.attention), MAX_HEADLINE)
+        return f"{count}. The first: {problem}{expired}. What to do: {printable(first.attention.what_to_do, MAX_HEADLINE)}."
 
 
 def judge(
@@ -386,16 +391,3 @@ def iso_time(timestamp_ms: int) -> str:
     :param timestamp_ms: ms since the epoch.
     """
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat()
-
-
-def duration_in_words(duration_ms: int) -> str:
-    """
-    Return a duration for people, such as ``23 h 47 min``; it is rounded up, so that a wait is over when it says so.
-
-    :param duration_ms: ms, 0 or more.
-    """
-    seconds = -(-duration_ms // 1000)
-    if seconds < 60:
-        return f"{seconds} s"
-    hours, minutes = divmod(-(-seconds // 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 __all__ = [
+    "MAX_QUARANTINED_LISTED",
     "MAX_SUMMARY_BYTES",
     "PLAN_COLUMNS",
     "PLAN_FORMAT",
@@ -43,6 +44,7 @@ SUMMARY_NAME = "summary.json"
 MAX_SUMMARY_BYTES = 64 * 2**20
 MAX_PLAN_FILE_BYTES = 2 * 2**30
 MAX_REFUSALS = 2_000
+MAX_QUARANTINED_LISTED = 1_000
 MAX_REFUSAL_TEXT = 1_000
 
 Data = bytes | memoryview
@@ -171,7 +173,9 @@ class PlanSummary:
     :param by_metadata_partition: planned segments per metadata partition.
     :param quarantined: metadata partition → number of records that could not be applied.
     :param unresolved: segments of incomplete history, reported and never planned.
-    :param refusals: what was found and is not planned, and why.
+    :param refusals: what was found and is not planned, and why; of quarantined records the first
+        :data:`MAX_QUARANTINED_LISTED`.
+    :param waiting: segments that will be eligible without anybody doing anything.
     :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
     :param blast_radius: the limit that the plan was judged by, ``None`` where it was not: then it is no plan to apply.
     :param within_blast_radius: the verdict.
@@ -191,6 +195,7 @@ class PlanSummary:
     quarantined: Mapping[int, int]
     unresolved: int
     refusals: tuple[Refusal, ...] = ()
+    waiting: Count = Count(0, 0)
     files: Mapping[int, PlanFile] = field(default_factory=dict)
     blast_radius: BlastRadius | None = None
     within_blast_radius: bool = False
@@ -283,6 +288,8 @@ class PlanSummary:
             raise ValueError("by_reason and by_metadata_partition add up differently")
         if planned.segments > self.known.segments or planned.bytes > self.known.bytes:
             raise ValueError("more is planned than known")
+        if self.waiting.segments > self.known.segments or self.waiting.bytes > self.known.bytes:
+            raise ValueError("more is waiting than known")
         if self.files.keys() != parts.keys():
             raise ValueError(f"files are those of {sorted(self.files)}, planned is {sorted(parts)}")
         for metadata_partition, file in self.files.items():
@@ -353,6 +360,7 @@ _FIELDS: Mapping[str, _Reader] = {
     "quarantined": strict_json.by_partition(strict_json.integer),
     "unresolved": strict_json.integer,
     "refusals": strict_json.array(strict_json.record(Refusal, _REFUSAL)),
+    "waiting": _COUNT,
     "files": strict_json.by_partition(strict_json.record(PlanFile, _FILE)),
     "blast_radius": strict_json.optional(strict_json.record(BlastRadius, _BLAST_RADIUS)),
     "within_blast_radius": strict_json.boolean,

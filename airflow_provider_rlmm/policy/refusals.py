@@ -41,7 +41,7 @@ class RefusalKind(StrEnum):
     """Objects that must exist were not seen."""
 
     HELD = "HELD"
-    """A hold names it: it is not to be touched."""
+    """A hold names it: a person has said that it is not to be touched."""
 
     BLAST_RADIUS = "BLAST_RADIUS"
     """More than one run may delete."""
@@ -58,7 +58,7 @@ class RefusalKind(StrEnum):
     @property
     def needs_person(self) -> bool:
         """Whether it stays until somebody does something."""
-        return self not in (RefusalKind.WAITING, RefusalKind.NEXT_RUN)
+        return self not in (RefusalKind.WAITING, RefusalKind.NEXT_RUN, RefusalKind.HELD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
 
 def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
     mark = rendered(cleaner, "mark")
-    assert (mark.rlmm_conn_id, mark.source_plan, mark.dry_run_only) == ("rlmm_default", None, False)
+    assert (mark.rlmm_conn_id, mark.source_plan, mark.dry_run_only) == ("rlmm_default", None, True)
     plan = rendered(cleaner, "plan", source_plan="s3://bucket/plan", max_share=0.25, overrides=["short_min_absence"])
     assert plan.source_plan == "s3://bucket/plan"
     assert plan.blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.25}
@@ -114,6 +114,8 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
         "allowed_quarantine": [],
         "overrides": ["short_min_absence"],
     }
+    assert rendered(cleaner, "report").dry_run_only is True
+    assert rendered(cleaner, "report", dry_run=False).dry_run_only is False
     clean = rendered(cleaner, "clean", {"metadata_partition": 3}, dry_run=True, batch_segments=7)
     assert (clean.metadata_partition, clean.dry_run_only, clean.limits["batch_segments"]) == (3, True, 7)
 

@@ -148,10 +148,14 @@ def context(run_id: str = "run", failed: int = 0) -> Any:
     return {"ti": TaskInstance(failed), "dag_run": run, "outlet_events": OutletEvents()}
 
 
-def mark_and_plan(**plan: Any) -> list[int]:
+def mark_and_plan(**arguments: Any) -> list[int]:
     MarkDeletedPartitionsOperator(task_id="mark").execute(context())
-    operator = PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW, **({"blast_radius": {"max_share": 1.0}} | plan))
-    return operator.execute(context())
+    return plan(**arguments)
+
+
+def plan(**arguments: Any) -> list[int]:
+    given = {"limits": NOW, "blast_radius": {"max_share": 1.0}} | arguments
+    return PlanRemoteLogCleanupOperator(task_id="plan", **given).execute(context())
 
 
 def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, Any]:
@@ -181,19 +185,24 @@ def test_the_four_steps_delete_what_is_gone_and_nothing_else(cluster: Cluster, w
 
 def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> None:
     keys, events = cluster.storage.keys, cluster.events
-    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only="True").execute(context())
-    assert (counts, cluster.events) == ({"marked": 3, "already_marked": 0, "refused": 0}, events)
-    metadata_partitions = mark_and_plan()
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only="True").execute(context("look"))
+    said = {"would_mark": 3, "already_marked": 0, "refused": 0, "dry_run": True}
+    assert (counts, cluster.events) == (said, events)
+    mark_and_plan()
     events = cluster.events
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context())
+    metadata_partitions = plan()
     for metadata_partition in metadata_partitions:
         ctx = context()
         counts = clean(metadata_partition, ctx, dry_run_only=True)
         assert counts["dry_run"] is True
-        assert ctx["rlmm_counts"] == f": {counts['segments_deleted']} segments would be deleted, 0 left"
+        assert ctx["rlmm_counts"] == f": {counts['would_delete_segments']} segments would be deleted, 0 left"
+        assert not [name for name in counts if "deleted" in name]
         part = json.loads(read_document(str(work / "dag.run"), f"clean-{metadata_partition}.json"))
         assert part["dry_run"] is True
         assert part["would_write"]
-    assert ReportRemoteLogCleanupOperator(task_id="report").execute(context())["dry_run"] is True
+    totals = ReportRemoteLogCleanupOperator(task_id="report", dry_run_only=True).execute(context())
+    assert (totals["dry_run"], totals["would_delete_segments"]) == (True, 6)
     assert (cluster.storage.keys, cluster.events) == (keys, events)
     assert cluster.offsets.committed() == {}
 
@@ -203,7 +212,7 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
     source = str(work / "dag.run")
     cluster.copy(TopicIdPartition(UUID(int=99), "later", 0), UUID(int=5), 0)
     counts = MarkDeletedPartitionsOperator(task_id="mark", source_plan=source).execute(context())
-    assert counts == {"marked": 0, "already_marked": 3, "refused": 0}
+    assert counts == {"marked": 0, "already_marked": 3, "refused": 0, "dry_run": False}
     assert MarkDeletedPartitionsOperator(task_id="mark").execute(context())["marked"] == 1
     for plan, segments in ((source, 6), (None, 7)):
         operator = PlanRemoteLogCleanupOperator(
@@ -425,10 +434,137 @@ def test_a_retried_task_reports_what_its_earlier_try_did_too(cluster: Cluster, w
     assert [p["segments_left"] for p in part["partitions"]] == [0, 0]
 
 
-def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluster) -> None:
+def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluster, work: Path) -> None:
     report, ctx = report_after(failed=1)
     with pytest.raises(AirflowFailException, match="the run made no plan: see the tasks before this one"):
         report.execute(ctx)
+    assert kinds_in(work) == ["NO_PLAN"]
+
+
+def kinds_in(work: Path, entries: str = "needs_person") -> list[str]:
+    return [e["kind"] for e in json.loads(read_document(str(work / "dag.run"), "report.json"))[entries]]
+
+
+@pytest.fixture
+def poisoned(cluster: Cluster) -> tuple[int, int]:
+    """Metadata partition and offset of a record that nobody can read, beside healthy metadata partitions with work."""
+    (other,) = {0, 1} - {metadata_partition_for(GONE[0], PARTITIONS)}
+    return other, cluster.log.append(other, b"garbage")
+
+
+def run_all(**report: Any) -> dict[str, Any]:
+    """All steps of a run; its report has a marker before it."""
+    for metadata_partition in mark_and_plan():
+        clean(metadata_partition)
+    with DAG("dag"):
+        last = ReportRemoteLogCleanupOperator(task_id="report", **report)
+        MarkDeletedPartitionsOperator(task_id="clean") >> last
+    return last.execute(context())
+
+
+def test_a_problem_fails_the_run_after_the_healthy_rest_is_done_until_it_is_acknowledged(
+    cluster: Cluster,
+    work: Path,
+    poisoned: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    healthy = [tip for tip in GONE if metadata_partition_for(tip, PARTITIONS) != poisoned[0]]
+    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person\. The first: QUARANTINED ") as failed:
+        run_all()
+    assert len(str(failed.value)) < 1_000
+    document = json.loads(read_document(str(work / "dag.run"), "report.json"))
+    assert document["totals"]["partitions_finished"] == len(healthy) > 0
+    (entry,) = document["needs_person"]
+    assert (entry["metadata_partition"], entry["offset"]) == poisoned
+    assert f"To acknowledge it: {json.dumps(entry['acknowledge_with'])}" in capsys.readouterr().out
+
+    signed = entry["acknowledge_with"] | {"by": "me", "why": "known"}
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", json.dumps([signed]))
+    totals = run_all()
+    assert (totals["needs_person"], totals["acknowledged"]) == (0, 1)
+    assert "acknowledged: QUARANTINED" in capsys.readouterr().out
+    cluster.log.append(poisoned[0], b"garbage, too")
+    with pytest.raises(AirflowFailException, match="1 thing needs a person"):
+        run_all()
+    assert (kinds_in(work), kinds_in(work, "acknowledged")) == (["QUARANTINED"], ["QUARANTINED"])
+
+
+@pytest.mark.parametrize("text", ["{", "[{}]", '[{"kind": "QUARANTINED", "untill": "x"}]'])
+def test_a_variable_that_cannot_be_understood_fails_an_otherwise_healthy_run(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", text)
+    with pytest.raises(AirflowFailException, match="Airflow variable rlmm_acknowledgements"):
+        run_all()
+    assert kinds_in(work) == ["ACKNOWLEDGEMENT"]
+
+
+def test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError(f"the vault says no to {SECRET}")
+
+    monkeypatch.setattr("airflow.sdk.Variable.get", refuse)
+    with pytest.raises(AirflowFailException, match="PermissionError") as failed:
+        run_all()
+    assert SECRET not in str(failed.value) + read_document(str(work / "dag.run"), "report.json")
+
+
+def test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed(
+    cluster: Cluster, work: Path, poisoned: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    report, ctx = report_after(failed=1)
+    with pytest.raises(AirflowFailException, match=r"2 things need a person\. The first: NO_PLAN"):
+        report.execute(ctx)
+    assert kinds_in(work) == ["NO_PLAN", "QUARANTINED"]
+
+
+def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path) -> None:
+    with pytest.raises(BlastRadiusError):
+        mark_and_plan(blast_radius={})
+    report, ctx = report_after(failed=1)
+    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person.* 6 segments with 600 bytes are left"):
+        report.execute(ctx)
+    document = json.loads(read_document(str(work / "dag.run"), "report.json"))
+    assert (document["stopped"]["left"], document["totals"]["segments_left"]) == ({"segments": 6, "bytes": 600}, 6)
+
+
+def test_a_young_marker_waits_in_green(cluster: Cluster, work: Path) -> None:
+    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    assert plan(limits={}) == []
+    totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert (totals["refusals"], totals["waiting_segments"], totals["waiting_bytes"]) == (0, 6, 600)
+    waiting = json.loads(Path(totals["report"]).read_text())["waiting"]["refusals"]
+    assert {r["what_to_do"] for r in waiting} == {"nothing: it is eligible in 24 h 0 min"}
+
+
+def test_a_dry_run_emits_no_asset_event_even_where_nothing_was_marked(cluster: Cluster, work: Path) -> None:
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context())
+    assert plan() == []
+    report, ctx = (
+        ReportRemoteLogCleanupOperator(task_id="report", dry_run_only=True, outlets=[Asset("done")]),
+        context(),
+    )
+    totals = report.execute(ctx)
+    assert (totals["dry_run"], totals["would_mark_partitions"]) == (True, 3)
+    assert not [name for name in totals if "deleted" in name]
+    assert (report.outlets, ctx["outlet_events"]) == ([], {})
+    assert json.loads(Path(totals["report"]).read_text())["dry_run"] is True
+
+
+def test_a_retry_that_cannot_read_what_its_earlier_try_did_says_so(cluster: Cluster, work: Path) -> None:
+    first, *others = mark_and_plan()
+    (work / "dag.run" / f"clean-{first}.json").write_text('{"metadata_partition": ')
+    for metadata_partition in (first, *others):
+        clean(metadata_partition)
+    report, ctx = report_after(failed=0)
+    with pytest.raises(AirflowFailException, match="what an earlier try of its task did is not in this report"):
+        report.execute(ctx)
+    assert json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]["segments_deleted"] == 6
+    assert kinds_in(work) == ["REPORT"]
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ from airflow_provider_rlmm.lifecycle.reports import (
     UserPartitionReport,
     cleanup_document,
 )
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import doctor_page, human_bytes, human_duration, plan_page, report_page
+from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind
 
@@ -44,33 +45,41 @@ def plan(plan_id: str = "plan-1") -> PlanSummary:
     )
 
 
-def report(topic: str = "orders") -> dict[str, Any]:
+def report(topic: str = "orders", **given: Any) -> dict[str, Any]:
+    waits = Refusal(f"{topic}-7", "marked 5 ms ago", "nothing: it is eligible in 23 h 47 min", RefusalKind.WAITING, 3)
     done = UserPartitionReport(topic, TOPIC_ID, 0, PartitionOutcome.FINISHED, 1300, 0, 6500, 3 * 2**20)
     left = UserPartitionReport(
         topic, TOPIC_ID, 1, PartitionOutcome.INCOMPLETE, 2, 1, 10, 100,
-        (Refusal("segment abc", "never seen in storage", "check the storage root", RefusalKind.MISSING_OBJECTS),),
+        (Refusal("segment abc", "not acknowledged", "the next run goes on", RefusalKind.NEXT_RUN),),
     )  # fmt: skip
+    young = UserPartitionReport.refused(TopicIdPartition(UUID(int=7), topic, 7), 4, waits)
     partitions = [
-        MetadataPartitionReport(3, False, (done, left), (), {"DELETE_SEGMENT_STARTED": 1303}, (), 17, 90_500),
-        MetadataPartitionReport(
-            4,
-            True,
-            (),
-            (Refusal("offset 12", "MALFORMED", "look at it", RefusalKind.QUARANTINED),),
-            {},
-            ("MARKED orders-2",),
-            None,
-            20,
-        ),
+        MetadataPartitionReport(3, False, (done, left, young), (), {"DELETE_SEGMENT_STARTED": 1303}, (), 17, 90_500),
+        MetadataPartitionReport(4, False, (), (), {}, ("MARKED orders-2",), None, 20),
     ]
-    return cleanup_document(
-        report_id="report-1",
-        plan_id="plan-1",
-        cluster_id="cluster-1",
-        created_at_ms=1_700_000_000_000,
-        reports=[p.to_dict() for p in partitions],
-        not_planned=[Refusal("orders-7", "marked 5 ms ago", "wait", RefusalKind.WAITING)],
-    )
+    defaults: dict[str, Any] = {
+        "report_id": "report-1",
+        "plan_id": "plan-1",
+        "cluster_id": "cluster-1",
+        "created_at_ms": 1_700_000_000_000,
+        "reports": [p.to_dict() for p in partitions],
+        "judgement": judgement(topic),
+        "waiting": Count(4, 2**20),
+        "not_planned": [waits, Refusal("orders-8", "left", "nothing", RefusalKind.NEXT_RUN)],
+    }
+    return cleanup_document(**(defaults | given))
+
+
+def judgement(topic: str = "orders") -> Judgement:
+    """A problem that fails, one whose acknowledgement has expired, and one that is acknowledged."""
+    poison = Attention("QUARANTINED", "metadata partition 3", f"garbage {topic}", "look at it", None, 3, 1234)
+    denied = Attention("ACCESS_DENIED", f"AAA:{topic}-0", "DESCRIBE is denied", "grant DESCRIBE", topic, 4)
+    known = Attention("QUARANTINED", "metadata partition 5", "a keyed record", "find its writer", None, 5, 6)
+    words = [
+        Acknowledgement("cluster-1", denied.key, 1_699_000_000_000, f"Ada {topic}", "until the ACL is there"),
+        Acknowledgement("cluster-1", known.key, 1_701_000_000_000, "Grace", "a test producer's"),
+    ]
+    return judge([poison, denied, known], words, "cluster-1", 1_700_000_000_000)
 
 
 def diagnosis(topic: str = "orders") -> dict[str, Any]:
@@ -105,7 +114,7 @@ def test_a_diagnosis_in_words() -> None:
 def test_a_report_shows_what_was_not_planned_and_counts_it(client: TestClient) -> None:
     text = client.get("/reports/report-1").text
     assert "marked 5 ms ago" in text
-    assert report()["totals"]["refusals"] == 3
+    assert report()["totals"]["refusals"] == 2
 
 
 @pytest.fixture
@@ -226,10 +235,80 @@ def test_a_plan_in_words() -> None:
 def test_a_report_in_words() -> None:
     html = report_page("report-1", report())
     for words in (
-        "Metadata partition 3", "1,300", "1 min 30 s", "incomplete", "never seen in storage", "check the storage root",
-        "dry run", "MARKED orders-2", "1,303 × DELETE_SEGMENT_STARTED", 'href="../plans/plan-1"',
+        "Metadata partition 3", "1,300", "1 min 30 s", "incomplete", "not acknowledged", "the next run goes on",
+        "1,303 × DELETE_SEGMENT_STARTED", 'href="../plans/plan-1"', "MARKED orders-2", "waiting",
     ):  # fmt: skip
         assert words in html
+    assert "dry run" not in html
+
+
+def test_what_needs_a_person_stands_first_and_not_by_colour_alone() -> None:
+    html = report_page("report-1", report())
+    alert = html[html.index('role="alert"') :]
+    alert = alert[: alert.index("</section>")]
+    for words in (
+        "2 things need a person", "quarantined", "metadata partition 3", "offset 1,234", "garbage orders",
+        "What to do: look at it", "access denied", "Topic orders", "What to do: grant DESCRIBE", "needs a person",
+        "Its acknowledgement has expired: it was until 2023-11-03T08:26:40+00:00, by Ada orders: until the ACL is there",
+        "rlmm_acknowledgements", "&#34;cluster_id&#34;: &#34;cluster-1&#34;", "&#34;offset&#34;: 1234",
+    ):  # fmt: skip
+        assert words in alert
+    assert "a keyed record" not in alert
+    headings = ['role="alert"', "Acknowledged for a while", "<dl", "<h2>Waiting</h2>", "<h2>Metadata partition 3</h2>"]
+    places = [html.index(heading) for heading in headings]
+    assert places == sorted(places)
+    for words in ("Acknowledged until 2023-11-26T12:00:00+00:00, by Grace: a test producer&#39;s", "find its writer"):
+        assert words in html[places[1] : places[2]]
+
+
+def test_a_report_that_needs_nobody_says_so_and_shouts_not() -> None:
+    html = report_page("report-1", report(judgement=judge([], [], "cluster-1", 1)))
+    assert "nothing needs a person" in html
+    assert "alert" not in html[html.index("<body>") :]
+
+
+def test_a_wait_is_shown_apart_and_in_no_red() -> None:
+    html = report_page("report-1", report(judgement=judge([], [], "cluster-1", 1)))
+    waiting = html[html.index("<h2>Waiting</h2>") :]
+    assert "4 segments, 1.0 MiB, become eligible later" in waiting
+    assert "eligible in 23 h 47 min" in waiting
+    assert 'class="badge ok">waiting</span>' in waiting
+    assert "bad-edge" not in waiting[: waiting.index("</ul>")]
+
+
+def test_a_dry_runs_page_says_what_would_be_done() -> None:
+    html = report_page("report-1", report(dry_run=True, partitions_marked=3))
+    for words in (
+        "dry run: nothing was written or deleted", "Would delete segments", "Would mark partitions", "Segments to delete",
+    ):  # fmt: skip
+        assert words in html
+    assert "Segments deleted" not in html
+
+
+def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that() -> None:
+    stopped = {"why": "w", "what_to_do": "t", "left": {"segments": 1234, "bytes": 2**20}}
+    html = report_page("report-1", report(stopped=stopped))
+    assert "stopped by its blast radius: 1,234 segments, 1.0 MiB, are left" in html
+    html = report_page("report-1", report(plan_id=None, cluster_id=None))
+    assert 'Cluster <span class="id">unknown</span>' in html
+    assert "no plan" in html
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"format_version": 2}, {"format_version": True}, {"created_at_ms": "1"}, {"needs_person": None}, {"more": 1},
+        {"needs_person": [{}]}, {"totals": {"a": "b"}}, {"metadata_partitions": [1]}, {"dry_run": 0},
+    ],
+)  # fmt: skip
+def test_a_report_of_another_form_is_not_shown(client: TestClient, work_dir: Path, changed: dict[str, Any]) -> None:
+    path = work_dir / "work" / "report-1" / "report.json"
+    path.write_text(json.dumps(report() | changed))
+    assert client.get("/reports/report-1").status_code == 422
+    incomplete = report()
+    del incomplete["totals"]
+    path.write_text(json.dumps(incomplete))
+    assert client.get("/reports/report-1").status_code == 422
 
 
 def test_what_comes_from_outside_is_escaped() -> None:

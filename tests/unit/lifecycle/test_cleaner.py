@@ -9,6 +9,7 @@ from itertools import chain
 import pytest
 
 from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.lifecycle.report_form import check_report
 from airflow_provider_rlmm.lifecycle.reports import cleanup_document
 from airflow_provider_rlmm.manager.event_log import Failed, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
@@ -66,8 +67,15 @@ def test_the_report_counts_its_events_and_becomes_a_document(cluster: Cluster) -
         "partitions_finished": 2,
         "partitions_incomplete": 0,
         "partitions_refused": 0,
+        "partitions_waiting": 0,
+        "partitions_marked": 0,
         "refusals": 0,
+        "waiting_segments": 0,
+        "waiting_bytes": 0,
+        "needs_person": 0,
+        "acknowledged": 0,
     }
+    check_report(document)
 
 
 def test_a_second_run_does_nothing(cluster: Cluster) -> None:

@@ -83,6 +83,7 @@ def test_two_names_for_one_id_are_refused_as_ambiguous(cluster: Cluster) -> None
     assert (report.marked, cluster.ours()) == ((), [])
     assert {r.what for r in report.refusals} == {str(GONE), str(tip("other", 1))}
     assert all("has 2 names in the metadata topic: ['gone', 'other']" in r.why for r in report.refusals)
+    assert {r.metadata_partition for r in report.refusals} == {0}
 
 
 def test_a_topic_created_again_keeps_its_new_id_unmarked(cluster: Cluster) -> None:

@@ -76,6 +76,7 @@ def test_a_young_marker_is_refused(cluster: Cluster) -> None:
     assert (summary.planned, summary.by_metadata_partition) == (Count(0, 0), {})
     assert "less than min_absence" in summary.refusals[0].why
     assert (summary.refusals[0].kind, summary.refusals[0].topic) == (RefusalKind.WAITING, "gone")
+    assert (summary.refusals[0].metadata_partition, summary.waiting) == (0, Count(3, 3000))
 
 
 def test_a_marker_for_a_living_topic_is_refused(cluster: Cluster) -> None:
@@ -109,6 +110,25 @@ def test_quarantined_records_are_counted_and_stop_their_metadata_partition(clust
     assert plan.rows.num_rows == 0
     allowed = CleanerLimits(allowed_quarantine=frozenset({"KEYED", "TOMBSTONE"}))
     assert cluster.plan(allowed).rows.num_rows == 3
+
+
+def test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    # Where nothing is marked, where something is, and where their kind stops nothing.
+    offsets = {p: [cluster.log.append(p, b"?") for _ in range(3)] for p in range(2)}
+    for limits in (CleanerLimits(), CleanerLimits(allowed_quarantine=frozenset({"MALFORMED"}))):
+        summary = cluster.plan(limits).summary
+        listed = [(r.metadata_partition, r.offset) for r in summary.refusals if r.kind is RefusalKind.QUARANTINED]
+        assert listed == [(p, offset) for p, found in offsets.items() for offset in found]
+    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.planner.MAX_QUARANTINED_LISTED", 4)
+    allowed = CleanerLimits(allowed_quarantine=frozenset({"MALFORMED"}))
+    summary = cluster.plan(allowed).summary
+    assert [(r.metadata_partition, r.offset) for r in summary.refusals] == listed[:4]
+    assert summary.quarantined == {0: 3, 1: 3}
 
 
 def test_only_names_the_partitions_to_plan(cluster: Cluster) -> None:

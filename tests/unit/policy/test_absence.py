@@ -87,9 +87,14 @@ def test_a_marker_without_a_time_is_not_settled_however_old() -> None:
 
 
 def test_a_young_observation_is_not_settled_and_says_when_it_is() -> None:
-    assert settle(seen(1_000), foreign_offset=None, now_ms=1_099, min_absence_ms=100) == Settlement(
-        False, "marked 99 ms ago, less than min_absence of 100 ms", "nothing: it is settled in 1 ms"
+    day, waited = 24 * 3_600_000, 13 * 60_000
+    settlement = settle(seen(1_000), foreign_offset=None, now_ms=1_000 + waited, min_absence_ms=day)
+    assert settlement == Settlement(
+        False,
+        "marked 780000 ms ago, less than min_absence of 86400000 ms",
+        "nothing: it is eligible in 23 h 47 min",
     )
+    assert not settle(seen(1_000), foreign_offset=None, now_ms=1_099, min_absence_ms=100).settled
 
 
 @pytest.mark.parametrize("time_ms", [2_000, 2**63 - 1])

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_rlmm.clock import duration_in_words
 from airflow_provider_rlmm.policy.attention import (
     DAY_MS,
     MAX_ACKNOWLEDGED_MS,
     MAX_CHARACTERS,
     Attention,
     Judgement,
-    duration_in_words,
     iso_time,
     judge,
     read_acknowledgements,
@@ -200,8 +200,11 @@ def test_the_headline_counts_and_names_the_first() -> None:
     assert judge([], [], CLUSTER, NOW).headline() == ""
     assert judge([RECORD], [], CLUSTER, NOW).headline() == (
         "1 thing needs a person. The first: MALFORMED a record (metadata partition 3, offset 17): its value is garbage. "
-        "What to do: look at it"
+        "What to do: look at it."
     )
+    endless = judge([replace(DENIED, why="\n\u202e" * 9_000)], [], CLUSTER, NOW).headline()
+    assert endless.isprintable()
+    assert len(endless) < 1_000
     assert judge([DENIED, RECORD], [], CLUSTER, NOW).headline().startswith(
         "2 things need a person. The first: ACCESS_DENIED topic id AAA (topic orders): DESCRIBE is denied."
     )  # fmt: skip

@@ -197,8 +197,9 @@ def test_a_plan_says_whether_it_is_within_its_limit() -> None:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_or_is_left_to_the_next_run_needs_nobody() -> None:
-    assert {kind for kind in RefusalKind if not kind.needs_person} == {RefusalKind.WAITING, RefusalKind.NEXT_RUN}
+def test_what_waits_is_held_or_is_left_to_the_next_run_needs_nobody() -> None:
+    nobody = {kind for kind in RefusalKind if not kind.needs_person}
+    assert nobody == {RefusalKind.WAITING, RefusalKind.NEXT_RUN, RefusalKind.HELD}
 
 
 def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
@@ -210,7 +211,7 @@ def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
     [
         ([RefusalKind.WAITING, RefusalKind.STORAGE], ["1", "0"], RefusalKind.WAITING),
         ([RefusalKind.WAITING] * 3, ["0", "1", "1 more"], RefusalKind.NEXT_RUN),
-        ([RefusalKind.WAITING, *[RefusalKind.HELD] * 4], ["1", "2", "3 more"], RefusalKind.OTHER),
+        ([RefusalKind.WAITING, *[RefusalKind.STORAGE] * 4], ["1", "2", "3 more"], RefusalKind.OTHER),
     ],
 )
 def test_a_summary_has_room_for_the_first_refusals(

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``docs/reports.md`` names every field, kind and count that a report can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.lifecycle.reports import (
+    MetadataPartitionReport,
+    PartitionOutcome,
+    UserPartitionReport,
+    cleanup_document,
+)
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.attention import FIELDS, Attention, RunProblem, judge
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
+TIP = TopicIdPartition(UUID(int=7), "orders", 0)
+
+
+def names(value: Any) -> Iterator[str]:
+    """Every field of a document, however deep."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names(inner)
+
+
+def test_the_page_names_every_field() -> None:
+    refusal = Refusal("what", "why", "what to do", RefusalKind.NEXT_RUN)
+    part = MetadataPartitionReport(
+        0, False, (UserPartitionReport.refused(TIP, 1, refusal),), (refusal,), {}, (), None, 1
+    )
+    for dry_run in (False, True):
+        document = cleanup_document(
+            report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, dry_run=dry_run, reports=[part.to_dict()],
+            judgement=judge([Attention("QUARANTINED", "w", "w", "w", "t", 1, 2)], [], "c", 1), not_planned=[refusal],
+            stopped={"why": "", "what_to_do": "", "left": {"segments": 1, "bytes": 1}},
+        )  # fmt: skip
+        assert not {name for name in names(document) if f"`{name}`" not in PAGE}
+
+
+def test_the_page_names_every_kind_and_every_field_of_an_acknowledgement() -> None:
+    passing = {kind for kind in RefusalKind if not kind.needs_person}
+    kinds = {*RunProblem, *RefusalKind, *PartitionOutcome} - passing
+    assert not {kind.value for kind in kinds if f"`{kind.value}`" not in PAGE}
+    assert not {name for name in FIELDS if f"`{name}`" not in PAGE}
