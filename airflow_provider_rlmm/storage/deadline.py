@@ -34,10 +34,16 @@ class Deadline:
     As long as a call hangs, no other one is made: each would take as long to fail, and leave a thread behind.
 
     :param seconds: for each call.
+    :param wait: waits for a call's end for so many seconds at most, and tells whether it has come.
     """
 
-    def __init__(self, seconds: float = CALL_DEADLINE_S) -> None:
+    def __init__(
+        self,
+        seconds: float = CALL_DEADLINE_S,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
         self._seconds = seconds
+        self._wait = wait
         self._hanging: _Attempt | None = None
 
     def call(self, what: str, function: Callable[[], T], extra_s: float = 0.0) -> T:
@@ -58,7 +64,7 @@ class Deadline:
         attempt = _Attempt(what, function)
         threading.Thread(target=attempt.run, name=f"rlmm storage: {what}", daemon=True).start()
         seconds = self._seconds + extra_s
-        if not attempt.done.wait(seconds):
+        if not self._wait(attempt.done, seconds):
             self._hanging = attempt
             raise StorageUnavailableError(
                 f"cannot {what}: no answer within {seconds:g} s; look at the mount or the store, then run again"

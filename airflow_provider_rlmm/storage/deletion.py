@@ -155,4 +155,4 @@ def parent_of(key: str) -> str:
 
     :param key: key below the root.
     """
-    return key[: key.rindex("/") + 1]
+    return key[: key.rfind("/") + 1]

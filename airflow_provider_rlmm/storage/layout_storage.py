@@ -9,7 +9,7 @@ proved with the fake holds for the code that runs in production.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
     IndexType,
     LogSegmentData,
     SegmentDeletion,
-    SegmentListing,
     StoredObject,
 )
 from airflow_provider_rlmm.storage.root import (
@@ -187,19 +186,22 @@ class LayoutRemoteStorageManager:
         self._calls.identities()
         return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=_key)
 
-    def list_segment(self, metadata: RemoteLogSegmentMetadata) -> SegmentListing:
+    def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
-        List the objects of one segment.
+        Return those of some keys that are not listed.
 
-        :param metadata: the segment.
+        :param keys: keys of objects.
         """
-        stem = self._layout.segment_stem(metadata)
-        prefix = parent_of(stem)
-        self._calls.identities([prefix])
-        found = (stored for stored in self._calls.objects(prefix, stem) if stored.key.startswith(f"{stem}."))
-        objects = tuple(sorted(found, key=_key))
-        missing = set(self._layout.segment_keys(metadata).required) - {stored.key for stored in objects}
-        return SegmentListing(objects, tuple(sorted(missing)))
+        wanted: dict[str, set[str]] = {}
+        for key in keys:
+            wanted.setdefault(parent_of(key), set()).add(key)
+        missing: set[str] = set()
+        for prefix, inside in wanted.items():
+            self._calls.identities([prefix])
+            # Without its last character a key comes right before itself.
+            listed = {stored.key for stored in self._calls.objects(prefix, min(inside)[:-1])}
+            missing |= inside - listed
+        return frozenset(missing)
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT

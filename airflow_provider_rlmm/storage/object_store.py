@@ -25,7 +25,7 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.storage.deadline import CALL_DEADLINE_S, Deadline, PanicError
+from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
@@ -56,7 +56,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
-    :param call_deadline_s: seconds after which one call that does not return is an error.
+    :param deadline: ends calls that do not return.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         layout: Layout,
         *,
         options: Mapping[str, str] | None = None,
-        call_deadline_s: float = CALL_DEADLINE_S,
+        deadline: Deadline | None = None,
     ) -> None:
         opened = open_store(store, options) if isinstance(store, str) else store
-        super().__init__(_ObstoreCalls(opened, secrets_in(options or {}), Deadline(call_deadline_s)), layout)
+        super().__init__(_ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline()), layout)
         self._name = store if isinstance(store, str) else type(store).__name__
 
     def __repr__(self) -> str:

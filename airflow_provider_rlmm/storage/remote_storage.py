@@ -8,7 +8,7 @@ may say that an object is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -119,19 +119,6 @@ class DeletionReport:
     calls: int
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentListing:
-    """
-    The objects of one segment.
-
-    :param objects: all of them, of any suffix, by key.
-    :param missing: keys of a complete copy that are not among them.
-    """
-
-    objects: tuple[StoredObject, ...]
-    missing: tuple[str, ...]
-
-
 class RemoteStorageManager(Protocol):
     """
     Remote storage of one cluster under one layout.
@@ -210,11 +197,11 @@ class RemoteStorageManager(Protocol):
         """List every object below the root except this package's own stamp, for audits and scrubs."""
         ...
 
-    def list_segment(self, metadata: RemoteLogSegmentMetadata) -> SegmentListing:
+    def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
-        List the objects of one segment, without listing what was copied before it where the store can.
+        Return those of some keys that are not listed, without listing what comes before them where the store can.
 
-        :param metadata: the segment.
+        :param keys: keys of objects.
         """
         ...
 

@@ -259,6 +259,12 @@ class RootCheck:
         """Name of the place → root id, of the verified places that have one: what plans and reports record."""
         return {c.place.name: c.root_id for c in self.places if c.verified and c.root_id is not None}
 
+    @property
+    def expected_places(self) -> frozenset[str]:
+        """Names of the places that were known before, not only recognised by an object."""
+        known = (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
+        return frozenset(check.place.name for check in self.places if check.how in known)
+
     def is_verified(self, place: Place) -> bool:
         """
         Tell whether one place is verified.

@@ -344,16 +344,15 @@ class RemoteStorageContract:
         assert [o.key for o in listed] == sorted(keys)
         assert sum(o.size for o in listed) == 53
 
-    def test_one_segment_is_listed_alone(self, storage: StorageUnderTest) -> None:
-        keys = place(storage, segment(1))
-        place(storage, segment(0), segment(2), segment(3, start=100), segment(1, topic="orders-0"))
-        listing = storage.manager.list_segment(segment(1))
-        assert ({o.key for o in listing.objects}, listing.missing) == (keys, ())
-        storage.put(LAYOUT.object_key(segment(9), IndexType.TRANSACTION), b"t")
-        storage.put(LAYOUT.segment_stem(segment(9)) + ".unknown", b"?")
-        partial = storage.manager.list_segment(segment(9))
-        assert [o.key.rpartition(".")[2] for o in partial.objects] == ["txnindex", "unknown"]
-        assert set(partial.missing) == set(LAYOUT.segment_keys(segment(9)).required)
+    def test_keys_that_are_not_there_are_told(self, storage: StorageUnderTest) -> None:
+        here = place(storage, segment(1), segment(2), segment(3, partition=4))
+        absent = {
+            *LAYOUT.segment_keys(segment(9)).required,
+            LAYOUT.object_key(segment(1), IndexType.TRANSACTION),
+            LAYOUT.object_key(segment(1, topic="orders-0"), None),
+        }
+        assert storage.manager.missing_keys(here | absent) == absent
+        assert storage.manager.missing_keys(here) == storage.manager.missing_keys([]) == frozenset()
 
     def test_keys_that_a_delete_was_sent_for_are_named(self, storage: StorageUnderTest) -> None:
         keys = place(storage, segment(1))
@@ -528,7 +527,7 @@ class RemoteStorageFaultContract:
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
             lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
             lambda: manager.stamp_root(check),
-            lambda: manager.list_segment(segment(1)),
+            lambda: manager.missing_keys(LAYOUT.segment_keys(segment(1)).required),
             lambda: manager.fetch_log_segment(segment(1), 0),
             lambda: manager.fetch_index(segment(1), IndexType.OFFSET),
             lambda: manager.copy_log_segment_data(segment(1), data),

@@ -7,6 +7,10 @@ from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 
 ROOT = "storage/root.py"
 OBJECT_STORE = "storage/object_store.py"
+DEADLINE = "storage/deadline.py"
+FRESHNESS = "policy/freshness.py"
+LOOK_FOR_FRESHNESS = "lifecycle/freshness.py"
+UNSEEN = "policy/unseen.py"
 
 STORAGE_ROOT = [
     Mutation(
@@ -102,5 +106,70 @@ STORAGE_ROOT = [
         "follows symbolic links below the root",
         "        if stat.S_ISLNK(status.st_mode):",
         "storage/test_object_store.py",
+    ),
+    switched_off(
+        FRESHNESS,
+        "I2",
+        "works below a root that holds none of the newest copies",
+        "            if verdict is FreshnessVerdict.STALE:",
+        "lifecycle/test_freshness.py::test_a_root_without_any_of_them_is_refused_whatever_is_overridden",
+    ),
+    switched_off(
+        FRESHNESS,
+        "I2",
+        "works below a root that lacks some of the newest copies",
+        "            if verdict is FreshnessVerdict.PARTLY_MISSING and MISSING_LIVING_SEGMENTS not in overrides:",
+        "lifecycle/test_freshness.py::test_a_single_one_that_is_missing_in_part_needs_its_override",
+    ),
+    switched_off(
+        FRESHNESS,
+        "I2",
+        "works below a root that nothing proves",
+        "            if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:",
+        "lifecycle/test_freshness.py::test_without_a_living_topic_the_stamp_must_be_expected_or_a_person_says_so",
+    ),
+    Mutation(
+        "I2",
+        "takes what brokers deleted during the listing for lost",
+        LOOK_FOR_FRESHNESS,
+        "    copied = _still_copied(log, doubtful, chunk_rows)",
+        "    copied = {sample.segment_id for sample in doubtful}",
+        "lifecycle/test_freshness.py::test_what_was_deleted_in_between_does_not_count",
+    ),
+    Mutation(
+        "I2",
+        "takes any copy of a living topic for the newest",
+        LOOK_FOR_FRESHNESS,
+        'copied.sort_by([("event_timestamp_ms", "descending")])',
+        'copied.sort_by([("event_timestamp_ms", "ascending")])',
+        "lifecycle/test_freshness.py::test_a_root_with_the_newest_copies_is_fresh",
+    ),
+    switched_off(
+        UNSEEN,
+        "I2",
+        "finishes what was not seen at a place that is not proven",
+        "    if not segment.places_proven:",
+        "policy/test_unseen.py::test_the_rule_is_the_table",
+    ),
+    switched_off(
+        UNSEEN,
+        "I2",
+        "finishes what a broker began to delete where prefixes may have changed",
+        "    if not segment.only_place:",
+        "policy/test_unseen.py::test_the_rule_is_the_table",
+    ),
+    switched_off(
+        UNSEEN,
+        "I2",
+        "finishes what a broker began to delete below a root that may be old",
+        "    if not segment.root_is_fresh:",
+        "policy/test_unseen.py::test_the_rule_is_the_table",
+    ),
+    switched_off(
+        DEADLINE,
+        "storage",
+        "asks a store again and again while it hangs",
+        "        if self._hanging is not None and not self._hanging.done.is_set():",
+        "storage/test_deadline.py::test_while_a_call_hangs_no_other_one_is_made",
     ),
 ]

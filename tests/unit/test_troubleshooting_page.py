@@ -6,19 +6,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka import Producer
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
 from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWatch, open_client
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.settings import plan_uri
+from airflow_provider_rlmm.storage.deadline import Deadline
+from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000
@@ -78,3 +82,34 @@ def test_health(settings: Mapping[str, Any], in_sync: int) -> None:
 
 def test_the_group_that_needs_an_acl() -> None:
     assert f"group `{CLEANER_GROUP_ID}`" in PAGE
+
+
+def test_the_storage_root() -> None:
+    place = Place("kafka-tiered-storage", "kafka-tiered-storage/")
+    true, copy = (Location("s3", bucket=name, prefix=place.name) for name in ("tiered", "backup"))
+    stamp = Stamp("Kc0f-WwaSVGhMat3QDG9Pg", "local-tiered-storage", place.name, str(UUID(int=1)), true)
+    found = [
+        (PlaceLook(stamp.cluster_id, stamp.layout, place, copy, stamp.to_json()), RootExpectation()),
+        (
+            PlaceLook(stamp.cluster_id, stamp.layout, place, copy, None),
+            RootExpectation(expected_root="5d7e3a52-4a9b-4c0e-9a52-0f0e1b2c3d4e"),
+        ),
+    ]
+    for look, expectation in found:
+        with pytest.raises(StorageRootError) as caught:
+            look.judge(expectation, lambda: None)
+        assert quoted(str(caught.value))
+    samples = tuple(
+        Sample(0, TopicIdPartition(UUID(int=topic_id), topic, partition), UUID(int=segment), place.name, (), 0)
+        for topic_id, topic, partition, segment in ((7, "orders", 0, 1), (8, "payments", 3, 2))
+    )
+    for freshness in (Freshness(samples, samples), Freshness(())):
+        with pytest.raises(StorageRootError) as caught:
+            freshness.require([place.name], expected=())
+        assert quoted(str(caught.value))
+
+
+def test_a_store_that_hangs() -> None:
+    with pytest.raises(StorageUnavailableError) as caught:
+        Deadline(wait=lambda done, seconds: False).call("list kafka-tiered-storage/", lambda: None)
+    assert quoted(str(caught.value))

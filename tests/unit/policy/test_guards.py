@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
 from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS, BlastRadius, CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
+from airflow_provider_rlmm.storage.root import MOVE_STAMP
 
 NONE: frozenset[str] = frozenset()
 SHORT = frozenset({"short_min_absence"})
@@ -28,8 +31,13 @@ def test_the_smallest_limits_are_allowed() -> None:
     assert limits.max_missing_segments == 0
 
 
+def test_overrides_that_messages_name_are_known() -> None:
+    named = {MOVE_STAMP, MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT, SETTLE_MISSING, SETTLE_CHANGED_PREFIX}
+    assert CleanerLimits(overrides=frozenset(named)).overrides == named
+
+
 def test_an_unknown_override_is_refused_and_the_known_ones_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"\['yolo'\]; known are \['settle_missing', 'short_min_absence'\]"):
+    with pytest.raises(ConfigurationError, match=r"\['yolo'\]; known are \['missing_living.*'settle_missing'"):
         CleanerLimits(overrides=frozenset({"yolo", "settle_missing"}))
 
 

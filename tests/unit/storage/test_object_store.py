@@ -442,7 +442,7 @@ def test_symbolic_links_below_the_root_are_refused(folder: LocalFolder, tmp_path
         for call in (
             lambda: folder.manager.list_log_segments(TIP),
             lambda: folder.manager.delete_log_segments([segment(1)]),
-            lambda: folder.manager.list_segment(segment(1)),
+            lambda: folder.manager.missing_keys(LAYOUT.segment_keys(segment(1)).required),
             lambda: check_root(folder),
         ):
             with pytest.raises(StorageRootError, match=f"{linked.name} is a symbolic link"):

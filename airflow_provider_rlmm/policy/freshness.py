@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the newest copies of living topics say about a storage root: whether it is up to date (DESIGN §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Self
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
+
+MISSING_LIVING_SEGMENTS: Final = "missing_living_segments"
+UNPROVEN_ROOT: Final = "unproven_root"
+
+_ADVICE: Final = "check storage URI, layout and mount: this may be a copy of the root, or an old one"
+_NAMED: Final = 3
+
+
+class FreshnessVerdict(StrEnum):
+    """What is known about one place."""
+
+    FRESH = "fresh"
+    """All samples are there."""
+
+    PARTLY_MISSING = "partly missing"
+    """Some are, some are not: brokers have lost segments, or this is a partial copy."""
+
+    STALE = "stale"
+    """None is."""
+
+    NOTHING_LIVES = "nothing lives"
+    """No living topic has a copied segment here, so nothing can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """
+    The newest copied segment of a living topic at a place.
+
+    :param metadata_partition: where its events lie.
+    :param topic_id_partition: its user partition.
+    :param segment_id: the segment.
+    :param place: name of the place of its copy.
+    :param keys: the keys that a complete copy has.
+    :param copied_at_ms: time of its COPY_SEGMENT_FINISHED, ms since the epoch.
+    """
+
+    metadata_partition: int
+    topic_id_partition: TopicIdPartition
+    segment_id: UUID
+    place: str
+    keys: tuple[str, ...]
+    copied_at_ms: int
+
+    def __str__(self) -> str:
+        return f"segment {kafka_uuid_str(self.segment_id)} of {self.topic_id_partition}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sample as plain JSON types."""
+        tip = self.topic_id_partition
+        return {
+            "metadata_partition": self.metadata_partition,
+            "topic": tip.topic,
+            "topic_id": kafka_uuid_str(tip.topic_id),
+            "partition": tip.partition,
+            "segment_id": kafka_uuid_str(self.segment_id),
+            "place": self.place,
+            "keys": list(self.keys),
+            "copied_at_ms": self.copied_at_ms,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """
+        Read what :meth:`to_dict` returned.
+
+        :param plain: plain JSON types.
+        :raises ValueError: if it is something else.
+        """
+        try:
+            return cls(
+                metadata_partition=int(plain["metadata_partition"]),
+                topic_id_partition=TopicIdPartition(
+                    parse_kafka_uuid(plain["topic_id"]), str(plain["topic"]), int(plain["partition"])
+                ),
+                segment_id=parse_kafka_uuid(plain["segment_id"]),
+                place=str(plain["place"]),
+                keys=tuple(str(key) for key in plain["keys"]),
+                copied_at_ms=int(plain["copied_at_ms"]),
+            )
+        except (KeyError, TypeError, AttributeError) as e:
+            raise ValueError(f"no sample of a storage root: {type(e).__name__} {e}") from e
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """
+    Which samples were looked for, and which were not there.
+
+    :param samples: what counts: segments that were COPY_SEGMENT_FINISHED before and after storage was listed.
+    :param missing: those of them of which an object was not listed.
+    """
+
+    samples: tuple[Sample, ...]
+    missing: tuple[Sample, ...] = ()
+
+    def verdict(self, place: str) -> FreshnessVerdict:
+        """
+        Return what is known about a place.
+
+        :param place: its name.
+        """
+        samples = sum(sample.place == place for sample in self.samples)
+        missing = sum(sample.place == place for sample in self.missing)
+        if not samples:
+            return FreshnessVerdict.NOTHING_LIVES
+        if not missing:
+            return FreshnessVerdict.FRESH
+        return FreshnessVerdict.STALE if missing == samples else FreshnessVerdict.PARTLY_MISSING
+
+    def is_fresh(self, place: str, expected: Collection[str] = ()) -> bool:
+        """
+        Tell whether a place is up to date. Overrides do not make it so.
+
+        :param place: its name.
+        :param expected: names of the places whose stamp or location was expected: they count where no topic lives.
+        """
+        verdict = self.verdict(place)
+        return verdict is FreshnessVerdict.FRESH or (verdict is FreshnessVerdict.NOTHING_LIVES and place in expected)
+
+    def require(self, places: Collection[str], expected: Collection[str], overrides: Collection[str] = ()) -> None:
+        """
+        Refuse to work below a root that is not up to date.
+
+        :param places: names of all places of the layout.
+        :param expected: names of the places whose stamp or location was expected.
+        :param overrides: overrides in force.
+        :raises StorageRootError: naming the place, what is missing and what to do.
+        """
+        for place in places:
+            verdict = self.verdict(place)
+            if verdict is FreshnessVerdict.STALE:
+                raise StorageRootError(f"{self.sentence(place)}: nothing is deleted; {_ADVICE}")
+            if verdict is FreshnessVerdict.PARTLY_MISSING and MISSING_LIVING_SEGMENTS not in overrides:
+                raise StorageRootError(
+                    f"{self.sentence(place)}: nothing is deleted; {_ADVICE}; if the brokers have lost them, which their "
+                    f"consumers will see, the override {MISSING_LIVING_SEGMENTS!r} lets the run go on"
+                )
+            if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
+                raise StorageRootError(
+                    f"{self.sentence(place)}: nothing is deleted. Set expected_root of the rlmm connection to what its test "
+                    f"prints, or let the run go on by the override {UNPROVEN_ROOT!r}"
+                )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence per place that has samples, for people."""
+        return tuple(self.sentence(place) for place in sorted({sample.place for sample in self.samples}))
+
+    def sentence(self, place: str) -> str:
+        """
+        Say what is known about a place.
+
+        :param place: its name.
+        """
+        samples = sum(sample.place == place for sample in self.samples)
+        missing = [str(sample) for sample in self.missing if sample.place == place]
+        if not samples:
+            return (
+                f"no living topic has a copied segment at {place}, so nothing there can tell whether it is up to date"
+            )
+        if not missing:
+            return f"the newest copied segments of {samples} living topics are at {place}"
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return (
+            f"of the newest copied segments of {samples} living topics {len(missing)} are not at {place}: "
+            f"{', '.join(missing[:_NAMED])}{more}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types, for plans and reports."""
+        return {
+            "samples": [sample.to_dict() for sample in self.samples],
+            "missing": [kafka_uuid_str(sample.segment_id) for sample in self.missing],
+            "sentences": list(self.sentences),
+        }

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whether a segment may be finished although no object of it was ever seen (DESIGN: I2).
+
+Stores say that what was never there is deleted. So a segment without objects is finished only where having none is
+legitimate, at a place that was listed and is verified; where its objects must have been is *missing*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+
+SETTLE_MISSING: Final = "settle_missing"
+SETTLE_CHANGED_PREFIX: Final = "settle_changed_prefix"
+
+_COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_COPY_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+class UnseenVerdict(StrEnum):
+    """What may be done with a segment that has no object."""
+
+    MAY_FINISH = "may finish"
+    """DELETE_SEGMENT_FINISHED may be written."""
+
+    MISSING = "missing"
+    """Its objects must have been there: it stays, and counts against the limit of missing segments."""
+
+    NOT_PROVEN = "not proven"
+    """Having no objects would be legitimate, but nothing shows that they would have been seen: it stays, and is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenSegment:
+    """
+    What is known of a segment of which no listing of this run showed an object.
+
+    :param state: its state when the run began.
+    :param was_copied: whether it was ever COPY_SEGMENT_FINISHED; true where that is not known.
+    :param places_proven: whether every place that its copy could have used was listed in this run and is verified.
+    :param only_place: whether the layout admits one place only.
+    :param root_is_fresh: whether the newest copies of living topics were seen at its place, or its stamp was expected and no
+        topic lives.
+    :param started_by_us: whether its DELETE_SEGMENT_STARTED is ours (broker id -1), written after a listing had shown its
+        objects, under the same root id and place.
+    """
+
+    state: RemoteLogSegmentState
+    was_copied: bool
+    places_proven: bool
+    only_place: bool
+    root_is_fresh: bool
+    started_by_us: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenDecision:
+    """
+    What follows.
+
+    :param verdict: what may be done.
+    :param why: in words, without the segment's name.
+    :param override: the override under which it may be finished, ``None`` where there is none.
+    """
+
+    verdict: UnseenVerdict
+    why: str
+    override: str | None = None
+
+
+def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> UnseenDecision:
+    """
+    Tell whether a segment may be finished although no object of it was seen.
+
+    :param segment: what is known of it.
+    :param overrides: overrides in force.
+    :raises ValueError: for a segment that is finished.
+    """
+    decision = _decide(segment)
+    if decision.override is not None and decision.override in overrides:
+        return UnseenDecision(
+            UnseenVerdict.MAY_FINISH,
+            f"the override {decision.override!r} is in force: {decision.why}",
+            decision.override,
+        )
+    return decision
+
+
+def _decide(segment: UnseenSegment) -> UnseenDecision:
+    if segment.state not in (_COPY_STARTED, _COPY_FINISHED, _DELETE_STARTED):
+        raise ValueError(f"a segment in state {segment.state.name} has nothing to finish")
+    unlisted = "and not every place that its copy could have used was listed in this run and is verified"
+    if segment.state is _COPY_FINISHED:
+        copied = "its copy was finished, and storage lists no object of it"
+        if segment.places_proven:
+            return UnseenDecision(UnseenVerdict.MISSING, copied, SETTLE_MISSING)
+        return UnseenDecision(UnseenVerdict.MISSING, f"{copied}, {unlisted}")
+    if not segment.places_proven:
+        return UnseenDecision(UnseenVerdict.NOT_PROVEN, f"it has no object, {unlisted}")
+    if segment.state is _COPY_STARTED or not segment.was_copied:
+        return UnseenDecision(UnseenVerdict.MAY_FINISH, "its copy was never finished, so that it may have no object")
+    if segment.started_by_us:
+        return UnseenDecision(
+            UnseenVerdict.MAY_FINISH,
+            "an earlier run of ours had seen its objects at this place before it began to delete them",
+        )
+    if not segment.only_place:
+        return UnseenDecision(
+            UnseenVerdict.MISSING,
+            "its copy was finished and somebody else began to delete it, and storage lists no object of it at any of several "
+            "places: whoever deleted it may have looked below another prefix",
+            SETTLE_CHANGED_PREFIX,
+        )
+    if not segment.root_is_fresh:
+        return UnseenDecision(
+            UnseenVerdict.MISSING,
+            "its copy was finished and somebody else began to delete it, and storage lists no object of it below a root that "
+            "nothing shows to be up to date",
+            SETTLE_MISSING,
+        )
+    return UnseenDecision(
+        UnseenVerdict.MAY_FINISH, "somebody else had deleted its objects, at the only place where they can have been"
+    )

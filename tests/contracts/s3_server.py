@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small S3 server in this process: one bucket in a dict, and the requests that obstore makes."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape, unescape
+
+BUCKET = "bucket"
+_PAGE = 1_000
+_TIME = "2026-01-01T00:00:00.000Z"
+
+
+class S3Server(ThreadingHTTPServer):
+    """
+    ``objects`` is the bucket; where ``read_only`` is set, writing is forbidden.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects: dict[str, bytes] = {}
+        self.read_only = False
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What a store has to be opened with."""
+        return {
+            "aws_endpoint": f"http://127.0.0.1:{self.server_port}",
+            "aws_access_key_id": "some-key-id",
+            "aws_secret_access_key": "very-s3cret/value+",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+
+@contextmanager
+def running_s3_server() -> Iterator[S3Server]:
+    """Run a server for as long as this lasts."""
+    with S3Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: S3Server
+
+    def do_GET(self) -> None:
+        key, query = self._request()
+        if not key:
+            self._answer(200, self._listing(query))
+        elif key not in self.server.objects:
+            self._error(404, "NoSuchKey")
+        else:
+            self._send_object(self.server.objects[key])
+
+    do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
+
+    def do_PUT(self) -> None:
+        key, _ = self._request()
+        body = self._body()
+        if self.server.read_only:
+            self._error(403, "AccessDenied")
+        elif self.headers.get("If-None-Match") == "*" and key in self.server.objects:
+            self._error(412, "PreconditionFailed")
+        else:
+            self.server.objects[key] = body
+            self._answer(200, b"", ETag='"tag"')
+
+    def do_POST(self) -> None:
+        for key in re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL):
+            self.server.objects.pop(unescape(key, {"&quot;": '"', "&apos;": "'"}), None)
+        self._answer(200, b"<DeleteResult></DeleteResult>")
+
+    def _send_object(self, data: bytes) -> None:
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if asked is None:
+            self._answer(200, data, ETag='"tag"', Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT")
+            return
+        first, last = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
+        if first >= len(data):
+            self._error(416, "InvalidRange")
+            return
+        where = f"bytes {first}-{last}/{len(data)}"
+        part = data[first : last + 1]
+        self._answer(206, part, ETag='"tag"', Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", Content_Range=where)
+
+    def _listing(self, query: dict[str, list[str]]) -> bytes:
+        prefix, delimiter, after, token = (
+            query.get(name, [""])[0] for name in ("prefix", "delimiter", "start-after", "continuation-token")
+        )
+        keys = sorted(k for k in self.server.objects if k.startswith(prefix) and k > max(after, token))
+        folders = sorted({prefix + k[len(prefix) :].partition("/")[0] + "/" for k in keys if "/" in k[len(prefix) :]})
+        if delimiter:
+            keys = [k for k in keys if "/" not in k[len(prefix) :]]
+        page = keys[:_PAGE]
+        parts = [
+            f"<Contents><Key>{escape(k)}</Key><Size>{len(self.server.objects[k])}</Size>"
+            f"<LastModified>{_TIME}</LastModified><ETag>tag</ETag></Contents>"
+            for k in page
+        ]
+        if delimiter:
+            parts += [f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders]
+        if len(keys) > _PAGE:
+            parts.append(f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>")
+        return f"<ListBucketResult>{''.join(parts)}</ListBucketResult>".encode()
+
+    def _request(self) -> tuple[str, dict[str, list[str]]]:
+        parts = urlsplit(self.path)
+        return unquote(parts.path.removeprefix(f"/{BUCKET}").removeprefix("/")), parse_qs(parts.query)
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def _error(self, status: int, code: str) -> None:
+        self._answer(status, f"<Error><Code>{code}</Code><Message>refused by the test</Message></Error>".encode())
+
+    def _answer(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        pass

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of remote storage over obstore's S3 client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
+from tests.contracts.remote_storage import (
+    LAYOUT,
+    OWN_STAMP,
+    RemoteStorageContract,
+    StorageRootContract,
+    check_root,
+    how,
+    place,
+    segment,
+    stamped,
+)
+from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
+
+PREFIX = "tiered/"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with running_s3_server() as server:
+        yield server
+
+
+class S3Storage:
+    def __init__(self, server: S3Server, prefix: str = PREFIX) -> None:
+        self.server = server
+        self.prefix = prefix
+        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(
+            f"s3://{BUCKET}/{prefix}", LAYOUT, options=server.options
+        )
+
+    def put(self, key: str, data: bytes) -> None:
+        self.server.objects[self.prefix + key] = data
+
+    def read(self, key: str) -> bytes:
+        return self.server.objects[self.prefix + key]
+
+    def keys(self) -> set[str]:
+        return {key.removeprefix(self.prefix) for key in self.server.objects}
+
+
+@pytest.fixture
+def storage(server: S3Server) -> S3Storage:
+    server.objects.clear()
+    server.read_only = False
+    return S3Storage(server)
+
+
+class TestS3Contract(RemoteStorageContract, StorageRootContract):
+    pass
+
+
+def test_a_copy_of_the_root_under_another_prefix_is_refused(storage: S3Storage) -> None:
+    place(storage, segment(1))
+    stamped(storage)
+    storage.server.objects.update({k.replace(PREFIX, "backup/"): v for k, v in storage.server.objects.items()})
+    backup = S3Storage(storage.server, "backup/")
+    with pytest.raises(StorageRootError, match=f"s3://{BUCKET}/tiered/.*read at s3://{BUCKET}/backup/"):
+        check_root(backup)
+    assert check_root(storage).verified
+
+
+def test_the_stamp_holds_no_secret(storage: S3Storage) -> None:
+    stamped(storage)
+    assert b"s3cret" not in storage.read(OWN_STAMP)
+    assert b"some-key-id" not in storage.read(OWN_STAMP)
+
+
+def test_in_a_bucket_that_is_only_read_the_expected_location_stands_for_the_stamp(storage: S3Storage) -> None:
+    place(storage, segment(1))
+    storage.server.read_only = True
+    check = check_root(storage)
+    (result,) = storage.manager.stamp_root(check)
+    assert result.outcome is StampOutcome.CANNOT_BE_WRITTEN
+    location = result.reason.partition("connection to ")[2].partition(";")[0]
+    storage.manager.delete_log_segments([segment(1)])
+    assert not check_root(storage).verified
+    check = check_root(storage, RootExpectation(expected_root=location))
+    assert (how(check), check.root_ids) == (RootProof.EXPECTED_ROOT, {"kafka-tiered-storage": location})
