@@ -7,8 +7,10 @@ start offset. It changes nothing on the cluster: its result is a plan, from whic
 orphaned work (parameter `source_plan`).
 
 1. **evaluate** lists every topic of the cluster with its limits, then runs the Spark job `segment_retention.py` over the
-   whole metadata topic.
-2. **publish** reports the counts and emits the asset `remote_log_plan`.
+   whole metadata topic. A topic counts as deleted only if the cluster says so when it is asked for its name after that; the
+   principal needs DESCRIBE on every topic.
+2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
+   look: a topic that may not be described, records that cannot be applied, an incomplete history.
 
 The connection `spark_default` decides where the job runs (client mode). Spark's Kafka connector comes from Maven by default;
 set the variable `rlmm_spark_jars` to a comma-separated list of jars where no repository can be reached.

@@ -3,9 +3,9 @@
 Spark job: compute the plan of orphaned, dangling and retention-breached segments of ``__remote_log_metadata``.
 
 Started by ``spark-submit`` with the Kafka connector (``--packages`` or ``--jars``) and the package's zip (``--py-files``). It
-reads the topic and the listing of the cluster, and writes ``<output>/plan.parquet/`` and, last, ``<output>/summary.json``.
-It changes nothing on the cluster. Exit status: 0 with a plan, 1 with one line that says why there is none, 2 for bad
-arguments.
+reads the topic and the listing of the cluster, asks the cluster for the names of topics that the listing lacks, and writes
+``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``. It changes nothing on the cluster. Exit
+status: 0 with a plan, 1 with one line that says why there is none, 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
-from airflow_provider_rlmm.spark.plan import PlanHeader, plan_rows, write_plan
+from airflow_provider_rlmm.spark.cluster import verify_cluster
+from airflow_provider_rlmm.spark.orphans import look_for_orphans
+from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties, redact
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
+from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,27 +75,30 @@ def make_plan(
     properties: Mapping[str, str],
 ) -> PlanSummary:
     """
-    Read, resolve, evaluate, write.
+    Read, resolve, look at the cluster, evaluate, write.
 
     :param spark: the session.
     :param arguments: the command line.
     :param cluster_state: the listing.
     :param limits: time and minimum age.
     :param properties: Kafka client properties.
-    :raises RlmmError: if the topic cannot be read or the listing is not complete.
+    :raises RlmmError: if the topic cannot be read, or it is not proven that one cluster was listed, read and asked.
     """
-    topic_range = find_range(spark, properties, arguments.topic)
+    cluster = verify_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
+    topic_range = find_range(spark, cluster, arguments.topic)
     log.info("reading %d offsets of %d metadata partitions", topic_range.offsets, topic_range.num_partitions)
-    cluster_state.require_topic(arguments.topic)
-    records = read_metadata(spark, properties, topic_range)
+    cluster_state.require_topic(arguments.topic, topic_range.topic_id)
+    records = read_metadata(spark, cluster, topic_range)
     resolved = resolve(decode_metadata(records, topic_range.num_partitions)).persist()
-    plan = plan_rows(segment_states(resolved), cluster_state, limits)
+    orphans = look_for_orphans(spark, cluster, topic_range, resolved, cluster_state)
+    plan = plan_rows(segment_states(resolved), cluster_state, limits, orphans.absent)
     header = PlanHeader(
         plan_id=arguments.plan_id,
-        cluster_id=cluster_state.cluster_id,
+        cluster_id=cluster.cluster_id,
         created_at_ms=limits.now_ms,
         expires_at_ms=limits.now_ms + arguments.expires_in_ms,
         read_until=topic_range.end,
+        refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
     )
     return write_plan(plan, resolved, arguments.output, header)
 
@@ -108,10 +114,8 @@ def report(summary: PlanSummary, output: str) -> None:
     log.info("known: %d segments, %d bytes, not finished", summary.known.segments, summary.known.bytes)
     for reason, count in summary.by_reason.items():
         log.info("%s: %d segments, %d bytes", reason, count.segments, count.bytes)
-    for metadata_partition, records in sorted(summary.quarantined.items()):
-        log.warning("metadata partition %d: %d records cannot be applied", metadata_partition, records)
-    if summary.unresolved:
-        log.warning("unresolved: %d segments of incomplete history, not planned", summary.unresolved)
+    for refusal in summary.refusals:
+        log.warning("refused (%s): %s: %s; %s", refusal.kind, refusal.what, refusal.why, refusal.what_to_do)
     log.info("plan %s: %d segments, %d bytes, in %s", summary.plan_id, planned.segments, planned.bytes, output)
 
 

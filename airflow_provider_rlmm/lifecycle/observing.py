@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observes the whole cluster for a job that has no Kafka admin client of its own."""
+"""Observes the whole cluster, with the limits of its topics, for the Spark job."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.manager.event_log import ClusterTopics
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
 
@@ -29,19 +30,25 @@ class ObservableCluster(ClusterTopics, Protocol):
         ...
 
 
-def observe_cluster(topics: ObservableCluster, clock: Clock) -> ClusterState:
+def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock) -> ClusterState:
     """
-    List every topic, with the limits of those that have remote storage.
+    List every topic that may be described, with the limits of those that have remote storage.
 
-    The time of observation is taken before the listing is asked for, so that nothing newer can be judged with it.
+    The time of observation is taken before the listing is asked for, so that nothing newer can be judged with it. A topic
+    that the listing lacks is not called deleted for it: the job asks for its name after the read.
 
     :param topics: the cluster.
+    :param metadata_topic: name of the topic that the job reads; a listing without it is of no use.
     :param clock: time.
-    :raises EventLogAccessError: if any topic may not be described.
+    :raises EventLogAccessError: if the listing lacks the metadata topic, or a listed topic may not be described.
     :raises EventLogUnavailableError: if an answer is partial or late.
     """
     observed_at_ms = clock()
     listing = topics.list_topics()
+    if metadata_topic not in listing:
+        raise EventLogAccessError(
+            f"the listing of {len(listing)} topics lacks {metadata_topic!r}: the principal needs DESCRIBE on every topic"
+        )
     settings = topics.topic_settings(listing)
     tiered = [name for name, values in settings.items() if values.get("remote.storage.enable")]
     starts: dict[str, dict[int, int]] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
@@ -41,17 +41,19 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     """
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
-    The cluster is observed completely first, by this task and not by the job. What the job needs besides (the listing and the
-    Python code) lies in a folder that only the task's user can read and that is gone when the job has ended; the client
-    properties, which may hold secrets, are handed over through a named pipe in it and are never in a file. So the driver must
-    run where the task does (client mode). What a killed try left of its folder is removed by the next one on that machine.
+    The cluster is observed first, by this task; the job asks the cluster again, after its read, for the name of each topic
+    that the listing lacks. Listing and Python code lie in a folder that only the task's user can read and that is gone when
+    the job has ended; the client properties, which may hold secrets, are handed over through a named pipe in it and are
+    never in a file. So the driver must run where the task does (client mode). What a killed try left of its folder is removed
+    by the next one on that machine.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
     :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``.
     :raises ConfigurationError: if the Spark connection asks for cluster mode.
-    :raises EventLogAccessError: if a topic may not be described: the listing would not be complete.
+    :raises EventLogAccessError: if the metadata topic may not be described. Any other topic that may not be is refused by
+        name in the plan's summary, if the metadata topic knows it.
     :raises PlanError: with the job's own words, if it made no plan.
     """
 
@@ -118,13 +120,14 @@ class SegmentRetentionOperator(SparkSubmitOperator):
 
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
         hook.check_cluster()
+        metadata_topic = hook.get_connection_settings().metadata_topic
         with hook.naming_connection():
-            state = observe_cluster(hook.get_cluster_topics(), system_clock)
+            state = observe_cluster(hook.get_cluster_topics(), metadata_topic, system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
         (folder / "cluster_state.json").write_text(state.to_json())
         arguments = {
             "--bootstrap-servers": hook.bootstrap_servers(),
-            "--topic": hook.get_connection_settings().metadata_topic,
+            "--topic": metadata_topic,
             "--kafka-properties": str(folder / PROPERTIES_NAME),
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
@@ -136,10 +139,13 @@ class SegmentRetentionOperator(SparkSubmitOperator):
 
 class PublishRetentionPlanOperator(BaseOperator):
     """
-    Report what the Spark job planned, and emit the counts with the task's outlet assets.
+    Report what the Spark job planned, and emit the counts with the task's outlet assets; then fail if somebody has to look.
+
+    The plan is published and can be cleaned in either case: what was refused is not in it.
 
     :return: segments per reason, all segments known, and the plan's directory.
     :raises PlanError: if the job left no plan.
+    :raises AirflowFailException: naming the first refusal that needs a person, after the plan was published.
     """
 
     operator_extra_links = (PlanLink(),)
@@ -152,10 +158,19 @@ class PublishRetentionPlanOperator(BaseOperator):
         summary = read_plan(uri)
         PlanLink.persist(context, name)
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
+        refused = [refusal for refusal in summary.refusals if refusal.kind.needs_person]
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
         self.log.info("plan %s: %s", name, counts)
-        for metadata_partition, records in sorted(summary.quarantined.items()):
-            self.log.warning("metadata partition %d: %d records cannot be applied", metadata_partition, records)
+        for refusal in refused:
+            self.log.error("needs a person: %s: %s; %s", refusal.what, refusal.why, refusal.what_to_do)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
+        if refused:
+            # A task that fails returns nothing.
+            context["ti"].xcom_push(key="return_value", value=counts)
+            first = refused[0]
+            raise AirflowFailException(
+                f"plan {name} is published, and {len(refused)} things need a person. The first: {first.what}: {first.why}. "
+                f"What to do: {first.what_to_do}"
+            )
         return counts

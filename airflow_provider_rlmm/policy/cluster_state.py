@@ -2,9 +2,8 @@
 """
 What was observed of the live cluster before a plan is made: every topic there is, with its limits.
 
-An Airflow task takes the listing and hands it to the Spark job as a JSON file, so that the job needs no Kafka admin
-client and the one who judges absence is the one who holds the permissions. The listing must be *complete*: whatever is
-missing from it counts as deleted.
+An Airflow task takes the listing and hands it to the Spark job as a JSON file. What is missing from it is only in doubt: a
+listing leaves out what its principal may not describe, so the job asks for the names of those topics after its read.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 
 
@@ -42,12 +41,12 @@ class TopicState:
 @dataclass(frozen=True, slots=True)
 class ClusterState:
     """
-    A complete listing of a cluster's topics.
+    A listing of a cluster's topics: of all that its principal may describe.
 
     :param cluster_id: the cluster's id.
     :param observed_at_ms: when the listing was asked for, ms since the epoch. Nothing that happened later can be judged
         with it: a topic may be newer than the listing.
-    :param topics: every topic, internal ones included.
+    :param topics: every topic that may be described, internal ones included.
     :raises ConfigurationError: if it has no cluster id or names a topic id twice.
     """
 
@@ -67,17 +66,25 @@ class ClusterState:
                 )
             seen.add(topic.topic_id)
 
-    def require_topic(self, name: str) -> None:
+    def require_topic(self, name: str, topic_id: UUID) -> None:
         """
-        Refuse a listing that misses a topic which certainly exists: it would make live topics look deleted.
+        Refuse a listing that misses a topic which certainly exists, or gives it another id: it is not of that cluster.
 
-        :param name: a topic that was just read, the metadata topic.
+        :param name: a topic that is read, the metadata topic.
+        :param topic_id: its id.
         :raises ConfigurationError: if the listing does not have it.
+        :raises ClusterMismatchError: if it has it under another id.
         """
-        if all(topic.name != name for topic in self.topics):
+        listed = {topic.name: topic.topic_id for topic in self.topics}.get(name)
+        if listed is None:
             raise ConfigurationError(
                 f"cluster state lists {len(self.topics)} topics but not {name!r}, which exists, so it is not complete; "
                 "list the cluster with a principal that may describe every topic, internal topics included"
+            )
+        if listed != topic_id:
+            raise ClusterMismatchError(
+                f"cluster state lists {name!r} with id {kafka_uuid_str(listed)}, and the topic that is read has "
+                f"{kafka_uuid_str(topic_id)}: these are two clusters, or the topic was replaced; list the cluster again"
             )
 
     def to_json(self) -> str:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the current states of segments to a plan: its rows, its Parquet data set and its summary."""
+"""From the current states of segments to the rows of a plan."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Count, PlanSummary, Reason
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Reason
 from airflow_provider_rlmm.policy.retention import (
     UNFINISHED_STEPS,
     EvaluationLimits,
@@ -18,14 +17,10 @@ from airflow_provider_rlmm.policy.retention import (
     SegmentFacts,
     evaluate,
 )
-from airflow_provider_rlmm.spark.states import QUARANTINED, SEGMENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-PLAN_DATA = "plan.parquet"
-PLAN_SUMMARY = "summary.json"
 
 _SPARK_TYPES = {
     "int8": "byte",
@@ -37,31 +32,14 @@ _SPARK_TYPES = {
 }
 _PLAN_NAMES = tuple(name for name, _ in PLAN_COLUMNS)
 _STATE_NAMES = _PLAN_NAMES[:-2]  # all but reason and exact
-_PLAN_SCHEMA = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in PLAN_COLUMNS)
+PLAN_SCHEMA = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in PLAN_COLUMNS)
 _USER_PARTITION = ("topic_id", "topic", "partition")
 _LIMIT_NAMES = ("log_start_offset", "retention_ms", "retention_bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanHeader:
-    """
-    What a summary says beside its counts; the fields are those of :class:`PlanSummary`.
-
-    :param plan_id: names the plan.
-    :param cluster_id: the cluster that it is made for.
-    :param created_at_ms: when the reading began, ms since the epoch.
-    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
-    :param read_until: metadata partition → offset, exclusive.
-    """
-
-    plan_id: str
-    cluster_id: str
-    created_at_ms: int
-    expires_at_ms: int
-    read_until: Mapping[int, int]
-
-
-def plan_rows(states: DataFrame, cluster_state: ClusterState, limits: EvaluationLimits) -> DataFrame:
+def plan_rows(
+    states: DataFrame, cluster_state: ClusterState, limits: EvaluationLimits, absent: Collection[tuple[UUID, str]]
+) -> DataFrame:
     """
     Return the segments that are to go, with the columns of :data:`PLAN_COLUMNS`.
 
@@ -71,12 +49,19 @@ def plan_rows(states: DataFrame, cluster_state: ClusterState, limits: Evaluation
     :param states: what :func:`~airflow_provider_rlmm.spark.states.segment_states` returned; it is read more than once.
     :param cluster_state: the complete listing of the cluster.
     :param limits: time and minimum age.
+    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.orphans.judge_orphans` found
+        them: nothing else is ever called orphaned. A segment with an event after the listing is not, either.
     """
     from pyspark.sql import functions as sf
 
-    topics, log_starts = _limit_tables(states.sparkSession, cluster_state)
+    spark = states.sparkSession
+    topics, log_starts = _limit_tables(spark, cluster_state)
+    deleted = arrow_table(
+        spark, [(i.bytes, name) for i, name in sorted(absent)], {"topic_id": "binary", "topic": "string"}
+    )
     orphans = (
         states.join(sf.broadcast(topics), "topic_id", "left_anti")
+        .join(sf.broadcast(deleted), ["topic_id", "topic"], "left_semi")
         .where(sf.col("event_timestamp_ms") < cluster_state.observed_at_ms)
         .select(*_STATE_NAMES, sf.lit(Reason.ORPHANED.value).alias("reason"), sf.lit(True).alias("exact"))
     )
@@ -87,36 +72,12 @@ def plan_rows(states: DataFrame, cluster_state: ClusterState, limits: Evaluation
     )
     due = (
         live.join(_partitions_past_a_limit(live, limits), list(_USER_PARTITION), "left_semi")
-        .repartition(*_USER_PARTITION)
-        .sortWithinPartitions(*_USER_PARTITION)
-        .mapInArrow(_evaluator(limits, cluster_state.observed_at_ms), _PLAN_SCHEMA)
+        # A group comes whole. What repartition puts together may not: Spark takes its exchange away where a join has one like
+        # it, and adaptive execution may read that one in pieces.
+        .groupBy(*_USER_PARTITION)
+        .applyInArrow(_evaluator(limits, cluster_state.observed_at_ms), PLAN_SCHEMA)
     )
     return orphans.unionByName(due)
-
-
-def write_plan(plan: DataFrame, resolved: DataFrame, output: str, header: PlanHeader) -> PlanSummary:
-    """
-    Write ``<output>/plan.parquet`` and, last, ``<output>/summary.json``: without a summary there is no plan.
-
-    A plan that is there already is replaced, so a job may be tried again.
-
-    :param plan: what :func:`plan_rows` returned.
-    :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned.
-    :param output: folder for the plan, any URI that Spark can write to.
-    :param header: what the summary says beside its counts.
-    """
-    spark = plan.sparkSession
-    root = output.rstrip("/")
-    _delete_file(spark, f"{root}/{PLAN_SUMMARY}")
-    # The cleaner works through a plan by metadata partition, each in one place and in order.
-    ordered = plan.repartition("metadata_partition").sortWithinPartitions(
-        *_USER_PARTITION, "start_offset", "segment_id"
-    )
-    ordered.write.mode("overwrite").parquet(f"{root}/{PLAN_DATA}")
-    # Counted in what was written, not in what was meant to be.
-    summary = _summarise(spark.read.parquet(f"{root}/{PLAN_DATA}"), resolved, header)
-    _write_file(spark, f"{root}/{PLAN_SUMMARY}", summary.to_json())
-    return summary
 
 
 def _limit_tables(spark: SparkSession, cluster_state: ClusterState) -> tuple[DataFrame, DataFrame]:
@@ -126,23 +87,31 @@ def _limit_tables(spark: SparkSession, cluster_state: ClusterState) -> tuple[Dat
     :param spark: the session.
     :param cluster_state: the complete listing of the cluster.
     """
-    import pyarrow as pa
-
     # Any negative limit is none; -1 cannot overflow Spark's checked arithmetic.
     topics = [(t.topic_id.bytes, max(t.retention_ms, -1), max(t.retention_bytes, -1)) for t in cluster_state.topics]
     log_starts = [
         (t.topic_id.bytes, p, offset) for t in cluster_state.topics for p, offset in t.log_start_offsets.items()
     ]
-
-    def table(rows: list[tuple[Any, ...]], columns: dict[str, Any]) -> DataFrame:
-        values = zip(*rows, strict=True) if rows else [()] * len(columns)
-        arrays = [pa.array(value, kind) for value, kind in zip(values, columns.values(), strict=True)]
-        return spark.createDataFrame(pa.table(arrays, names=list(columns)))
-
     return (
-        table(topics, {"topic_id": pa.binary(), "retention_ms": pa.int64(), "retention_bytes": pa.int64()}),
-        table(log_starts, {"topic_id": pa.binary(), "partition": pa.int32(), "log_start_offset": pa.int64()}),
+        arrow_table(spark, topics, {"topic_id": "binary", "retention_ms": "int64", "retention_bytes": "int64"}),
+        arrow_table(spark, log_starts, {"topic_id": "binary", "partition": "int32", "log_start_offset": "int64"}),
     )
+
+
+def arrow_table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str]) -> DataFrame:
+    """
+    Return a small table as a DataFrame.
+
+    :param spark: the session.
+    :param rows: its rows.
+    :param columns: name → Arrow type.
+    """
+    import pyarrow as pa
+
+    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+    types = (pa.binary() if kind == "binary" else pa.type_for_alias(kind) for kind in columns.values())
+    arrays = [pa.array(value, kind) for value, kind in zip(values, types, strict=True)]
+    return spark.createDataFrame(pa.table(arrays, names=list(columns)))
 
 
 def _partitions_past_a_limit(live: DataFrame, limits: EvaluationLimits) -> DataFrame:
@@ -176,21 +145,14 @@ def _partitions_past_a_limit(live: DataFrame, limits: EvaluationLimits) -> DataF
     )
 
 
-def _evaluator(
-    limits: EvaluationLimits, listed_at_ms: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def evaluate_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _evaluator(limits: EvaluationLimits, listed_at_ms: int) -> Callable[[pa.Table], pa.Table]:
+    def evaluate_user_partition(segments: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        schema = pa.schema(PLAN_COLUMNS)
-        # A user partition may go on in the next batch, so the rows are grouped across batches.
-        rows = (row for batch in batches for row in batch.to_pylist())
-        partitions = itertools.groupby(rows, key=lambda row: tuple(row[name] for name in _USER_PARTITION))
-        found = (row for _, group in partitions for row in _evaluate_partition(list(group), limits, listed_at_ms))
-        while chunk := list(itertools.islice(found, 10_000)):
-            yield pa.RecordBatch.from_pylist(chunk, schema=schema)
+        found = list(_evaluate_partition(segments.to_pylist(), limits, listed_at_ms))
+        return pa.Table.from_pylist(found, schema=pa.schema(PLAN_COLUMNS))
 
-    return evaluate_batches
+    return evaluate_user_partition
 
 
 def _evaluate_partition(
@@ -221,81 +183,3 @@ def _evaluate_partition(
         row = by_id[finding.segment.segment_id]
         planned = {name: row[name] for name in _STATE_NAMES}
         yield {**planned, "reason": finding.reason.value, "exact": finding.exact}
-
-
-def _summarise(plan: DataFrame, resolved: DataFrame, header: PlanHeader) -> PlanSummary:
-    known, bad, unresolved = Count(0, 0), {}, 0
-    for row in _counts(resolved, "kind"):
-        if row["kind"] == SEGMENT:
-            known = _plus(known, row)
-        elif row["kind"] == QUARANTINED:
-            bad[row["metadata_partition"]] = row["events"]
-        else:
-            unresolved += row["segments"]
-    by_reason: dict[str, Count] = {}
-    by_metadata_partition: dict[int, Count] = {}
-    for row in _counts(plan, "reason"):
-        by_reason[row["reason"]] = _plus(by_reason.get(row["reason"]), row)
-        partition = row["metadata_partition"]
-        by_metadata_partition[partition] = _plus(by_metadata_partition.get(partition), row)
-    return PlanSummary(
-        plan_id=header.plan_id,
-        cluster_id=header.cluster_id,
-        created_at_ms=header.created_at_ms,
-        expires_at_ms=header.expires_at_ms,
-        read_until=dict(header.read_until),
-        known=known,
-        by_reason=by_reason,
-        by_metadata_partition=by_metadata_partition,
-        quarantined=bad,
-        unresolved=unresolved,
-    )
-
-
-def _counts(frame: DataFrame, key: str) -> list[Any]:
-    """
-    Count a DataFrame per ``key`` and metadata partition: few rows, whatever its size.
-
-    :param frame: with ``metadata_partition`` and ``segment_size_in_bytes``; its ``events`` are summed if it has them.
-    :param key: a column with few values.
-    """
-    from pyspark.sql import functions as sf
-
-    sums = [sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")]
-    sums += [sf.sum("events").alias("events")] if "events" in frame.columns else []
-    counted = frame.groupBy(key, "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), *sums)
-    return list(counted.collect())
-
-
-def _plus(count: Count | None, row: Any) -> Count:
-    count = count or Count(0, 0)
-    return Count(count.segments + row["segments"], count.bytes + row["bytes"])
-
-
-def _delete_file(spark: SparkSession, uri: str) -> None:
-    path, file_system = _hadoop_file(spark, uri)
-    file_system.delete(path, False)
-
-
-def _write_file(spark: SparkSession, uri: str, text: str) -> None:
-    """
-    Write a small file that appears whole or not at all, wherever Spark itself can write.
-
-    :param spark: the session.
-    :param uri: the file.
-    :param text: its content.
-    """
-    target, file_system = _hadoop_file(spark, uri)
-    temporary, _ = _hadoop_file(spark, f"{uri}.tmp")
-    stream = file_system.create(temporary, True)
-    try:
-        stream.write(bytearray(text.encode()))
-    finally:
-        stream.close()
-    if not file_system.rename(temporary, target):
-        raise OSError(f"{uri} cannot be written: renaming {uri}.tmp failed")
-
-
-def _hadoop_file(spark: SparkSession, uri: str) -> tuple[Any, Any]:
-    path = spark._jvm.org.apache.hadoop.fs.Path(uri)
-    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

@@ -7,21 +7,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
-    ConfigurationError,
-    EventLogAccessError,
-    EventLogError,
-    EventLogUnavailableError,
-    MetadataTopicNotFoundError,
-)
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, redact
+from airflow_provider_rlmm.errors import MetadataTopicNotFoundError
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.spark.cluster import VerifiedCluster, describe_topics
+from airflow_provider_rlmm.spark.java_client import java_settings, jvm_of, kafka_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-API_TIMEOUT_MS = 30_000
-"""How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
+CONSUMER_PROPERTIES = {
+    # By default a consumer that asks for a topic which is just being deleted makes it anew.
+    "allow.auto.create.topics": "false",
+    # Brokers read what was not committed, so it must reach us.
+    "isolation.level": "read_uncommitted",
+}
+"""For every consumer of the metadata topic, whatever the client properties say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,13 @@ class TopicRange:
     What of a topic is read.
 
     :param topic: the metadata topic.
+    :param topic_id: its id when the reading began.
     :param begin: metadata partition → first offset there is, inclusive.
     :param end: metadata partition → high watermark when the reading began, exclusive.
     """
 
     topic: str
+    topic_id: UUID
     begin: Mapping[int, int]
     end: Mapping[int, int]
 
@@ -48,8 +52,22 @@ class TopicRange:
         """Number of offsets in the range."""
         return sum(self.end.values()) - sum(self.begin.values())
 
+    def lost_beginnings(self) -> tuple[Refusal, ...]:
+        """Return one refusal per metadata partition that has lost its first records: what they said is not known."""
+        return tuple(
+            Refusal(
+                what=f"metadata partition {partition}",
+                why=f"it begins at offset {begin}: the records before it are gone, and nobody knows what they named",
+                what_to_do="let the doctor say which topics it concerns; find out who deleted records of the metadata topic",
+                kind=RefusalKind.LOST_RECORDS,
+                metadata_partition=partition,
+            )
+            for partition, begin in sorted(self.begin.items())
+            if begin > 0
+        )
 
-def find_range(spark: SparkSession, properties: Mapping[str, str], topic: str) -> TopicRange:
+
+def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> TopicRange:
     """
     Ask the brokers for the range of offsets to read.
 
@@ -57,24 +75,18 @@ def find_range(spark: SparkSession, properties: Mapping[str, str], topic: str) -
     all passes see the same records. The topic is never created by being looked up.
 
     :param spark: the session; its classpath holds Spark's Kafka connector and with it Kafka's own client.
-    :param properties: Kafka client properties, with ``bootstrap.servers``.
+    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
     :param topic: the metadata topic.
     :raises MetadataTopicNotFoundError: if the topic does not exist.
     :raises EventLogUnavailableError: if the brokers do not answer in time.
     :raises EventLogAccessError: if authentication fails or an ACL forbids it.
-    :raises ConfigurationError: if the connector is not on the classpath or a client property is not valid.
     """
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
-
-    jvm = _jvm(spark)
-    settings = jvm.java.util.HashMap()
-    for name, value in {"default.api.timeout.ms": str(API_TIMEOUT_MS), **properties}.items():
-        settings.put(name, value)
+    topic_id, _ = describe_topics(spark, cluster, topic, ())
+    jvm = jvm_of(spark)
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-    for name, value in (("key", deserializer), ("value", deserializer)):
-        settings.put(f"{name}.deserializer", value)
-    settings.put("allow.auto.create.topics", "false")
-    try:
+    deserializers = {"key.deserializer": deserializer, "value.deserializer": deserializer}
+    settings = java_settings(jvm, {**cluster.properties, **CONSUMER_PROPERTIES, **deserializers})
+    with kafka_errors(cluster.properties, topic):
         consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
         try:
             partitions = _topic_partitions(jvm, consumer, topic)
@@ -82,35 +94,29 @@ def find_range(spark: SparkSession, properties: Mapping[str, str], topic: str) -
             numbers = {partition.partition(): partition for partition in partitions}
             return TopicRange(
                 topic,
+                topic_id,
                 {number: begin.get(partition) for number, partition in sorted(numbers.items())},
                 {number: end.get(partition) for number, partition in sorted(numbers.items())},
             )
         finally:
             consumer.close()
-    except Py4JJavaError as e:
-        raise _kafka_error(e.java_exception, properties, topic) from None
-    except TypeError as e:
-        # py4j takes a class that it cannot load for a package, which cannot be called.
-        raise ConfigurationError(
-            "Kafka's client is not on the classpath of the Spark driver; pass the Kafka connector with --packages or --jars"
-        ) from e
 
 
-def read_metadata(spark: SparkSession, properties: Mapping[str, str], topic_range: TopicRange) -> DataFrame:
+def read_metadata(spark: SparkSession, cluster: VerifiedCluster, topic_range: TopicRange) -> DataFrame:
     """
     Return the records of the range: ``metadata_partition`` int, ``offset`` long, ``key`` and ``value`` binary.
 
     A record that is gone before it is read fails the job (``failOnDataLoss``): a plan of half a history would be wrong.
 
     :param spark: the session.
-    :param properties: Kafka client properties, with ``bootstrap.servers``.
+    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
     :param topic_range: what :func:`find_range` returned.
     """
     from pyspark.sql import functions as sf
 
     topic = topic_range.topic
     options = {
-        **{f"kafka.{name}": value for name, value in properties.items()},
+        **{f"kafka.{name}": value for name, value in {**cluster.properties, **CONSUMER_PROPERTIES}.items()},
         # Not "subscribe": a partition that is added meanwhile is outside of the range.
         "assign": json.dumps({topic: sorted(topic_range.end)}),
         "startingOffsets": json.dumps({topic: {str(p): o for p, o in topic_range.begin.items()}}),
@@ -119,11 +125,6 @@ def read_metadata(spark: SparkSession, properties: Mapping[str, str], topic_rang
     }
     records = spark.read.format("kafka").options(**options).load()
     return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
-
-
-def _jvm(spark: SparkSession) -> Any:
-    """Return the gateway to the driver's JVM; a Spark Connect session has none."""
-    return spark._jvm
 
 
 def _topic_partitions(jvm: Any, consumer: Any, topic: str) -> Any:
@@ -137,21 +138,3 @@ def _topic_partitions(jvm: Any, consumer: Any, topic: str) -> Any:
     for info in infos:
         partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, info.partition()))
     return partitions
-
-
-def _kafka_error(exception: Any, properties: Mapping[str, str], topic: str) -> EventLogError | ConfigurationError:
-    """Return the error of this package that says what a Kafka exception, or what caused it, means."""
-    servers = properties.get(BOOTSTRAP_SERVERS, "")
-    chain = []
-    while exception is not None:
-        chain.append((str(exception.getClass().getName()).rpartition(".")[2], str(exception.getMessage())))
-        exception = exception.getCause()
-    names = " ".join(name for name, _ in chain)
-    said = redact(": ".join(chain[-1]), properties)
-    if "Authentication" in names or "Authorization" in names:
-        return EventLogAccessError(f"no access to topic {topic!r} at {servers}: {said}")
-    if "UnknownTopic" in names or "InvalidTopic" in names:
-        return MetadataTopicNotFoundError(f"topic {topic!r} does not exist at {servers}: {said}")
-    if "Config" in names or "FailedToConstruct" in names or chain[0][1].startswith("Failed to construct"):
-        return ConfigurationError(f"Kafka's client refuses its properties for {servers}: {said}")
-    return EventLogUnavailableError(f"no answer about topic {topic!r} from {servers}: {said}")

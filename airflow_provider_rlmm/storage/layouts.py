@@ -23,14 +23,13 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
     parse_kafka_uuid,
 )
+from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
 
-_MAX_TOPIC_NAME_LENGTH: Final = 249
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
-_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_TOPIC_NAME_LENGTH}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,15 +315,6 @@ def layout_named(name: str) -> Layout:
     if factory is None:
         raise ConfigurationError(f"unknown storage layout {name!r}; choose one of: {', '.join(sorted(_LAYOUTS))}")
     return factory()
-
-
-def is_legal_topic_name(name: str) -> bool:
-    """
-    Tell whether Kafka would accept a topic name (Kafka: ``Topic.validate``).
-
-    :param name: the name.
-    """
-    return name not in {".", ".."} and _TOPIC_NAME.fullmatch(name) is not None
 
 
 def _canonical_uuid(text: str) -> UUID | None:

@@ -6,22 +6,24 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Count, PlanSummary, Reason
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, SUMMARY_NAME, Count, PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.plan import PLAN_DATA, PLAN_SUMMARY, PlanHeader, plan_rows, write_plan
+from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
+from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
-from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, order_of, replay
+from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +44,7 @@ TRIMMED = TopicState(UUID(int=4), "trimmed", -1, -1, {0: 120, 1: 200})
 TIGHT = TopicState(UUID(int=5), "tight", 45_000, 3_000, {0: 30, 1: 0, 2: 0})
 CLUSTER = ClusterState("cluster", NOW - 600, (FOREVER, TIMED, SIZED, TRIMMED, TIGHT))
 DEAD = [(UUID(int=90).bytes, "dead"), (UUID(int=91).bytes, "timed")]
+ABSENT = frozenset((UUID(bytes=topic_id), name) for topic_id, name in DEAD)
 HEADER = PlanHeader("p-1", CLUSTER.cluster_id, NOW, NOW + 1, {0: 7})
 
 
@@ -61,14 +64,16 @@ def write_records(rows: list[tuple[int, int, bytes | None, bytes | None]], path:
 
 
 def written_rows(output: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = ds.dataset(output / PLAN_DATA, format="parquet").to_table().to_pylist()
-    return sorted(rows, key=order_of)
+    """Rows in the order of the files, which is that of the cleaner's work."""
+    files = sorted(output.glob("*.parquet"), key=lambda file: int(file.stem.rpartition("-")[2]))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> PlanSummary:
     resolved = resolve(decode_metadata(records, PARTITIONS)).persist()
     try:
-        return write_plan(plan_rows(segment_states(resolved), cluster, LIMITS), resolved, str(output), HEADER)
+        plan = plan_rows(segment_states(resolved), cluster, LIMITS, ABSENT)
+        return write_plan(plan, resolved, str(output), HEADER)
     finally:
         resolved.unpersist()
 
@@ -82,6 +87,28 @@ def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return topic, summary, folder / "plan"
 
 
+@pytest.fixture
+def default_settings(spark: SparkSession) -> Iterator[None]:
+    """Spark as its users have it; the session of the tests has fewer partitions."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.unset(name)
+    assert spark.conf.get(name) == "200"
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("default_settings")
+def test_plan_equals_the_plain_evaluation_at_default_settings(spark: SparkSession, tmp_path: Path) -> None:
+    live = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
+    topic = random_topic(7, live + DEAD, NOW, MIN_AGE, segments=2_000, num_partitions=PARTITIONS)
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
+    assert written_rows(tmp_path / "plan") == [{name: row[name] for name in NAMES} for row in expected]
+    assert sum(file.rows for file in summary.files.values()) == len(expected)
+
+
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
     topic, _, output = random_history
     expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
@@ -93,7 +120,7 @@ def test_summary_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSu
     topic, summary, output = random_history
     history = replay(topic.records, PARTITIONS)
     expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
-    assert PlanSummary.from_json((output / PLAN_SUMMARY).read_text()) == summary
+    assert PlanSummary.from_json((output / SUMMARY_NAME).read_text()) == summary
     assert summary.known == count(list(history.segments.values()))
     assert summary.quarantined == history.quarantined
     assert summary.unresolved == len(history.unresolved) > 0
@@ -107,17 +134,37 @@ def count(rows: list[dict[str, Any]]) -> Count:
     return Count(len(rows), sum(row["segment_size_in_bytes"] for row in rows))
 
 
-def test_plan_has_the_columns_of_the_contract_and_no_nulls(random_history: tuple[Topic, PlanSummary, Path]) -> None:
-    table = ds.dataset(random_history[2] / PLAN_DATA, format="parquet").to_table()
-    assert [(f.name, str(f.type)) for f in table.schema] == list(PLAN_COLUMNS)
-    assert {name: table[name].null_count for name in NAMES} == dict.fromkeys(NAMES, 0)
+def test_files_have_the_columns_of_the_contract_and_no_nulls(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    _, summary, output = random_history
+    assert len(summary.files) > 1
+    for file in summary.files.values():
+        table = pq.read_table(output / file.name)
+        assert [(f.name, str(f.type)) for f in table.schema] == list(PLAN_COLUMNS)
+        assert {name: table[name].null_count for name in NAMES} == dict.fromkeys(NAMES, 0)
 
 
-def test_each_metadata_partition_lies_in_one_file(random_history: tuple[Topic, PlanSummary, Path]) -> None:
-    places = Counter()
-    for fragment in ds.dataset(random_history[2] / PLAN_DATA, format="parquet").get_fragments():
-        places.update(set(fragment.to_table(columns=["metadata_partition"])["metadata_partition"].to_pylist()))
-    assert set(places.values()) == {1}
+def test_each_metadata_partition_lies_in_the_one_file_that_the_summary_names(
+    random_history: tuple[Topic, PlanSummary, Path],
+) -> None:
+    _, summary, output = random_history
+    found = {path.name for path in output.iterdir() if not path.name.startswith(".")}
+    assert found == {SUMMARY_NAME, *(file.name for file in summary.files.values())}
+    for home, file in summary.files.items():
+        data = (output / file.name).read_bytes()
+        assert file == PlanFile.of(home, pq.read_table(output / file.name).num_rows, data)
+        assert pq.read_table(output / file.name)["metadata_partition"].unique().to_pylist() == [home]
+
+
+def test_the_cleaners_reader_takes_the_orphaned_rows(random_history: tuple[Topic, PlanSummary, Path]) -> None:
+    _, summary, output = random_history
+    assert read_plan(str(output)) == summary
+    for home in summary.files:
+        orphaned = [r for r in written_rows(output) if (r["metadata_partition"], r["reason"]) == (home, "ORPHANED")]
+        expected: dict[tuple[UUID, int], set[UUID]] = {}
+        for row in orphaned:
+            key = (UUID(bytes=row["topic_id"]), row["partition"])
+            expected.setdefault(key, set()).add(UUID(bytes=row["segment_id"]))
+        assert planned_segments(str(output), summary, home) == expected
 
 
 # One segment each, told by its number; where no state is given, the history must leave none.
@@ -207,9 +254,9 @@ def test_an_empty_topic_gives_an_empty_plan_that_replaces_an_older_one(spark: Sp
         {},
         0,
     )
-    table = ds.dataset(tmp_path / "plan" / PLAN_DATA, format="parquet").to_table()
-    assert (table.num_rows, [f.name for f in table.schema]) == (0, NAMES)
-    assert json.loads((tmp_path / "plan" / PLAN_SUMMARY).read_text())["known"] == {"bytes": 0, "segments": 0}
+    assert read_plan(str(tmp_path / "plan")) == summary
+    assert summary.files == {}
+    assert json.loads((tmp_path / "plan" / SUMMARY_NAME).read_text())["known"] == {"bytes": 0, "segments": 0}
 
 
 def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> None:
@@ -217,16 +264,16 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
     from pyspark.sql import functions as sf
 
     make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
-    assert (tmp_path / "plan" / PLAN_SUMMARY).exists()
+    assert (tmp_path / "plan" / SUMMARY_NAME).exists()
     s = Segment(*DEAD[0], 0, bytes(16))
     topic = Topic(PARTITIONS)
     topic.put_home(s, s.add(1))
     resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))
-    plan = plan_rows(segment_states(resolved), CLUSTER, LIMITS)
+    plan = plan_rows(segment_states(resolved), CLUSTER, LIMITS, ABSENT)
     broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
     with pytest.raises(Exception, match="the disk is full"):
         write_plan(broken, resolved, str(tmp_path / "plan"), HEADER)
-    assert not (tmp_path / "plan" / PLAN_SUMMARY).exists()
+    assert not (tmp_path / "plan" / SUMMARY_NAME).exists()
 
 
 def test_a_partition_larger_than_a_batch_is_walked_as_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,23 +10,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.spark.conftest import SHORT_LIFE
-from tests.spark.plain_evaluation import Record, evaluate_plan, order_of, replay
+from tests.spark.plain_evaluation import Record, evaluate_plan, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -134,9 +135,10 @@ def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_
 
     records = cluster.records
     expected = evaluate_plan(records, json.loads(cluster.state.to_json()), now_ms, 259_200_000, 5)
-    table = ds.dataset(output / "plan.parquet", format="parquet").to_table()
+    summary = read_plan(str(output))
     names = [name for name, _ in PLAN_COLUMNS]
-    assert sorted(table.to_pylist(), key=order_of) == [{name: row[name] for name in names} for row in expected]
+    rows = [row for _, file in sorted(summary.files.items()) for row in pq.read_table(output / file.name).to_pylist()]
+    assert rows == [{name: row[name] for name in names} for row in expected]
 
     reasons = [(row["topic"], row["partition"], row["reason"]) for row in expected]
     assert {r for r in reasons if r[0] == DEAD} == {(DEAD, 0, "ORPHANED"), (DEAD, 1, "ORPHANED")}
@@ -145,13 +147,13 @@ def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_
     assert {row["topic_id"] for row in expected if row["topic"] == DEAD} == {cluster.dead_topic_id.bytes}
     assert LIVE not in {row["topic"] for row in expected}
 
-    summary = PlanSummary.from_json((output / "summary.json").read_text())
     assert summary.known.segments == len(replay(records).segments) == 4 * 2 * SEGMENTS
     assert summary.by_reason["ORPHANED"].segments == 2 * SEGMENTS
     ends = {p: 1 + max((o for q, o, _ in records if q == p), default=-1) for p in range(5)}
     assert summary.read_until == ends
     assert (summary.cluster_id, summary.plan_id) == (cluster.kafka.cluster_id, "plan-1")
-    assert (summary.quarantined, summary.unresolved) == ({}, 0)
+    assert (summary.quarantined, summary.unresolved, summary.refusals) == ({}, 0, ())
+    assert DEAD not in tiering.topic_ids(cluster.kafka), "asking for a name creates no topic"
     assert SECRET not in done.stdout + done.stderr
     assert f"ORPHANED: {2 * SEGMENTS} segments" in done.stdout
 
@@ -165,7 +167,14 @@ print("statuses", [job.main(argv) for argv in json.loads(sys.argv[2])])
 """
 
 
-def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture
+def another() -> Iterator[LocalKafka]:
+    """A second cluster."""
+    with LocalKafka() as kafka:
+        yield kafka
+
+
+def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, tmp_path: Path) -> None:
     script = tmp_path / "run_several.py"
     script.write_text(RUN_SEVERAL)
     slow = tmp_path / "slow.properties"
@@ -174,8 +183,20 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, tmp_path: Path) -> Non
     wrong.write_text(f"security.protocol={SECRET}\n")
     incomplete = tmp_path / "incomplete.json"
     without = tuple(t for t in cluster.state.topics if t.name != METADATA_TOPIC)
-    incomplete.write_text(ClusterState("c", 1, without).to_json())
+    incomplete.write_text(replace(cluster.state, topics=without).to_json())
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text(replace(cluster.state, cluster_id="elsewhere").to_json())
+    replaced = tmp_path / "replaced.json"
+    other = TopicState(UUID(int=7), METADATA_TOPIC, -1, -1, {})
+    replaced.write_text(replace(cluster.state, topics=(*without, other)).to_json())
+    servers = f"{cluster.kafka.bootstrap_servers},{another.bootstrap_servers}"
     cases = [
+        (
+            {"bootstrap_servers": servers},
+            f"'{another.cluster_id}'.* for another cluster; name the brokers of one cluster",
+        ),
+        ({"cluster_state": str(elsewhere)}, "topics of cluster 'elsewhere' were listed"),
+        ({"cluster_state": str(replaced)}, "AAAAAAAAAAAAAAAAAAAABw, and the topic that is read has"),
         ({"topic": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
         ({"bootstrap_servers": "127.0.0.1:9", "kafka_properties": str(slow)}, "no answer .* from 127.0.0.1:9"),
         ({"kafka_properties": str(wrong)}, "Kafka's client refuses its properties"),

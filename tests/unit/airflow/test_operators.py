@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import DAG, Asset
@@ -29,7 +31,7 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
+from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_plan
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -52,6 +54,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 
@@ -620,7 +623,9 @@ def test_a_run_has_one_artifact_name_and_another_run_another() -> None:
 @pytest.fixture
 def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
     state = ClusterState("cluster-1", 1, (TopicState(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
-    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.observing.observe_cluster", lambda topics, clock: state)
+    monkeypatch.setattr(
+        "airflow_provider_rlmm.lifecycle.observing.observe_cluster", lambda topics, metadata_topic, clock: state
+    )
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT",
         json.dumps({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}),
@@ -709,3 +714,23 @@ def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> Non
     assert ctx["outlet_events"][asset].extra == counts
     with pytest.raises(PlanError):
         PublishRetentionPlanOperator(task_id="publish").execute(context("another"))
+
+
+def test_a_plan_with_something_for_a_person_is_published_and_fails(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    uri = str(work / "dag.run")
+    found = read_plan(uri)
+    waits = Refusal("topic b", "it waits", "nothing", RefusalKind.WAITING)
+    denied = Refusal(
+        "topic hidden", "it may not be described", "give DESCRIBE", RefusalKind.ACCESS_DENIED, topic="hidden"
+    )
+    rows = pa.concat_tables(pq.read_table(f"{uri}/{file.name}") for file in found.files.values())
+    write_plan(uri, rows, replace(found, files={}, refusals=(waits,)))
+    assert PublishRetentionPlanOperator(task_id="publish").execute(context())["orphaned"] == 6, "a wait is not red"
+    write_plan(uri, rows, replace(found, files={}, refusals=(waits, denied)))
+    ctx = context()
+    with pytest.raises(
+        AirflowFailException, match=r"1 things? needs? a person.*topic hidden.*: it may not be.*DESCRIBE"
+    ):
+        PublishRetentionPlanOperator(task_id="publish").execute(ctx)
+    assert ctx["ti"].pushed["return_value"]["orphaned"] == 6

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
 
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -82,6 +82,13 @@ def test_bad_documents_are_refused(text: str) -> None:
 
 def test_listing_without_a_topic_that_exists_is_refused() -> None:
     state = ClusterState("cluster", 17, (ORDERS,))
-    state.require_topic("orders")
+    state.require_topic("orders", ORDERS.topic_id)
     with pytest.raises(ConfigurationError, match=r"1 topics but not '__remote_log_metadata'.*not complete"):
-        state.require_topic("__remote_log_metadata")
+        state.require_topic("__remote_log_metadata", UUID(int=1))
+
+
+def test_listing_of_another_cluster_is_refused() -> None:
+    with pytest.raises(
+        ClusterMismatchError, match=r"'orders' with id AAAAAAAAAAAAAAAAAAAABw, .*AAAAAAAAAAAAAAAAAAAACA"
+    ):
+        ClusterState("cluster", 17, (ORDERS,)).require_topic("orders", UUID(int=8))

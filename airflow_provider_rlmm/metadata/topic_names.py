@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which names a topic can have."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """
+    Tell whether Kafka would accept a topic name (Kafka: ``Topic.validate``).
+
+    :param name: the name.
+    """
+    return name not in {".", ".."} and _TOPIC_NAME.fullmatch(name) is not None

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kafka's own client in the driver's JVM, which Spark's Kafka connector brings along: its settings and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+)
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, redact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+API_TIMEOUT_MS = 30_000
+"""How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
+
+
+def jvm_of(spark: SparkSession) -> Any:
+    """
+    Return the gateway to the driver's JVM; a Spark Connect session has none.
+
+    :param spark: the session.
+    """
+    return spark._jvm
+
+
+def require_connector(spark: SparkSession) -> None:
+    """
+    Refuse a session without Kafka's client.
+
+    :param spark: the session.
+    :raises ConfigurationError: if its classpath lacks Spark's Kafka connector.
+    """
+    from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]  # py4j has no type information
+
+    # py4j takes a class that it cannot load for a package.
+    if isinstance(jvm_of(spark).org.apache.kafka.clients.admin.AdminClient, JavaPackage):
+        raise ConfigurationError(
+            "Kafka's client is not on the classpath of the Spark driver; pass the Kafka connector with --packages or --jars"
+        )
+
+
+def java_settings(jvm: Any, properties: Mapping[str, str]) -> Any:
+    """
+    Return the settings of a client as a Java map.
+
+    :param jvm: what :func:`jvm_of` returned.
+    :param properties: Kafka client properties.
+    """
+    settings = jvm.java.util.HashMap()
+    for name, value in {"default.api.timeout.ms": str(API_TIMEOUT_MS), **properties}.items():
+        settings.put(name, value)
+    return settings
+
+
+@contextmanager
+def kafka_errors(properties: Mapping[str, str], topic: str) -> Iterator[None]:
+    """
+    Return a context manager: what Kafka's client throws within the block leaves it as an error of this package.
+
+    :param properties: the client's properties; they stay out of the messages.
+    :param topic: what was asked about.
+    :raises MetadataTopicNotFoundError: if the topic does not exist.
+    :raises EventLogUnavailableError: if the brokers do not answer in time.
+    :raises EventLogAccessError: if authentication fails or an ACL forbids it.
+    :raises ConfigurationError: if a client property is not valid.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
+
+    try:
+        yield
+    except Py4JJavaError as e:
+        raise _kafka_error(e.java_exception, properties, topic) from None
+
+
+def causes(exception: Any) -> list[tuple[str, str]]:
+    """
+    Return the class and the message of a Java exception and of what caused it, outermost first.
+
+    :param exception: the exception.
+    """
+    chain = []
+    while exception is not None:
+        chain.append((str(exception.getClass().getName()).rpartition(".")[2], str(exception.getMessage())))
+        exception = exception.getCause()
+    return chain
+
+
+def _kafka_error(exception: Any, properties: Mapping[str, str], topic: str) -> EventLogError | ConfigurationError:
+    """Return the error of this package that says what a Kafka exception, or what caused it, means."""
+    servers = properties.get(BOOTSTRAP_SERVERS, "")
+    chain = causes(exception)
+    names = " ".join(name for name, _ in chain)
+    said = redact(": ".join(chain[-1]), properties)
+    if "Authentication" in names or "Authorization" in names:
+        return EventLogAccessError(f"no access to topic {topic!r} at {servers}: {said}")
+    if "UnknownTopic" in names or "InvalidTopic" in names:
+        return MetadataTopicNotFoundError(f"topic {topic!r} does not exist at {servers}: {said}")
+    if "Config" in names or "FailedToConstruct" in names or chain[0][1].startswith("Failed to construct"):
+        return ConfigurationError(f"Kafka's client refuses its properties for {servers}: {said}")
+    return EventLogUnavailableError(f"no answer about topic {topic!r} from {servers}: {said}")

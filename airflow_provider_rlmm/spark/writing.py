@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a plan: one Parquet file per metadata partition and, last, the summary that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
+from airflow_provider_rlmm.policy.plan import (
+    MAX_PLAN_FILE_BYTES,
+    MAX_REFUSALS,
+    SUMMARY_NAME,
+    Count,
+    PlanFile,
+    PlanSummary,
+    first_refusals,
+    plan_file_name,
+)
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.quoting import name_in_text
+from airflow_provider_rlmm.spark.plan import PLAN_SCHEMA
+from airflow_provider_rlmm.spark.plan_folder import PlanFolder
+from airflow_provider_rlmm.spark.states import QUARANTINED, SEGMENT, UNRESOLVED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_HOME = "home"
+_ORDER = ("topic_id", "topic", "partition", "start_offset", "segment_id")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanHeader:
+    """
+    What a summary says beside its counts; the fields are those of :class:`PlanSummary`.
+
+    :param plan_id: names the plan.
+    :param cluster_id: the cluster that it is made for.
+    :param created_at_ms: when the reading began, ms since the epoch.
+    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
+    :param read_until: metadata partition → offset, exclusive.
+    :param refusals: what was refused before the rows were known.
+    """
+
+    plan_id: str
+    cluster_id: str
+    created_at_ms: int
+    expires_at_ms: int
+    read_until: Mapping[int, int]
+    refusals: tuple[Refusal, ...] = ()
+
+
+def write_plan(plan: DataFrame, resolved: DataFrame, output: str, header: PlanHeader) -> PlanSummary:
+    """
+    Write ``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``: without it there is no plan.
+
+    A plan that is there already is replaced, so a job may be tried again. Spark writes into a folder of this try's own, and
+    what was counted and hashed there gets its final name: what a killed try left is never taken for this one's.
+
+    :param plan: what :func:`~airflow_provider_rlmm.spark.plan.plan_rows` returned.
+    :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned.
+    :param output: folder for the plan, any URI that Spark can write to.
+    :param header: what the summary says beside its counts.
+    :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.
+    """
+    folder = PlanFolder(plan.sparkSession, output)
+    folder.delete(SUMMARY_NAME)
+    rows = folder.new_rows()
+    try:
+        counts = _write_rows(plan, f"{folder.uri}/{rows}")
+        parts = _sums(counts, "metadata_partition")
+        files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, count) for home, count in sorted(parts.items())}
+    finally:
+        folder.delete(rows)
+    known = _counted(resolved, "kind")
+    summary = PlanSummary(
+        plan_id=header.plan_id,
+        cluster_id=header.cluster_id,
+        created_at_ms=header.created_at_ms,
+        expires_at_ms=header.expires_at_ms,
+        read_until=dict(header.read_until),
+        known=_sums(known, "kind").get(SEGMENT, Count(0, 0)),
+        by_reason=_sums(counts, "reason"),
+        by_metadata_partition=parts,
+        quarantined={row["metadata_partition"]: row["events"] for row in known if row["kind"] == QUARANTINED},
+        unresolved=_sums(known, "kind").get(UNRESOLVED, Count(0, 0)).segments,
+        refusals=first_refusals([*header.refusals, *_quarantined(known), *_unresolved(resolved)]),
+        files=files,
+    )
+    folder.create(SUMMARY_NAME, summary.to_json().encode())
+    return summary
+
+
+def _write_rows(plan: DataFrame, uri: str) -> list[Any]:
+    """
+    Write the rows, those of one metadata partition into one file and in order.
+
+    :param plan: the rows.
+    :param uri: of a folder that does not exist yet.
+    :return: counts per metadata partition and reason, of what was written.
+    """
+    from pyspark.sql import functions as sf
+
+    placed = plan.withColumn(_HOME, sf.col("metadata_partition"))
+    ordered = placed.repartition(_HOME).sortWithinPartitions(_HOME, *_ORDER)
+    ordered.write.option("maxRecordsPerFile", 0).partitionBy(_HOME).parquet(uri)
+    return _counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri), "reason")
+
+
+def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) -> PlanFile:
+    name = plan_file_name(metadata_partition)
+    size, sha256 = folder.take(f"{rows}/*.parquet", name)
+    if size > MAX_PLAN_FILE_BYTES:
+        raise PlanError(f"{name} has {size} bytes, a plan's file may have {MAX_PLAN_FILE_BYTES}; clean orphans first")
+    return PlanFile(name, count.segments, size, sha256)
+
+
+def _counted(frame: DataFrame, key: str) -> list[Any]:
+    """
+    Count a DataFrame per ``key`` and metadata partition: few rows, whatever its size.
+
+    :param frame: with ``metadata_partition`` and ``segment_size_in_bytes``; its ``events`` are summed if it has them.
+    :param key: a column with few values.
+    """
+    from pyspark.sql import functions as sf
+
+    sums = [sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")]
+    sums += [sf.sum("events").alias("events")] if "events" in frame.columns else []
+    counted = frame.groupBy(key, "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), *sums)
+    return list(counted.collect())
+
+
+def _sums(rows: Iterable[Any], key: str) -> dict[Any, Count]:
+    sums: dict[Any, Count] = {}
+    for row in rows:
+        sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
+    return sums
+
+
+def _quarantined(known: Iterable[Any]) -> Iterator[Refusal]:
+    for row in sorted((r for r in known if r["kind"] == QUARANTINED), key=lambda r: r["metadata_partition"]):
+        yield Refusal(
+            what=f"{row['events']} records of metadata partition {row['metadata_partition']}",
+            why="they cannot be applied; what they may say of a segment is not in this plan",
+            what_to_do="let the doctor list them; the cleaner decides about each partition of a topic by itself",
+            kind=RefusalKind.QUARANTINED,
+            metadata_partition=row["metadata_partition"],
+        )
+
+
+def _unresolved(resolved: DataFrame) -> Iterator[Refusal]:
+    user_partition = ("metadata_partition", "topic_id", "topic", "partition")
+    found = resolved.where(f"kind = '{UNRESOLVED}'").groupBy(*user_partition).count().orderBy(*user_partition)
+    for row in found.limit(MAX_REFUSALS + 1).collect():
+        topic, topic_id = row["topic"], UUID(bytes=bytes(row["topic_id"]))
+        yield Refusal(
+            what=f"partition {row['partition']} of topic {name_in_text(topic)}, id {kafka_uuid_str(topic_id)}",
+            why=f"{row['count']} segments have events and no record that adds them: nobody can tell what lies in storage",
+            what_to_do="let the doctor look at this partition; its segments without a beginning are not planned",
+            kind=RefusalKind.INCOMPLETE_HISTORY,
+            metadata_partition=row["metadata_partition"],
+            topic=topic if is_legal_topic_name(topic) else None,
+        )
