@@ -32,6 +32,7 @@ Every error that this package raises.
     ├── WriteRefusedError                   the write guard refused an event, nothing was written
     │   ├── WritesNotAllowedError           allow_writes is off
     │   ├── UnsafeEventError                the event could end a broker's consumer, or is not ours to write
+    │   ├── EventByHandRefusedError         a single event lacks its override, or cleaner and marker would not write it
     │   └── PartitionerMismatchError        observed records lie where our partitioner would not put them
     ├── DeletionRefusedError                a safety rule refused to delete
     │   ├── TopicNotAbsentError             the topic id still exists, or may exist
@@ -180,6 +181,10 @@ class WritesNotAllowedError(WriteRefusedError):
 
 class UnsafeEventError(WriteRefusedError):
     """Raised when an event could end a broker's consumer or is not ours to write (DESIGN: the write guard)."""
+
+
+class EventByHandRefusedError(WriteRefusedError):
+    """Raised when an event is to be written by hand without its named override, or without the cleaner's conditions."""
 
 
 class PartitionerMismatchError(WriteRefusedError):

@@ -117,7 +117,9 @@ class DeletedPartitionMarker:
             return [], 0
         observations = look(self._topics, {topic_id: replay.names_of(topic_id) for topic_id in gone})
         refusals += _presence_refusals(work, observations)
-        events = [e for h in work if (e := self._event_for(h, observations)) is not None]
+        seen = ((h, observations[h.topic_id_partition.topic_id]) for h in work)
+        # The time is taken after the look: an observation must not claim to be older than it is.
+        events = [e for h, o in seen if (e := due_observation(h, o, self._clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
         outcomes = self._publish(events, WorkState(replay, absent_ids(observations)))
         done = []
@@ -132,31 +134,38 @@ class DeletedPartitionMarker:
                 )
         return done, standing
 
-    def _event_for(
-        self, history: UserPartitionHistory, observations: Mapping[UUID, Observation]
-    ) -> RemotePartitionDeleteMetadata | None:
-        """Return the event that records this observation, ``None`` where one that stands is already there."""
-        tip = history.topic_id_partition
-        if observations[tip.topic_id].presence is not Presence.ABSENT:
-            return None
-        now_ms = self._clock()  # after the look: an observation must not claim to be older than it is
-        if _observation_stands(history, now_ms):
-            return None
-        # After DELETE_PARTITION_STARTED Kafka's table allows no marker: repeating the start records the observation.
-        started = history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-        state = (
-            RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-            if started
-            else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-        )
-        return RemotePartitionDeleteMetadata(tip, state, now_ms, OWN_BROKER_ID)
-
     def _publish(self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState) -> list[PublishOutcome]:
         if not self._dry_run:
             return self._publisher.publish(events, state)
         if events:
             check_events(events, state, self._log.partition_count)
         return [Acked(-1) for _ in events]
+
+
+def due_observation(
+    history: UserPartitionHistory, observation: Observation, now_ms: int
+) -> RemotePartitionDeleteMetadata | None:
+    """
+    Return the event that records an observation of absence, ``None`` where none is due.
+
+    :param history: of the user partition.
+    :param observation: the latest look at its topic id.
+    :param now_ms: a time after that look; becomes the event's timestamp, ms since the epoch.
+    """
+    if observation.presence is not Presence.ABSENT:
+        return None
+    if _observation_stands(history, now_ms):
+        return None
+    if not _needs_observation(history, now_ms):
+        return None
+    # After DELETE_PARTITION_STARTED Kafka's table allows no marker: repeating the start records the observation.
+    started = history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+    state = (
+        RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+        if started
+        else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    )
+    return RemotePartitionDeleteMetadata(history.topic_id_partition, state, now_ms, OWN_BROKER_ID)
 
 
 def _observation_stands(history: UserPartitionHistory, now_ms: int) -> bool:

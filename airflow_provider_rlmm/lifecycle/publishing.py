@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishes single events on somebody's word, with everything that the cleaner checks checked here too."""
+"""Publishes single events on somebody's word, under the conditions of the marker and of the cleaner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
+from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
     PublishFailedError,
     PublishOutcomeUnknownError,
     QuarantinedRecordsError,
 )
+from airflow_provider_rlmm.lifecycle.by_hand import Standing, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -28,6 +33,9 @@ from airflow_provider_rlmm.metadata.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
 
 EVENT_FIELDS = ("topic_id", "topic", "partition", "state")
 
@@ -63,24 +71,43 @@ def publish_events(
     log: MetadataEventLog,
     publisher: GuardedPublisher,
     topics: ClusterTopics,
+    limits: CleanerLimits,
+    storage: RemoteStorageManager | None = None,
+    root: RootExpectation = UNKNOWN_ROOT,
+    expected_cluster_id: str | None = None,
+    clock: Clock = system_clock,
 ) -> list[int]:
     """
-    Publish events of any partitions, one after the other in the order given, each checked against a fresh replay.
+    Publish events of any partitions, one after the other in the order given, each judged by a fresh replay, a new look at
+    the cluster and, but for DELETE_PARTITION_MARKED, a new listing of storage.
 
-    :param events: the events; :func:`parse_event` makes them.
+    :param events: the events; :func:`parse_event` makes them. They are written with the time at which they are judged.
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
     :param topics: the cluster's topics.
+    :param limits: limits of destructive work; what starts or finishes a deletion needs the override ``events_by_hand``.
+    :param storage: remote storage; it is not needed for markers.
+    :param root: what is known about its root.
+    :param expected_cluster_id: refuse any other cluster; an override needs it.
+    :param clock: time.
     :return: the offset of each event in its metadata partition.
+    :raises EventByHandRefusedError: if an event lacks the override, before anything is written; or if marker or cleaner
+        would not write it now, those before it are written then.
     :raises WriteRefusedError: if the guard refuses an event; those before it are written.
+    :raises ClusterMismatchError: if this is another cluster than expected.
+    :raises ConfigurationError: if an override is used and no cluster is expected.
     :raises QuarantinedRecordsError: if its metadata partition holds records that cannot be applied.
     :raises PublishFailedError: if the log refused an event.
     :raises PublishOutcomeUnknownError: if it may or may not have been written.
     """
+    cluster_id = topics.cluster_id()
+    check_cluster(cluster_id, expected_cluster_id, limits.overrides)
+    check_override(events, limits)
+    checked = _checked_root(events, log, topics, storage, cluster_id, root) if storage is not None else None
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
-    for event in events:
-        tip = topic_id_partition_of(event)
+    for given in events:
+        tip = topic_id_partition_of(given)
         metadata_partition = metadata_partition_for(tip, log.partition_count)
         if metadata_partition not in replays:
             wanted = frozenset(topic_id_partition_of(e).topic_id for e in events)
@@ -90,7 +117,12 @@ def publish_events(
         if obstacles := replay.obstacles(frozenset()):
             raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0].why}")
         names = replay.names_of(tip.topic_id) | {tip.topic}
-        state = WorkState(replay, absent_ids(look(topics, {tip.topic_id: names})))
+        seen = look(topics, {tip.topic_id: names})
+        state = WorkState(replay, absent_ids(seen))
+        history = replay.histories.get(tip) or UserPartitionHistory(tip)
+        # The time is taken after the look: an observation must not claim to be older than it is.
+        event = replace(given, event_timestamp_ms=clock())
+        Standing(history, seen[tip.topic_id], event.event_timestamp_ms, limits, storage, checked).check(event)
         (outcome,) = publisher.publish([event], state)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")
@@ -98,3 +130,17 @@ def publish_events(
             raise PublishFailedError(f"{describe_event(event)} was not written: {outcome.reason}")
         offsets.append(outcome.offset)
     return offsets
+
+
+def _checked_root(
+    events: Sequence[WritableEvent],
+    log: MetadataEventLog,
+    topics: ClusterTopics,
+    storage: RemoteStorageManager,
+    cluster_id: str,
+    expectation: RootExpectation,
+) -> RootCheck:
+    """Tell whether the storage root is this cluster's: its metadata is read before its topics are listed."""
+    numbers = {metadata_partition_for(topic_id_partition_of(event), log.partition_count) for event in events}
+    named = frozenset[UUID]().union(*(scan_topic_ids(log, number).all for number in sorted(numbers)))
+    return storage.check_root(named | frozenset(topics.list_topics().values()), cluster_id, expectation)

@@ -10,6 +10,9 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.operators.arguments import cleaner_limits
+from airflow_provider_rlmm.storage.root import RootExpectation
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -70,35 +73,58 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
 
 class PublishRemoteLogMetadataOperator(BaseOperator):
     """
-    Publish events through the write guard: about absent topic ids only, and only what follows from the replayed state.
+    Publish events through the write guard, under the conditions of marker and cleaner.
+
+    Whatever the list says, each event is judged anew right before it is written: DELETE_PARTITION_MARKED where the marker
+    would write it; DELETE_PARTITION_STARTED where the topic id has been absent for ``min_absence_ms``;
+    DELETE_SEGMENT_STARTED where storage also lists the segment; DELETE_SEGMENT_FINISHED and DELETE_PARTITION_FINISHED where
+    storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``.
 
     :param events: each with ``topic_id``, ``topic``, ``partition``, ``state`` by name, and for a segment event
         ``segment_id`` (ids in Kafka's base64 form) and ``custom_metadata`` (hex), in the order of writing.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`, ``overrides`` among them.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes.
     :return: the offset of each event in its metadata partition.
-    :raises WriteRefusedError: if the guard refuses an event; those before it are written.
+    :raises WriteRefusedError: if an event is refused; those before it are written.
     """
 
-    template_fields: Sequence[str] = ("events", "rlmm_conn_id")
+    template_fields: Sequence[str] = ("events", "limits", "rlmm_conn_id")
     ui_color = "#f7d6e6"
 
     def __init__(
-        self, *, events: Sequence[Mapping[str, Any]], rlmm_conn_id: str = "rlmm_default", **kwargs: Any
+        self,
+        *,
+        events: Sequence[Mapping[str, Any]],
+        limits: Mapping[str, Any] | None = None,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.events = events
+        self.limits = limits
         self.rlmm_conn_id = rlmm_conn_id
 
     def execute(self, context: Context) -> list[int]:
         """Publish."""
+        from airflow_provider_rlmm.lifecycle.by_hand import needs_storage
         from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
 
+        limits = cleaner_limits(self.limits)
         hook = RemoteLogMetadataHook(self.rlmm_conn_id)
-        hook.check_cluster()
+        settings = hook.get_connection_settings()
+        hook.check_cluster(limits.overrides)
         events = [parse_event(raw, system_clock()) for raw in self.events]
+        storage = RemoteStorageHook(self.rlmm_conn_id).get_storage_manager() if needs_storage(events) else None
         with hook.naming_connection(), hook.get_event_log() as log:
             offsets = publish_events(
-                events, log=log, publisher=hook.get_publisher(log), topics=hook.get_cluster_topics()
+                events,
+                log=log,
+                publisher=hook.get_publisher(log),
+                topics=hook.get_cluster_topics(),
+                limits=limits,
+                storage=storage,
+                root=RootExpectation(expected_root=settings.expected_root),
+                expected_cluster_id=settings.expected_cluster_id,
             )
         self.log.info("%d events written", len(offsets))
         return offsets

@@ -20,6 +20,7 @@ OVERRIDES = {
     "move_stamp": "write the stamp of the storage root anew where it names another location",
     "missing_living_segments": "go on although some of the newest copies of living topics are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
+    "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
 

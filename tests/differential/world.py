@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -65,10 +65,11 @@ class World:
         self._ids = [UUID(int=rng.getrandbits(128)) for _ in range(rng.choice((2, 5, 20)))]
         self._epochs = rng.choice(((0,), (0, 1), (3, 4, 5, 9), (-1, 0, 2**31 - 1, -(2**31))))
         self._offset_range = rng.choice((4, 30, 300))
-        # How often an offset lies at an edge, a range was copied before, and epochs begin anywhere.
-        self._at_edge, self._copied_again, self._anywhere = rng.choice((0.01, 0.3, 0.8)), rng.choice((0, 0.4)), 0.1
-        if rng.random() < 0.3:
-            self._anywhere = 0.6
+        # How often an offset lies at an edge, a range was copied before, epochs begin anywhere, and a partition is left for a
+        # new one: after many events at the edges every epoch of it has ended at the largest offset.
+        self._at_edge, self._copied_again = rng.choice((0.01, 0.3, 0.8)), rng.choice((0, 0.4))
+        self._anywhere, self._left_behind = rng.choice((0.1, 0.1, 0.6)), rng.choice((0, 0.1))
+        self._edges: Sequence[int] = EDGES
         self._ranges: list[tuple[int, int, tuple[tuple[int, int], ...]]] = []
         self._sent: list[bytes] = []
         self._states: dict[RemoteLogSegmentId, S] = {}
@@ -96,6 +97,9 @@ class World:
         rng = self._rng
         values: list[bytes | None] = []
         for make in rng.choices(self._kinds, self._weights, k=size):
+            if rng.random() < self._left_behind:
+                self._partitions = [TopicIdPartition(UUID(int=rng.getrandbits(128)), "short-lived", 0)]
+                self._ids, self._edges = self._ids[:3], rng.sample(EDGES, rng.randint(1, 3))
             value = make()
             values.append(value)
             if value is not None:
@@ -108,7 +112,7 @@ class World:
 
     def _offset(self) -> int:
         if self._rng.random() < self._at_edge:
-            return self._rng.choice(EDGES)
+            return self._rng.choice(self._edges)
         return self._rng.randrange(self._offset_range)
 
     def _segment_id(self) -> RemoteLogSegmentId:

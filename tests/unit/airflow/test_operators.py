@@ -24,6 +24,7 @@ from airflow_provider_rlmm.errors import (
     BlastRadiusError,
     ClusterMismatchError,
     ConfigurationError,
+    EventByHandRefusedError,
     EventLogUnavailableError,
     PlanError,
     StorageRootError,
@@ -60,7 +61,7 @@ from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 
 PARTITIONS = 2
 SECRET = "correct-horse-battery-staple"
-NOW = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
+NOW: dict[str, Any] = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
 GONE = [TopicIdPartition(UUID(int=77), "gone", n) for n in range(3)]
 ALIVE = TopicIdPartition(UUID(int=78), "alive", 0)
 
@@ -356,6 +357,30 @@ def test_publishing_goes_through_the_guard(cluster: Cluster) -> None:
     with pytest.raises(WriteRefusedError):
         PublishRemoteLogMetadataOperator(task_id="publish", events=[alive]).execute(context())
     assert cluster.events == events
+
+
+def test_publishing_asks_for_the_override_for_absence_and_storage(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"topic_id": kafka_uuid_str(GONE[0].topic_id), "topic": "gone", "partition": 0}
+    states = ["MARKED", "STARTED", "FINISHED"]
+    deletion = [{**event, "state": f"DELETE_PARTITION_{state}"} for state in states]
+    events, by_hand = cluster.events, ["events_by_hand"]
+    with pytest.raises(EventByHandRefusedError, match="needs the override 'events_by_hand'"):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=deletion).execute(context())
+    assert cluster.events == events
+    with pytest.raises(EventByHandRefusedError, match="less than min_absence"):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=deletion, limits={"overrides": by_hand}).execute(
+            context()
+        )
+    assert cluster.events == events + 1
+    limits = {**NOW, "overrides": [*NOW["overrides"], *by_hand]}
+    with pytest.raises(EventByHandRefusedError, match="2 segments are not finished"):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=deletion[1:], limits=limits).execute(context())
+    connect(monkeypatch, expected_cluster_id=None)
+    with pytest.raises(ConfigurationError, match="expected_cluster_id"):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=deletion, limits=limits).execute(context())
+    assert cluster.events == events + 2
 
 
 # -- report ------------------------------------------------------------------------------------------------------------

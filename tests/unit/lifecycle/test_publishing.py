@@ -7,7 +7,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
     ConfigurationError,
+    EventByHandRefusedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
     QuarantinedRecordsError,
@@ -18,6 +20,7 @@ from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_even
 from airflow_provider_rlmm.manager.event_log import Failed, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
@@ -25,7 +28,9 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from tests.unit.lifecycle.builders import Cluster, tip
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, tip, update
 
 GONE = tip()
 RAW = {
@@ -72,49 +77,111 @@ def test_an_event_that_cannot_be_read_is_a_configuration_error(raw: dict[str, An
     assert message in str(error.value)
 
 
+BY_HAND = frozenset({"events_by_hand"})
+
+
 @pytest.fixture
 def cluster() -> Cluster:
+    """A deleted topic with one segment that was copied."""
     cluster = Cluster()
     cluster.segments(GONE, 1)
     return cluster
 
 
-def publish(cluster: Cluster, *raw: dict[str, Any]) -> list[int]:
-    events = [parse_event(r, cluster.now_ms) for r in raw]
-    return publish_events(events, log=cluster.log, publisher=cluster.publisher, topics=cluster.topics)
+@pytest.fixture
+def settled(cluster: Cluster) -> Cluster:
+    """Marked a day ago."""
+    cluster.mark_and_wait()
+    return cluster
+
+
+@pytest.fixture
+def started(settled: Cluster) -> Cluster:
+    """The deletion is started too."""
+    publish(settled, event(P.DELETE_PARTITION_STARTED))
+    return settled
+
+
+def event(state: S | P) -> dict[str, Any]:
+    if isinstance(state, P):
+        return {**RAW, "state": state.name}
+    return {**RAW, **SEGMENT, "state": state.name}
+
+
+def publish(
+    cluster: Cluster,
+    *raw: dict[str, Any],
+    overrides: frozenset[str] = BY_HAND,
+    expected_cluster_id: str | None = CLUSTER_ID,
+    storage: bool = True,
+) -> list[int]:
+    return publish_events(
+        [parse_event(r, cluster.now_ms) for r in raw],
+        log=cluster.log,
+        publisher=cluster.publisher,
+        topics=cluster.topics,
+        limits=CleanerLimits(overrides=overrides),
+        storage=cluster.storage if storage else None,
+        expected_cluster_id=expected_cluster_id,
+        clock=cluster.clock,
+    )
 
 
 def whole_deletion() -> list[dict[str, Any]]:
     return [
-        RAW,
-        {**RAW, "state": "DELETE_PARTITION_STARTED"},
-        {**RAW, **SEGMENT},
-        {**RAW, **SEGMENT, "state": "DELETE_SEGMENT_FINISHED"},
-        {**RAW, "state": "DELETE_PARTITION_FINISHED"},
-    ]
+        event(state)
+        for state in (
+            P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED,
+            P.DELETE_PARTITION_FINISHED,
+        )
+    ]  # fmt: skip
 
 
-def test_each_event_is_checked_against_what_the_ones_before_it_made(cluster: Cluster) -> None:
-    end = cluster.log.high_water_marks()[0]
-    assert publish(cluster, *whole_deletion()) == list(range(end, end + 5))
-    assert cluster.states() == [raw["state"] for raw in whole_deletion()]
+# -- what by hand means, whatever the event --------------------------------------------------------------------------------
 
 
-def test_the_first_event_that_does_not_follow_stops_the_rest(cluster: Cluster) -> None:
-    marked, _, started, *_ = whole_deletion()
-    with pytest.raises(UnsafeEventError, match="has not been started"):
-        publish(cluster, marked, started, marked)
+def test_a_whole_deletion_in_one_list_ends_at_the_marker_and_leaves_no_object_without_metadata(
+    cluster: Cluster,
+) -> None:
+    objects = cluster.keys_of(GONE)
+    with pytest.raises(EventByHandRefusedError, match=r"DELETE_PARTITION_STARTED of .*gone-0 .*marked 0 ms ago"):
+        publish(cluster, *whole_deletion())
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]
+    assert cluster.keys_of(GONE) == objects
 
 
-def test_events_about_a_living_topic_are_refused(cluster: Cluster) -> None:
+@pytest.mark.parametrize("state", [P.DELETE_PARTITION_STARTED, P.DELETE_PARTITION_FINISHED, S.DELETE_SEGMENT_FINISHED])
+def test_what_starts_or_finishes_needs_the_override_before_anything_is_written(cluster: Cluster, state: S | P) -> None:
+    with pytest.raises(EventByHandRefusedError, match=rf"{state.name} .*needs the override 'events_by_hand'"):
+        publish(cluster, RAW, event(state), overrides=frozenset())
+    assert cluster.states() == []
+
+
+def test_the_override_needs_the_expected_cluster(cluster: Cluster) -> None:
+    with pytest.raises(ConfigurationError, match="expected_cluster_id"):
+        publish(cluster, RAW, expected_cluster_id=None)
+    with pytest.raises(ClusterMismatchError):
+        publish(cluster, RAW, overrides=frozenset(), expected_cluster_id="another")
+    assert cluster.states() == []
+
+
+def test_a_living_topic_is_never_written_about(cluster: Cluster) -> None:
     raw = {**RAW, "topic": "alive", "topic_id": kafka_uuid_str(cluster.alive.topic_id)}
-    with pytest.raises(UnsafeEventError, match="not found absent"):
+    with pytest.raises(EventByHandRefusedError, match="exists in the cluster as 'alive'"):
         publish(cluster, raw)
+    cluster.foreign(deletion(cluster.alive, P.DELETE_PARTITION_MARKED))
+    cluster.now_ms += DAY_MS
+    segment = {**raw, **SEGMENT, "state": "DELETE_SEGMENT_STARTED"}
+    for refused in ({**raw, "state": "DELETE_PARTITION_STARTED"}, segment):
+        with pytest.raises(EventByHandRefusedError, match="a living topic is never cleaned"):
+            publish(cluster, refused)
 
 
 def test_another_name_for_a_known_id_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(UnsafeEventError, match="not found absent"):
+    with pytest.raises(EventByHandRefusedError, match="no segment of it is unfinished"):
+        publish(cluster, {**RAW, "topic": "typo"})
+    cluster.foreign(add(tip("typo"), 5))
+    with pytest.raises(EventByHandRefusedError, match="2 names"):
         publish(cluster, {**RAW, "topic": "typo"})
 
 
@@ -141,3 +208,146 @@ def test_an_outcome_that_is_not_an_ack_is_an_error_with_its_reason(
     cluster.log.on_effect = lambda name, _: outcome if name == "publish" else None
     with pytest.raises(error, match=outcome.reason):
         publish(cluster, RAW)
+
+
+# -- markers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_marker_is_written_where_the_marker_would_write_it(cluster: Cluster) -> None:
+    end = cluster.log.high_water_marks()[0]
+    assert publish(cluster, RAW, overrides=frozenset(), expected_cluster_id=None, storage=False) == [end]
+    with pytest.raises(EventByHandRefusedError, match="the observation stands"):
+        publish(cluster, RAW)
+    cluster.foreign(update(GONE, 0, S.COPY_SEGMENT_FINISHED))
+    publish(cluster, RAW)
+    assert cluster.states() == ["DELETE_PARTITION_MARKED"] * 2
+
+
+def test_an_event_has_the_time_after_the_look_that_it_is_judged_by(cluster: Cluster) -> None:
+    def look_takes_a_day(name: str, detail: Any) -> None:
+        cluster.now_ms += DAY_MS if name == "list_topics" else 0
+
+    cluster.topics.on_effect = look_takes_a_day
+    publish(cluster, RAW, storage=False)
+    [observation] = cluster.replay().histories[GONE].observations
+    assert observation.time_ms == cluster.now_ms
+
+
+def test_a_partition_without_unfinished_segments_is_not_marked(cluster: Cluster) -> None:
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        cluster.foreign(update(GONE, 0, state))
+    with pytest.raises(EventByHandRefusedError, match="no segment of it is unfinished"):
+        publish(cluster, RAW)
+    assert cluster.states() == []
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_deletion_starts_once_it_is_settled(cluster: Cluster) -> None:
+    cluster.mark()
+    cluster.now_ms += DAY_MS - 1
+    with pytest.raises(EventByHandRefusedError, match="less than min_absence"):
+        publish(cluster, event(P.DELETE_PARTITION_STARTED))
+    cluster.now_ms += 1
+    publish(cluster, event(P.DELETE_PARTITION_STARTED))
+    assert cluster.states() == ["DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED"]
+
+
+def test_a_deletion_that_nobody_marked_is_not_started(cluster: Cluster) -> None:
+    with pytest.raises(EventByHandRefusedError, match="not under way"):
+        publish(cluster, event(P.DELETE_PARTITION_STARTED))
+
+
+def test_a_started_deletion_is_observed_anew_by_a_repeated_start_and_waits_again(started: Cluster) -> None:
+    started.foreign(update(GONE, 0, S.COPY_SEGMENT_FINISHED))
+    with pytest.raises(EventByHandRefusedError, match="a foreign segment event"):
+        publish(started, event(S.DELETE_SEGMENT_STARTED))
+    publish(started, event(P.DELETE_PARTITION_STARTED))
+    with pytest.raises(EventByHandRefusedError, match="less than min_absence"):
+        publish(started, event(S.DELETE_SEGMENT_STARTED))
+    started.now_ms += DAY_MS
+    publish(started, event(S.DELETE_SEGMENT_STARTED))
+
+
+# -- segments ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_started_where_storage_shows_it(started: Cluster) -> None:
+    publish(started, event(S.DELETE_SEGMENT_STARTED), overrides=frozenset())
+    assert started.states()[-1] == "DELETE_SEGMENT_STARTED"
+
+
+def test_a_segment_is_not_started_before_its_partition(settled: Cluster) -> None:
+    with pytest.raises(UnsafeEventError, match="has not been started"):
+        publish(settled, event(S.DELETE_SEGMENT_STARTED))
+
+
+def test_a_segment_that_storage_does_not_show_is_not_started(started: Cluster) -> None:
+    started.segment(GONE, 1, objects=False)
+    publish(started, event(P.DELETE_PARTITION_STARTED))
+    started.now_ms += DAY_MS
+    with pytest.raises(EventByHandRefusedError, match="storage lists no object of it"):
+        publish(started, {**event(S.DELETE_SEGMENT_STARTED), "segment_id": kafka_uuid_str(UUID(int=1001))})
+
+
+def test_a_segment_whose_objects_are_there_is_not_finished(started: Cluster) -> None:
+    objects = started.keys_of(GONE)
+    with pytest.raises(EventByHandRefusedError, match="storage still lists objects of it"):
+        publish(started, event(S.DELETE_SEGMENT_STARTED), event(S.DELETE_SEGMENT_FINISHED))
+    assert started.states()[-1] == "DELETE_SEGMENT_STARTED"
+    assert started.keys_of(GONE) == objects
+
+
+def test_a_segment_that_was_never_seen_is_not_finished(started: Cluster) -> None:
+    started.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
+    take_away(started, 0)
+    with pytest.raises(EventByHandRefusedError, match="nothing here shows that it ever did"):
+        publish(started, event(S.DELETE_SEGMENT_FINISHED))
+
+
+def test_no_storage_and_an_unknown_root_show_nothing(started: Cluster) -> None:
+    with pytest.raises(EventByHandRefusedError, match="no remote storage"):
+        publish(started, event(S.DELETE_SEGMENT_STARTED), storage=False)
+    started.storage = InMemoryRemoteStorageManager(started.layout)
+    with pytest.raises(EventByHandRefusedError, match="root is not verified"):
+        publish(started, event(S.DELETE_SEGMENT_STARTED))
+
+
+# -- finishing ---------------------------------------------------------------------------------------------------------
+
+
+def take_away(cluster: Cluster, number: int) -> None:
+    cluster.storage.delete_log_segment_data(add(GONE, number))
+
+
+def finish_segment(cluster: Cluster, number: int) -> None:
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        cluster.foreign(update(GONE, number, state, broker_id=OWN_BROKER_ID))
+
+
+def test_a_partition_is_finished_where_log_and_storage_agree_that_nothing_is_left(started: Cluster) -> None:
+    with pytest.raises(EventByHandRefusedError, match="1 segments are not finished"):
+        publish(started, event(P.DELETE_PARTITION_FINISHED))
+    finish_segment(started, 0)
+    # Objects of a segment that the log calls finished belong to nobody any more: a scrub finds them.
+    publish(started, event(P.DELETE_PARTITION_FINISHED))
+    assert started.states()[-1] == "DELETE_PARTITION_FINISHED"
+
+
+def test_a_partition_is_not_finished_while_storage_shows_a_segment_that_the_log_does_not_name(started: Cluster) -> None:
+    finish_segment(started, 0)
+    take_away(started, 0)
+    for key in started.layout.segment_keys(add(GONE, 7)).required:
+        started.storage.put_object(key, b"x")
+    with pytest.raises(EventByHandRefusedError, match="objects of 1 segments that the log does not call finished"):
+        publish(started, event(P.DELETE_PARTITION_FINISHED))
+    assert "DELETE_PARTITION_FINISHED" not in started.states()
+
+
+def test_a_partition_is_not_finished_before_it_is_settled_again(started: Cluster) -> None:
+    finish_segment(started, 0)
+    started.foreign(update(GONE, 0, S.DELETE_SEGMENT_FINISHED))
+    with pytest.raises(EventByHandRefusedError, match="a foreign segment event"):
+        publish(started, event(P.DELETE_PARTITION_FINISHED))
+    assert "DELETE_PARTITION_FINISHED" not in started.states()
