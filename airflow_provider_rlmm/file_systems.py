@@ -2,94 +2,120 @@
 """
 Files in object stores and local folders, by URI: what plans, reports and snapshots have in common.
 
-URIs are those of :meth:`pyarrow.fs.FileSystem.from_uri`; Spark's ``s3a://`` means ``s3://``, a plain path the local file
-system.
+A URI is a path, a ``file://`` one, or an object store's: ``s3://`` (Spark's ``s3a://`` means the same), ``gs://``, ``az://``,
+``abfs://``. obstore reaches object stores, as it does the remote storage; endpoint, region and credentials come from the
+environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine.
+
+Whatever is written replaces the old whole or not at all. A local file is written beside the old one, brought to the disk
+and given its name; an object store shows an object once all of it has arrived. What a killed process leaves beside a local
+file is removed by the next one that writes the same file.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from glob import escape
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
-    from pyarrow import fs
+    from obstore.store import ObjectStore, RetryConfig
+
+ONE_PUT: Final = 16 * 2**20
+"""Up to this size an object is written by a single request, above it in parts that appear together; bytes."""
+
+_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+_RETRY: Final[RetryConfig] = {"max_retries": 3, "retry_timeout": timedelta(minutes=1)}
+_NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def file_system(uri: str) -> tuple[fs.FileSystem, str]:
+def local_path(uri: str) -> Path | None:
     """
-    Open the file system of a URI.
+    Return the path that a URI means on this machine, ``None`` for one of an object store.
 
     :param uri: of a directory or a file.
-    :return: the file system, and the path in it without a trailing slash.
     :raises ConfigurationError: if the URI is not understood.
     """
-    import pyarrow as pa
-    from pyarrow import fs
-
-    try:
-        if "://" not in uri:
-            return fs.LocalFileSystem(), uri.rstrip("/")
-        opened, path = fs.FileSystem.from_uri(uri.replace("s3a://", "s3://", 1))
-    except (pa.ArrowInvalid, ValueError) as e:
-        raise ConfigurationError(f"{uri!r} is no URI of a directory or file that can be opened: {e}") from e
-    return opened, path.rstrip("/")
+    if "://" not in uri:
+        return Path(uri)
+    parts = urlsplit(uri)
+    if parts.scheme in _SCHEMES and parts.netloc:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"{in_quotes(uri)} is no URI of a directory or file that can be opened: give a path, or a URI that begins with "
+            f"file:///, {', '.join(f'{scheme}://' for scheme in _SCHEMES)}"
+        )
+    return Path(unquote(parts.path))
 
 
 def replace_file(uri: str, parts: Sequence[Any]) -> None:
     """
     Write a file in the place of an older one; readers see the one or the other, and after a crash there is one of them.
 
-    A local file gets its name by a rename, once its bytes are on the disk. An object store shows an object when the upload
-    is complete.
-
     :param uri: of the file; directories are made.
     :param parts: buffers, written one after the other.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be written; an older file is still there, whole.
     """
-    from pyarrow import fs
+    with replacing(uri) as file:
+        file.writelines(parts)
 
-    opened, path = file_system(uri)
-    if isinstance(opened, fs.LocalFileSystem):
-        with _beside(Path(path), parts) as temporary:
-            temporary.replace(path)
+
+@contextmanager
+def replacing(uri: str) -> Iterator[IO[bytes]]:
+    """
+    Return a file to write to, which takes the place of the older one at the end, unless an error ends the block.
+
+    :param uri: of the file; directories are made.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be written; an older file is still there, whole.
+    """
+    path = local_path(uri)
+    if path is None:
+        with SpooledTemporaryFile(max_size=ONE_PUT) as spool:
+            yield spool
+            _upload(uri, spool, "overwrite", spool.seek(0, os.SEEK_END) > ONE_PUT)
         return
-    _upload(opened, path, parts)
+    with _beside(path) as (file, temporary):
+        yield file
+        _flush(file)
+        temporary.replace(path)
 
 
 def create_file(uri: str, parts: Sequence[Any]) -> None:
     """
-    Write a file where there is none yet, whole or not at all.
-
-    Locally the operating system sees to it that one of two that create it at once fails. In an object store the look before
-    and the look after do: the one that finds another's bytes fails, at worst both do.
+    Write a file where there is none yet, whole or not at all: of two that do so at once one fails.
 
     :param uri: of the file; directories are made.
     :param parts: buffers, written one after the other.
     :raises ConfigurationError: if the URI is not understood.
-    :raises FileExistsError: if there is one.
+    :raises FileExistsError: if there is one with other bytes.
     :raises OSError: if it cannot be written.
     """
-    from pyarrow import fs
-
-    opened, path = file_system(uri)
-    if isinstance(opened, fs.LocalFileSystem):
-        with _beside(Path(path), parts) as temporary:
-            # A rename would replace; a link does not.
-            os.link(temporary, path)
-        return
-    if opened.get_file_info(path).type != fs.FileType.NotFound:
-        raise FileExistsError(errno.EEXIST, "it exists already", uri)
-    _upload(opened, path, parts)
-    if bytes(read_file(uri)) != b"".join(parts):
-        raise FileExistsError(errno.EEXIST, "another writer created it at the same time", uri)
+    path, data = local_path(uri), b"".join(parts)
+    try:
+        if path is None:
+            _upload(uri, BytesIO(data), "create", in_parts=False)
+        else:
+            _create_local(path, data)
+    except FileExistsError:
+        # The answer to a call that did write may be lost, and the same call made again finds its own file.
+        if not _holds(uri, data):
+            raise
 
 
 def remove_file(uri: str) -> None:
@@ -100,9 +126,13 @@ def remove_file(uri: str) -> None:
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be removed.
     """
-    opened, path = file_system(uri)
-    with suppress(FileNotFoundError):
-        opened.delete_file(path)
+    path = local_path(uri)
+    if path is not None:
+        path.unlink(missing_ok=True)
+        return
+    store, name = _object(uri)
+    with suppress(FileNotFoundError), _as_os_error(uri):
+        store.delete(name)
 
 
 def read_file(uri: str, max_bytes: int | None = None) -> Any:
@@ -113,41 +143,158 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
     :param max_bytes: a larger one is refused before it is read; ``None`` for any size.
     :raises ConfigurationError: if the URI is not understood.
     :raises FileNotFoundError: if there is none.
-    :raises OSError: if it cannot be read, or is too large.
+    :raises OSError: if it cannot be read, is larger, or is no regular file.
     """
-    opened, path = file_system(uri)
-    with opened.open_input_file(path) as file:
-        size = file.size()
-        if max_bytes is not None and size > max_bytes:
-            raise OSError(errno.EFBIG, f"it has {size} bytes, at most {max_bytes} are expected", uri)
-        return file.read_buffer(size)
+    import pyarrow as pa
+
+    path = local_path(uri)
+    if path is None:
+        store, name = _object(uri)
+        with _as_os_error(uri):
+            answer = store.get(name)
+            _check_size(uri, answer.meta["size"], max_bytes)
+            return pa.py_buffer(answer.bytes())
+    # Opening a pipe would wait for its other end.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", uri)
+        _check_size(uri, status.st_size, max_bytes)
+        buffer = pa.allocate_buffer(status.st_size)
+        return buffer.slice(0, file.readinto(memoryview(buffer)))
 
 
-def _upload(opened: fs.FileSystem, path: str, parts: Sequence[Any]) -> None:
-    # By default the extension of the name would decide about a compression.
-    with opened.open_output_stream(path, compression=None) as out:
-        for part in parts:
-            out.write(part)
+def _holds(uri: str, data: bytes) -> bool:
+    try:
+        return bool(read_file(uri, len(data)).to_pybytes() == data)
+    except OSError:
+        return False
+
+
+def _check_size(uri: str, size: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and size > max_bytes:
+        raise OSError(errno.EFBIG, f"it has {size} bytes, at most {max_bytes} are expected", uri)
+
+
+# --- local -----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _beside(path: Path, parts: Sequence[Any]) -> Iterator[Path]:
-    """Write a file beside a local one, for the caller to give it that name; in the end nothing is left beside."""
+def _beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """Open a file beside a local one; while the block lasts it is nobody else's, afterwards it is gone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own for each writer: two at once must not write into one file.
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        with temporary.open("wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+    _remove_leftovers(path)
+    file, temporary = _open_beside(path)
+    with file:
+        try:
+            yield file, temporary
+        finally:
+            # While it is still locked: afterwards another writer would take it for a leftover.
+            temporary.unlink(missing_ok=True)
     # The new name is durable once the directory is.
-    directory = os.open(path.parent, os.O_RDONLY)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _open_beside(path: Path) -> tuple[IO[bytes], Path]:
+    while True:
+        # A name of its own for each writer: two at once must not write into one file.
+        temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
+        file = temporary.open("xb")
+        # Before it is locked another writer may take it for a leftover.
+        if _lock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
+            return file, temporary
+        file.close()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what killed writers of a file left beside it: a living one holds a lock, which ends with its process."""
+    for leftover in path.parent.glob(f".{escape(path.name)}.*.part"):
+        # It lives, another writer removes it too, or it cannot be opened or locked: then it is left.
+        with suppress(OSError), os.fdopen(os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink()
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A file system without locks: nobody else can lock and remove it either.
+        return True
+    return True
+
+
+def _flush(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _create_local(path: Path, data: bytes) -> None:
+    with _beside(path) as (file, temporary):
+        file.write(data)
+        _flush(file)
+        try:
+            # A rename would replace an older file; a link does not.
+            path.hardlink_to(temporary)
+        except OSError as e:
+            if e.errno not in _NO_HARD_LINKS:
+                raise
+            _create_in_place(path, data)
+
+
+def _create_in_place(path: Path, data: bytes) -> None:
+    """Create a file where the file system has no hard links (SMB, mounted buckets): alone, if not in one step."""
+    with path.open("xb") as file:
+        try:
+            file.write(data)
+            _flush(file)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+# --- object stores ---------------------------------------------------------------------------------------------------
+
+
+def _object(uri: str) -> tuple[ObjectStore, str]:
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    folder, _, name = uri.rpartition("/")
+    try:
+        # Client options would replace those of the environment (AWS_ALLOW_HTTP), so obstore's own time-outs of 30 s hold.
+        return from_url(folder, retry_config=_RETRY), unquote(name)
+    except (BaseError, ValueError) as e:
+        raise ConfigurationError(f"{in_quotes(uri)} is no URI that can be opened: {_first_line(e)}") from None
+
+
+def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts: bool) -> None:
+    file.seek(0)
+    store, name = _object(uri)
+    with _as_os_error(uri):
+        store.put(name, file, mode=mode, use_multipart=in_parts)
+
+
+@contextmanager
+def _as_os_error(uri: str) -> Iterator[None]:
+    """Let a store's errors be those of a file, each on one line: obstore's go on with what they look like inside."""
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+
+    try:
+        yield
+    except (FileNotFoundError, NotFoundError):
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", uri) from None
+    except AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "there is an object already", uri) from None
+    except BaseError as e:
+        raise OSError(f"{_first_line(e)}: {uri}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

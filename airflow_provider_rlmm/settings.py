@@ -12,15 +12,15 @@ import re
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import file_system
+from airflow_provider_rlmm.file_systems import local_path
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.uris import is_below, refuse_secrets_in_uri
 
 SECTION = "rlmm"
 
 _ELSEWHERE = (
-    "object stores find them elsewhere: in the environment (such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in a profile, in "
-    "the role of the machine"
+    "object stores find them elsewhere: in the environment (such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of "
+    "the machine"
 )
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -29,7 +29,7 @@ def work_uri() -> str:
     """
     Return where plans and reports are written: ``[rlmm] work_uri``, by default the folder ``rlmm`` in AIRFLOW_HOME.
 
-    :return: an absolute path or a URI of :mod:`pyarrow.fs`, without a slash at the end.
+    :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`, without a slash at the end.
     :raises ConfigurationError: if it holds credentials, a query or a fragment.
     """
     from airflow.sdk import conf
@@ -92,8 +92,8 @@ def _is_local(uri: str) -> bool:
 
 
 def _without_links(uri: str) -> str:
-    path = file_system(uri)[1]
-    if not Path(path).is_absolute():
+    path = local_path(uri)
+    if path is None or not path.is_absolute():
         raise ConfigurationError(f"{in_quotes(uri)} is neither an absolute path nor a URI")
     return os.path.realpath(path)
 

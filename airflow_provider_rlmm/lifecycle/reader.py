@@ -6,9 +6,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import file_system
+from airflow_provider_rlmm.errors import ConfigurationError, OffsetOutOfRangeError
+from airflow_provider_rlmm.file_systems import replacing
 from airflow_provider_rlmm.manager.event_decoding import decode_records
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 
@@ -41,10 +42,11 @@ def read_to_parquet(
     Read and write ``<uri>/metadata-partition-<n>.parquet`` per metadata partition that has records in the range.
 
     :param log: the log.
-    :param uri: of the directory; existing files of the same names are replaced.
+    :param uri: of the directory; existing files of the same names are replaced, each whole or not at all.
     :param start_offsets: metadata partition → first offset, inclusive; a missing one begins at the beginning.
     :param end_offsets: metadata partition → last offset, exclusive; a missing one ends at the high watermark of now.
     :raises ConfigurationError: if an end lies above the high watermark or a partition does not exist.
+    :raises OffsetOutOfRangeError: if a start lies behind the high watermark.
     :raises EventLogUnavailableError: if a range could not be read whole; no file of that partition is left then.
     """
     beginnings, high_water_marks = log.beginning_offsets(), log.high_water_marks()
@@ -57,6 +59,13 @@ def read_to_parquet(
             raise ConfigurationError(
                 f"metadata partition {metadata_partition}: end offset {ends[metadata_partition]} lies above the high "
                 f"watermark {high_water_marks[metadata_partition]}"
+            )
+        if starts[metadata_partition] > high_water_marks[metadata_partition]:
+            raise OffsetOutOfRangeError(
+                f"metadata partition {metadata_partition}: start offset {starts[metadata_partition]} lies behind the high "
+                f"watermark {high_water_marks[metadata_partition]}: it is of another topic, or the log has lost records",
+                metadata_partition,
+                starts[metadata_partition],
             )
     rows = quarantined = 0
     for metadata_partition in sorted(ends):
@@ -71,26 +80,19 @@ def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, st
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    opened, path = file_system(uri)
-    opened.create_dir(path, recursive=True)
-    target = f"{path}/metadata-partition-{metadata_partition}.parquet"
+    batches = (
+        decode_records(batch, metadata_partition, log.partition_count)
+        for batch in log.read(metadata_partition, start, end)
+    )
+    first = next(batches, None)
+    if first is None:
+        return 0, 0
     rows = quarantined = 0
-    writer: pq.ParquetWriter | None = None
-    try:
-        for batch in log.read(metadata_partition, start, end):
-            decoded = decode_records(batch, metadata_partition, log.partition_count)
-            if writer is None:
-                writer = pq.ParquetWriter(f"{target}.part", decoded.schema, filesystem=opened)
+    target = f"{uri.rstrip('/')}/metadata-partition-{metadata_partition}.parquet"
+    with replacing(target) as file, pq.ParquetWriter(file, first.schema) as writer:
+        for decoded in chain([first], batches):
             writer.write_batch(decoded)
             rows += decoded.num_rows
             quarantined += int(pc.sum(pc.not_equal(decoded.column("error_code"), 0)).as_py() or 0)
             logger.info("metadata partition %d: %d records read", metadata_partition, rows)
-    except BaseException:
-        if writer is not None:
-            writer.close()
-            opened.delete_file(f"{target}.part")
-        raise
-    if writer is not None:
-        writer.close()
-        opened.move(f"{target}.part", target)
     return rows, quarantined

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError
+from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, OffsetOutOfRangeError
 from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 from tests.unit.lifecycle.builders import Cluster, tip
 
@@ -61,6 +61,14 @@ def test_an_end_above_the_high_watermark_is_refused_before_anything_is_written(
     with pytest.raises(ConfigurationError, match="metadata partition 1: end offset 1 lies above the high watermark 0"):
         read_to_parquet(cluster.log, str(tmp_path), end_offsets={1: 1})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_behind_the_end_is_no_rewind(cluster: Cluster, tmp_path: Path) -> None:
+    assert read_to_parquet(cluster.log, str(tmp_path), start_offsets={0: 5}).rows == 0
+    with pytest.raises(
+        OffsetOutOfRangeError, match="metadata partition 0: start offset 6 lies behind the high watermark 5"
+    ):
+        read_to_parquet(cluster.log, str(tmp_path), start_offsets={0: 6})
 
 
 @pytest.mark.parametrize("offsets", [{"start_offsets": {2: 0}}, {"end_offsets": {-1: 0}}])

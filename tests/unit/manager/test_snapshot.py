@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError, SnapshotRefusedError
@@ -30,6 +29,7 @@ from airflow_provider_rlmm.manager.snapshot import (
 )
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from airflow_provider_rlmm.metadata.serde import serialize
+from tests.object_store_server import ObjectStoreServer
 from tests.unit.manager.topics import TOPIC_ID, tables
 from tests.unit.metadata.events import copied, started
 
@@ -209,14 +209,11 @@ def test_a_local_file_is_on_the_disk_before_it_gets_its_name(path: Path, monkeyp
     assert steps == ["fsync", "rename", "fsync"]
 
 
-def test_an_object_store_replaces_the_object_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = fs._MockFileSystem()
-    store.create_dir("bucket")
-    monkeypatch.setattr(file_systems, "file_system", lambda uri: (store, uri.removeprefix("mock://")))
+def test_an_object_store_replaces_the_object_whole(object_store: ObjectStoreServer) -> None:
     for offset in (7, 8):
-        write_snapshot("mock://bucket/snapshot.gz", replace(snapshot(), next_offsets={0: offset, 1: 0}))
-        assert read_snapshot("mock://bucket/snapshot.gz").next_offsets == {0: offset, 1: 0}
-    assert [f.path for f in store.get_file_info(fs.FileSelector("bucket"))] == ["bucket/snapshot.gz"]
+        write_snapshot("s3://bucket/snapshot.gz", replace(snapshot(), next_offsets={0: offset, 1: 0}))
+        assert read_snapshot("s3://bucket/snapshot.gz").next_offsets == {0: offset, 1: 0}
+    assert object_store.objects.keys() == {"/bucket/snapshot.gz"}
 
 
 def test_a_uri_that_nobody_understands_cannot_be_written() -> None:

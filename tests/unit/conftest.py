@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.object_store_server import ObjectStoreServer, running_object_store
+
+
+@pytest.fixture
+def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStoreServer]:
+    """An object store that ``s3://`` URIs lead to."""
+    with running_object_store() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
