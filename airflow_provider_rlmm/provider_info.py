@@ -34,7 +34,7 @@ def get_provider_info() -> dict[str, Any]:
                 "options": {
                     "work_uri": {
                         "description": "Where plans and reports are written and where the UI reads them: an absolute\n"
-                        "path, or a URI of pyarrow's file systems such as ``s3://``. All components must reach it.\n"
+                        "path, or the URI of an object store such as ``s3://``. All components must reach it.\n"
                         "It holds neither credentials nor a query: stores take these from the environment or the\n"
                         "machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
                         "version_added": "0.1.0",

@@ -234,10 +234,11 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
                 dry_run=dry_run,
             )
-            return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep, uri))
+            return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep_interrupted, uri))
 
     def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
         """Write the report of this try, with what earlier tries of the run did; return it."""
+        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
         part, document = part_name(self.metadata_partition), report.to_dict()
         try:
             earlier = None if report.dry_run else read_checked(uri, part, check_part)
@@ -252,9 +253,20 @@ class CleanMetadataPartitionOperator(BaseOperator):
             document["refusals"].append(asdict(lost))
         else:
             document = with_earlier_try(document, earlier) if earlier else document
-        write_document(uri, part, json.dumps(document))
-        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+        try:
+            write_document(uri, part, json.dumps(document))
+        except OSError:
+            # On a full disk the log is the only place left to say it.
+            self.log.error("the report cannot be written; this try did: %s", totals([report.to_dict()]))
+            raise
         return document
+
+    def _keep_interrupted(self, uri: str, report: MetadataPartitionReport) -> None:
+        """Write the report of a try that an error ended; whatever becomes of it, that error is the one to be raised."""
+        try:
+            self._keep(uri, report)
+        except (OSError, PlanError) as e:
+            self.log.error("no report of this try: %s", e)
 
 
 class ReportRemoteLogCleanupOperator(BaseOperator):

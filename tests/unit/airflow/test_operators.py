@@ -595,6 +595,23 @@ def test_a_retry_that_cannot_read_what_its_earlier_try_did_says_so(cluster: Clus
     assert kinds_in(work) == ["REPORT"]
 
 
+def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    first, *others = mark_and_plan()
+    monkeypatch.setattr("airflow_provider_rlmm.operators.cleaner.write_document", full)
+    with pytest.raises(OSError, match="no space left"):
+        clean(others[0])
+    assert re.search(r"the report cannot be written; this try did: .*'segments_deleted': [24]", capsys.readouterr().out)
+    cluster.storage.after_effect = lambda effect, key: setattr(cluster.storage, "root_exists", effect != "delete")
+    with pytest.raises(StorageRootError):
+        clean(first)
+    assert "no report of this try: no space left" in capsys.readouterr().out
+
+
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
