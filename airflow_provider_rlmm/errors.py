@@ -15,7 +15,7 @@ Every error that this package raises.
     │   ├── InvalidStateTransitionError     Kafka's state machine does not allow this step
     │   ├── QuarantinedRecordsError         records that cannot be applied stop destructive work
     │   ├── SnapshotRefusedError            a snapshot that cannot be resumed from: a full replay is due
-    │   └── UnhealthyTopicError             the doctor found what ends brokers' consumers
+    │   └── UnhealthyTopicError             the doctor found what needs a person
     ├── EventLogError
     │   ├── EventLogUnavailableError        broker unreachable or too slow (retriable)
     │   ├── EventLogAccessError             authentication or authorisation failed
@@ -92,7 +92,7 @@ class SnapshotRefusedError(MetadataError):
 
 
 class UnhealthyTopicError(MetadataError):
-    """Raised when the doctor was asked to fail and found records that end the brokers' consumers of the topic."""
+    """Raised when the doctor was asked to fail and found what needs a person, such as records that end brokers' consumers."""
 
 
 class EventLogError(RlmmError):

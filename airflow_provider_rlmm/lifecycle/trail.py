@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_rlmm.lifecycle.finding_rows import among
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
@@ -29,28 +30,16 @@ class Trail:
         self._rows = 0
         self._tables: list[Any] = []
 
-    def note(self, decoded: Any, without: set[tuple[int, int]]) -> None:
+    def note(self, applied: Any) -> None:
         """
         Take the events of a chunk.
 
-        :param decoded: what ``decode`` returned.
-        :param without: (metadata partition, offset) of those that were not applied.
+        :param applied: rows of ``decode`` that were applied, as a table.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode
-
-        def among(column: str, values: tuple[int, ...]) -> Any:
-            array = decoded.column(column)
-            return pc.is_in(array, value_set=pa.array([int(value) for value in values], array.type))
-
-        applied = among("error_code", (ErrorCode.GOOD, ErrorCode.KEYED))
-        wanted = pc.and_(among("api_key", (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY)), among("state", _STATES))
-        table = pa.Table.from_batches([decoded.select(_COLUMNS).filter(pc.and_(applied, wanted))])
-        if without:
-            places = zip(table["metadata_partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
-            table = table.filter(pa.array([place not in without for place in places], pa.bool_()))
+        of_segments = among(applied, "api_key", (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY))
+        table = applied.filter(pc.and_(of_segments, among(applied, "state", _STATES))).select(_COLUMNS)
         self._tables.append(table)
         self._rows += table.num_rows
 
@@ -82,24 +71,25 @@ class Trail:
             found[key] = max(row["offset"], found.get(key, -1))
         return [found.get((*(row[name] for name in _SUBJECT), row["state"])) for row in segments.to_pylist()]
 
-    def first_seen_before(self, segments: Any, metadata_partition: int, offset: int) -> tuple[int, int]:
+    def first_seen_before(self, segments: Any, metadata_partition: int, offset: int) -> Any:
         """
-        Count the unfinished segments whose first event lies below an offset.
+        Return the unfinished segments whose first event lies below an offset.
 
         :param segments: the state's table.
         :param metadata_partition: which one.
         :param offset: exclusive.
-        :return: segments, and user partitions of these.
+        :return: their rows: ``metadata_partition``, ``topic_id``, ``topic``, ``partition``, ``segment_id`` and
+            ``segment_size_in_bytes``.
         """
         import pyarrow.compute as pc
 
-        rows = self._of(segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition)))
-        rows = rows.filter(pc.equal(rows["metadata_partition"], metadata_partition))
-        rows = rows.filter(pc.and_(pc.equal(rows["api_key"], SEGMENT_API_KEY), pc.less(rows["offset"], offset)))
-        segments_seen, partitions_seen = (
-            rows.group_by(names).aggregate([]).num_rows for names in (_SUBJECT, _SUBJECT[:3])
-        )
-        return segments_seen, partitions_seen
+        mine = segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition))
+        mine = mine.select([*_SUBJECT, "topic", "segment_size_in_bytes"])
+        rows = self._of(mine)
+        if not rows.num_rows:
+            return mine.slice(0, 0)
+        first = rows.filter(pc.and_(pc.equal(rows["api_key"], SEGMENT_API_KEY), pc.less(rows["offset"], offset)))
+        return mine.join(first.select(_SUBJECT), keys=_SUBJECT, join_type="left semi")
 
     def _of(self, segments: Any) -> Any:
         import pyarrow as pa

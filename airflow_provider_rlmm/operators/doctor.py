@@ -13,7 +13,7 @@ from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag
-from airflow_provider_rlmm.policy.findings import Severity
+from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, Severity
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -26,15 +26,16 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
     Examine the whole metadata topic and report what is wrong with it; nothing is written to the topic.
 
     :param min_age_ms: from what age on unfinished work counts as stuck, ms.
+    :param max_copy_ms: for how long a living topic's partition may begin copies and finish none, ms.
     :param limit_per_kind: findings of one kind that the report holds; all are counted.
-    :param fail_on_critical: fail the task, after the report is written, if a record ends the brokers' consumers.
+    :param fail_on_critical: fail the task, after the report is written, if a finding needs a person.
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``records``, ``segments``, ``critical``, ``counts`` per kind of finding and the ``report``'s directory.
-    :raises UnhealthyTopicError: naming the first such record.
+    :raises UnhealthyTopicError: naming the first such finding.
     :raises EventLogError: if the topic cannot be read.
     """
 
-    template_fields: Sequence[str] = ("min_age_ms", "limit_per_kind", "fail_on_critical", "rlmm_conn_id")
+    template_fields: Sequence[str] = ("min_age_ms", "max_copy_ms", "limit_per_kind", "fail_on_critical", "rlmm_conn_id")
     operator_extra_links = (DoctorLink(),)
     ui_color = "#f9e2c8"
 
@@ -42,6 +43,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         self,
         *,
         min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
+        max_copy_ms: int | str = DEFAULT_MAX_COPY_MS,
         limit_per_kind: int | str = 100,
         fail_on_critical: bool | str = True,
         rlmm_conn_id: str = "rlmm_default",
@@ -49,6 +51,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.min_age_ms = min_age_ms
+        self.max_copy_ms = max_copy_ms
         self.limit_per_kind = limit_per_kind
         self.fail_on_critical = fail_on_critical
         self.rlmm_conn_id = rlmm_conn_id
@@ -68,6 +71,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
                 hook.get_cluster_topics(),
                 metadata_topic=hook.get_connection_settings().metadata_topic,
                 min_age_ms=int(self.min_age_ms),
+                max_copy_ms=int(self.max_copy_ms),
                 limit_per_kind=int(self.limit_per_kind),
             )
         document = diagnosis.to_dict()

@@ -1,150 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-What can be wrong with the metadata topic: kinds of findings, what each means and what to do, as value objects.
-
-Source: what was seen on Kafka 4.3.1's broker and its ``ConsumerTask``, which deserialises every record before it filters by
-assignment, and ends on the first exception.
-"""
+"""What the doctor says of the metadata topic, as value objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
+from airflow_provider_rlmm.policy.finding_kinds import EXPLANATIONS as EXPLANATIONS
+from airflow_provider_rlmm.policy.finding_kinds import FindingKind as FindingKind
+from airflow_provider_rlmm.policy.finding_kinds import Severity as Severity
 
-class Severity(StrEnum):
-    """How bad a finding is."""
-
-    CRITICAL = "CRITICAL"
-    """Brokers' consumers of the topic end there, again after each restart."""
-
-    WARNING = "WARNING"
-    """Somebody has to look at it."""
-
-    NOTICE = "NOTICE"
-    """Harmless today."""
-
-
-class FindingKind(StrEnum):
-    """What was found."""
-
-    TOMBSTONE = "TOMBSTONE"
-    MALFORMED = "MALFORMED"
-    UNKNOWN_API_KEY = "UNKNOWN_API_KEY"
-    NEWER_VERSION = "NEWER_VERSION"
-    SNAPSHOT = "SNAPSHOT"
-    ADD_IN_OTHER_STATE = "ADD_IN_OTHER_STATE"
-    UPDATE_TO_COPY_STARTED = "UPDATE_TO_COPY_STARTED"
-    EVENT_AFTER_FINISHED = "EVENT_AFTER_FINISHED"
-    LIVE_PARTITION_FINISHED = "LIVE_PARTITION_FINISHED"
-    ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
-    UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
-    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
-    MISROUTED = "MISROUTED"
-    KEYED = "KEYED"
-    UNSETTLED_MARKER = "UNSETTLED_MARKER"
-    STUCK_SEGMENT = "STUCK_SEGMENT"
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """
-    What a kind of finding means.
-
-    :param severity: unless the finding itself knows better.
-    :param meaning: what it means for brokers and for this package.
-    :param what_to_do: what an operator can do.
-    """
-
-    severity: Severity
-    meaning: str
-    what_to_do: str
-
-
-_ENDS = "Every broker's consumer of the topic ends at this record, again after each restart"
-_RECOVER = (
-    "The only recovery known is DeleteRecords on this metadata partition up to the record and a restart of the brokers; it "
-    "loses the history before it"
-)
-
-
-def _poison(what: str) -> Explanation:
-    return Explanation(Severity.CRITICAL, f"{_ENDS}: {what}.", f"{_RECOVER}. Find out who wrote it first.")
-
-
-def _poison_where_served(what: str) -> Explanation:
-    return Explanation(
-        Severity.WARNING,
-        f"{what} It ends the consumer of each broker that serves the partition when it reads the record, again after each "
-        "restart, and of no other.",
-        f"If the topic is deleted, no broker serves it: nothing. Else: {_RECOVER[0].lower()}{_RECOVER[1:]}. Find out who "
-        "wrote it first.",
-    )
-
-
-EXPLANATIONS: Mapping[FindingKind, Explanation] = {
-    FindingKind.TOMBSTONE: _poison("its value is null"),
-    FindingKind.MALFORMED: _poison("its value is no record that Kafka can read"),
-    FindingKind.UNKNOWN_API_KEY: _poison("it is of a kind that Kafka 4.3 does not know"),
-    FindingKind.NEWER_VERSION: _poison("it is of a version that Kafka 4.3 does not know"),
-    FindingKind.SNAPSHOT: _poison("a snapshot record names no topic partition and belongs into no topic"),
-    FindingKind.ADD_IN_OTHER_STATE: _poison_where_served("The first event of a segment must be COPY_SEGMENT_STARTED."),
-    FindingKind.UPDATE_TO_COPY_STARTED: _poison_where_served("An update cannot set COPY_SEGMENT_STARTED."),
-    FindingKind.EVENT_AFTER_FINISHED: _poison_where_served(
-        "An event after DELETE_PARTITION_FINISHED of its partition."
-    ),
-    FindingKind.LIVE_PARTITION_FINISHED: Explanation(
-        Severity.CRITICAL,
-        "DELETE_PARTITION_FINISHED of a partition whose topic exists: brokers have dropped its metadata and copy it no more, "
-        "and the next event about it ends their consumers.",
-        f"Stop whoever writes events about it. {_RECOVER}.",
-    ),
-    FindingKind.ILLEGAL_TRANSITION: Explanation(
-        Severity.WARNING,
-        "The state before does not allow this event. Brokers drop that of a segment with a line in their log; that of a "
-        "partition's deletion they do not check.",
-        "Find out who wrote it: no broker does by itself.",
-    ),
-    FindingKind.UPDATE_WITHOUT_BASE: Explanation(
-        Severity.WARNING,
-        "An event about a segment that is not known: its first event is missing, or the segment was deleted before. Brokers "
-        "drop it.",
-        "If records were deleted from the topic, see incomplete history. Else a second DELETE_SEGMENT_FINISHED is "
-        "harmless; for any other event find out who wrote it.",
-    ),
-    FindingKind.INCOMPLETE_HISTORY: Explanation(
-        Severity.WARNING,
-        "Records of this metadata partition are gone. Segments that only they name are unknown to every broker that starts "
-        "now; what is left can look dangling or without base.",
-        "Check that the topic has retention.ms=-1 and cleanup.policy=delete. Nothing that cleans storage may act on its user "
-        "partitions before they were compared with storage.",
-    ),
-    FindingKind.MISROUTED: Explanation(
-        Severity.WARNING,
-        "An event in another metadata partition than its user partition's. A broker reads it only if it reads that "
-        "metadata partition for other reasons, and out of order with the others.",
-        "Find out who wrote it, and with which partitioner and partition count.",
-    ),
-    FindingKind.KEYED: Explanation(
-        Severity.NOTICE,
-        "A record with a key. Kafka 4.3 writes none and looks at none.",
-        "Find out who wrote it; a later Kafka may give keys a meaning.",
-    ),
-    FindingKind.UNSETTLED_MARKER: Explanation(
-        Severity.WARNING,
-        "The deletion of a partition was marked or started and never finished.",
-        "Run the remote log cleaner, or read in its last report why it refuses the partition.",
-    ),
-    FindingKind.STUCK_SEGMENT: Explanation(
-        Severity.WARNING,
-        "The copy or the deletion of a segment began and never ended. Its objects may lie in storage and be paid for.",
-        "If the topic exists, its retention or its deletion removes the segment; if not, the remote log cleaner does.",
-    ),
-}
-"""Every kind, explained."""
+NAMED = 20
+"""User partitions that a text names; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +24,8 @@ class Finding:
     :param kind: what.
     :param severity: how bad.
     :param metadata_partition: where.
-    :param offset: of the record; for incomplete history the first offset that is still there.
+    :param offset: of the record; for incomplete history, and where nothing else is under proof, the first offset that is
+        still there.
     :param topic_id: Kafka's base64 form, ``None`` where the record names none.
     :param topic: its name, in quotes where Kafka would not allow it.
     :param partition: user partition.
@@ -186,26 +56,57 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """
-    What it costs to get brokers past the last poison pill of a metadata partition.
+    What it costs to get brokers past the last poison pill of a metadata partition, and what can be used afterwards.
 
     :param metadata_partition: which one.
     :param delete_before_offset: DeleteRecords up to here, exclusive: the offset after the pill.
     :param records: records that are lost.
     :param segments: unfinished segments whose first event is among them: brokers know nothing of these afterwards.
-    :param user_partitions: user partitions of these segments.
+    :param bytes: bytes of these segments.
+    :param user_partitions: user partitions of these segments: nothing deletes their objects afterwards.
+    :param refused: the first :data:`NAMED` of these, as ``topic id:topic-partition``.
+    :param usable: user partitions with unfinished segments that lose none of them.
     """
 
     metadata_partition: int
     delete_before_offset: int
     records: int
     segments: int
+    bytes: int
     user_partitions: int
+    refused: tuple[str, ...]
+    usable: int
 
     def __str__(self) -> str:
+        return " ".join([self._before(), self._cost(), self._after()])
+
+    def _before(self) -> str:
         return (
-            f"metadata partition {self.metadata_partition}: DeleteRecords before offset {self.delete_before_offset} and a "
-            f"restart of every broker lose {self.records} records, and with them {self.segments} segments of "
-            f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage"
+            f"Metadata partition {self.metadata_partition}: first keep a copy of its records "
+            "(ReadRemoteLogMetadataOperator) and let the remote log cleaner finish what it can: it goes on with every "
+            "user partition that log and storage show to be whole. Then DeleteRecords before offset "
+            f"{self.delete_before_offset} and a restart of the brokers that read it."
+        )
+
+    def _cost(self) -> str:
+        return (
+            f"This loses {self.records} records, and with them {self.segments} unfinished segments ({self.bytes} bytes) of "
+            f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage."
+        )
+
+    def _after(self) -> str:
+        usable = (
+            f"Afterwards {self.usable} user partitions with unfinished segments are whole as before: they are copied, "
+            "read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at 0."
+        )
+        if not self.user_partitions:
+            return usable
+        more = self.user_partitions - len(self.refused)
+        names = ", ".join(self.refused) + (f" and {more} more" if more else "")
+        return (
+            f"{usable} Refused by name from then on, because storage shows segments that the log does not name: {names}. "
+            "Where such a topic is deleted, delete by hand what storage shows of its topic id, with the copy of the "
+            "records beside it; where it lives, its lost segments can be deleted by hand once nobody misses them."
         )
 
 
@@ -261,7 +162,7 @@ class Diagnosis:
     :param records: records read.
     :param segments: segments that are not finished.
     :param counts: exact number of findings per kind.
-    :param critical: exact number of those that end brokers' consumers.
+    :param critical: exact number of those that need a person.
     :param findings: the first ones of each kind.
     :param recoveries: one per metadata partition with a poison pill.
     """
@@ -290,7 +191,7 @@ class Diagnosis:
                 asdict(f) | {"kind": f.kind.value, "severity": f.severity.value, "since": since(f.since_ms)}
                 for f in self.findings
             ],
-            "recoveries": [asdict(r) | {"text": str(r)} for r in self.recoveries],
+            "recoveries": [asdict(r) | {"refused": list(r.refused), "text": str(r)} for r in self.recoveries],
             "explanations": {
                 kind.value: {"meaning": EXPLANATIONS[kind].meaning, "what_to_do": EXPLANATIONS[kind].what_to_do}
                 for kind in self.counts

@@ -11,6 +11,7 @@ from confluent_kafka import Message, Producer
 
 from airflow_provider_rlmm.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.lifecycle.doctor import examine
+from airflow_provider_rlmm.lifecycle.finding_rows import PILLS
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -18,6 +19,7 @@ from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadataSnapshot,
     TopicIdPartition,
+    kafka_uuid_str,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.serde import serialize
@@ -97,11 +99,11 @@ def test_a_clean_topic_has_no_findings_and_each_finding_is_produced_for_real(fre
     assert {f.kind for f in diagnosis.findings} == set(K)
     # The broker serves the living topic: what ends its consumer there is critical.
     harmless = {K.ILLEGAL_TRANSITION, K.UPDATE_WITHOUT_BASE, K.INCOMPLETE_HISTORY, K.MISROUTED, K.KEYED}
-    harmless |= {K.UNSETTLED_MARKER, K.STUCK_SEGMENT}
+    harmless |= {K.UNSETTLED_MARKER, K.STUCK_SEGMENT, K.UNDER_PROOF}
     assert {f.kind for f in diagnosis.findings if f.severity is not Severity.CRITICAL} == harmless
     last: dict[int, int] = {}
     for finding in diagnosis.findings:
-        if finding.severity is Severity.CRITICAL:
+        if finding.severity is Severity.CRITICAL and finding.kind in PILLS:
             last[finding.metadata_partition] = max(finding.offset, last.get(finding.metadata_partition, 0))
     assert {r.metadata_partition: r.delete_before_offset - 1 for r in diagnosis.recoveries} == last
 
@@ -122,7 +124,8 @@ def write_every_finding(kafka: LocalKafka, topic_id: UUID) -> set[tuple[K, int, 
         (K.MALFORMED, serialize(copied(70, first))[:-2] + b"\x09\0"), (K.MALFORMED, b"\0" + value[1:]),
         (K.SNAPSHOT, serialize(snapshot)),
     ]  # fmt: skip
-    found = {(kind, *send(kafka, home, value)) for kind, value in unreadable}
+    places = [(kind, *send(kafka, home, value)) for kind, value in unreadable]
+    found = {*places, (K.UNDER_PROOF, *places[0][1:])}
     # Events of now: nothing of these is stuck.
     now = {"event_timestamp_ms": system_clock()}
     put(kafka, replace(add, **now))
@@ -133,6 +136,9 @@ def write_every_finding(kafka: LocalKafka, topic_id: UUID) -> set[tuple[K, int, 
     found.add((K.ILLEGAL_TRANSITION, *put(kafka, deleted(70, first))))
     found.add((K.UPDATE_WITHOUT_BASE, *put(kafka, copied(73, first))))
     found.add((K.KEYED, *put(kafka, copied(70, first), b"key")))
+    # Nothing that the broker would call stuck, and nothing of the partition is copied after it.
+    hours_ago = {"event_timestamp_ms": system_clock() - 5 * HOUR_MS}
+    found.add((K.COPYING_STOPPED, *put(kafka, replace(started(78, partition=first), **hours_ago))))
     away = (metadata_partition_for(first, kafka.metadata_partitions) + 1) % kafka.metadata_partitions
     found.add((K.MISROUTED, *send(kafka, away, value)))
 
@@ -146,6 +152,11 @@ def write_every_finding(kafka: LocalKafka, topic_id: UUID) -> set[tuple[K, int, 
     found.add((K.UNSETTLED_MARKER, *put(kafka, marked)))
     found.add((K.STUCK_SEGMENT, *put(kafka, replace(started(75, partition=gone), **long_ago))))
 
+    ahead = {"event_timestamp_ms": system_clock() + 10 * HOUR_MS}
+    future = tip_in(kafka, homes)
+    marked = replace(partition_delete(P.DELETE_PARTITION_MARKED, future), **ahead)
+    found.add((K.MARKER_FROM_THE_FUTURE, *put(kafka, marked)))
+
     others = set(range(kafka.metadata_partitions)) - {p for _, p, _ in found}
     with KafkaMetadataEventLog(config_of(kafka)) as log:
         # Records of the deleted topic may lie in one of them, and would be named too.
@@ -154,7 +165,7 @@ def write_every_finding(kafka: LocalKafka, topic_id: UUID) -> set[tuple[K, int, 
     put(kafka, replace(started(76, partition=lost), **now))
     begin = put(kafka, replace(started(77, partition=lost), **now))
     delete_records(kafka, METADATA_TOPIC, *begin)
-    found.add((K.INCOMPLETE_HISTORY, *begin))
+    found |= {(K.INCOMPLETE_HISTORY, *begin), (K.UNDER_PROOF, *begin)}
     return found
 
 
@@ -171,12 +182,16 @@ def test_a_poison_pill_ends_the_brokers_consumer_until_it_is_recovered_as_the_do
     kafka.restart()
     await_condition(lambda: consumers_ended(kafka) == 2, "the consumer has ended again after the restart", TIMEOUT_S)
     diagnosis = diagnose(kafka)
-    [finding] = diagnosis.findings
+    finding, proof = diagnosis.findings
     assert (finding.kind, finding.severity) == (K.TOMBSTONE, Severity.CRITICAL)
     assert (finding.metadata_partition, finding.offset) == (home, offset)
+    assert f"1 living user partitions map here: {LIVING} (0)" in finding.detail
+    assert (proof.kind, proof.metadata_partition, proof.offset) == (K.UNDER_PROOF, home, offset)
+    assert "2 unfinished segments" in proof.detail
     [recovery] = diagnosis.recoveries
     assert (recovery.metadata_partition, recovery.delete_before_offset) == (home, offset + 1)
-    assert (recovery.records, recovery.segments, recovery.user_partitions) == (5, 2, 1)
+    assert (recovery.records, recovery.segments, recovery.user_partitions, recovery.usable) == (5, 2, 1, 0)
+    assert recovery.refused == (f"{kafka_uuid_str(tip.topic_id)}:{LIVING}-0",)
 
     delete_records(kafka, METADATA_TOPIC, recovery.metadata_partition, recovery.delete_before_offset)
     kafka.restart()
@@ -186,4 +201,4 @@ def test_a_poison_pill_ends_the_brokers_consumer_until_it_is_recovered_as_the_do
     recovered = diagnose(kafka)
     assert recovered.critical == 0
     # Its price: nobody knows the two segments any more.
-    assert {f.kind for f in recovered.findings} == {K.INCOMPLETE_HISTORY}
+    assert {f.kind for f in recovered.findings} == {K.INCOMPLETE_HISTORY, K.UNDER_PROOF}

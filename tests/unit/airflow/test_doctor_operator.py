@@ -17,7 +17,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from tests.unit.manager.topics import put, topics
-from tests.unit.metadata.events import copied, started
+from tests.unit.metadata.events import PARTITION, copied, started
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_critical_findings_fail_the_task_after_the_report(log: InProcessMetadata
     ):
         run()
     report = json.loads((tmp_path / "work" / "dag.run" / "doctor.json").read_text())
-    assert report["counts"] == {"TOMBSTONE": 1}
+    assert report["counts"] == {"TOMBSTONE": 1, "UNDER_PROOF": 1}
     assert report["recoveries"][0]["delete_before_offset"] == offset + 1
 
 
@@ -74,13 +74,27 @@ def test_it_reports_and_succeeds_where_it_is_told_to(log: InProcessMetadataEvent
     for _ in range(3):
         log.append(0, None)
     result, _, report = run(fail_on_critical="false", limit_per_kind="2")
-    assert (result["counts"], len(report["findings"])) == ({"TOMBSTONE": 3}, 2)
+    assert result["counts"] == {"TOMBSTONE": 3, "UNDER_PROOF": 1}
+    assert [f["kind"] for f in report["findings"]] == ["TOMBSTONE", "TOMBSTONE", "UNDER_PROOF"]
 
 
 def test_the_age_of_what_is_stuck_is_an_argument(log: InProcessMetadataEventLog) -> None:
     put(log, started(2, 100, 199))
     assert run()[0]["counts"] == {"STUCK_SEGMENT": 1}
     assert run(min_age_ms=str(10**15))[0]["counts"] == {}
+
+
+def test_what_needs_a_person_fails_the_task_though_no_record_is_bad(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A living topic has begun a copy, long ago, and finished none."""
+    put(log, started(2, 100, 199))
+    cluster = topics()
+    cluster.topics = {"metadata-of-tests": UUID(int=99), PARTITION.topic: PARTITION.topic_id}
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: cluster)
+    with pytest.raises(UnhealthyTopicError, match=r"1 critical findings, .* COPYING_STOPPED .*orders-2"):
+        run()
+    assert run(max_copy_ms=str(10**15))[0]["critical"] == 0
 
 
 def test_a_misspelt_flag_and_another_cluster_are_refused(

@@ -96,7 +96,7 @@ def diagnosis(topic: str = "orders") -> dict[str, Any]:
         counts={FindingKind.TOMBSTONE: 1, FindingKind.STUCK_SEGMENT: 2345},
         critical=1,
         findings=(pill, stuck),
-        recoveries=(Recovery(3, 18, 18, 5, 2),),
+        recoveries=(Recovery(3, 18, 18, 5, 500, 2, (f"{TOPIC_ID}:t-0",), 4),),
     ).to_dict()
 
 

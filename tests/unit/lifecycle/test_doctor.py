@@ -10,17 +10,18 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.lifecycle.doctor import examine
 from airflow_provider_rlmm.lifecycle.trail import Trail
-from airflow_provider_rlmm.manager.event_log import ClusterTopics
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.outcomes import EventFate
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Diagnosis, Finding, FindingKind, Severity, since
-from tests.unit.manager.topics import NOW_MS, new_log, put, topics, user_partition_of
+from tests.unit.manager.topics import NOW_MS, TieredTopics, new_log, put, topics, user_partition_of
 from tests.unit.metadata.events import copied, deleted, deleting, partition_delete, started, update
 
 K = FindingKind
@@ -44,18 +45,25 @@ UNREADABLE = {
 }
 
 
-def live(*names: str) -> ClusterTopics:
+def live(*names: str) -> TieredTopics:
     cluster = topics()
     cluster.topics |= dict.fromkeys(names, HERE.topic_id)
     return cluster
 
 
-def diagnose(log: InProcessMetadataEventLog, cluster: ClusterTopics | None = None, **options: Any) -> Diagnosis:
-    return examine(log, cluster or live("orders"), clock=lambda: NOW_MS, **options)
+def diagnose(
+    log: InProcessMetadataEventLog, cluster: TieredTopics | None = None, *, max_copy_ms: int = NOW_MS, **options: Any
+) -> Diagnosis:
+    return examine(log, cluster or live("orders"), clock=lambda: NOW_MS, max_copy_ms=max_copy_ms, **options)
 
 
 def found(diagnosis: Diagnosis) -> list[tuple[FindingKind, int, int]]:
-    return [(f.kind, f.metadata_partition, f.offset) for f in diagnosis.findings]
+    """Everything but what says how much a finding concerns."""
+    return [(f.kind, f.metadata_partition, f.offset) for f in diagnosis.findings if f.kind is not K.UNDER_PROOF]
+
+
+def only(diagnosis: Diagnosis, kind: FindingKind) -> list[Finding]:
+    return [f for f in diagnosis.findings if f.kind is kind]
 
 
 @pytest.fixture
@@ -83,14 +91,14 @@ def test_records_that_no_broker_can_read(
     put(log, started(4, partition=HERE), copied(4, HERE))
     diagnosis = diagnose(log, live())
     assert found(diagnosis) == [(kind, 0, offset)]
-    [finding] = diagnosis.findings
+    [finding] = only(diagnosis, kind)
     # A snapshot record has a time of its own.
     assert (finding.severity, finding.since_ms) == (Severity.CRITICAL, 2 if kind is K.SNAPSHOT else 77)
     assert finding.detail
     [recovery] = diagnosis.recoveries
     # The segment after the pill is not lost.
     assert (recovery.metadata_partition, recovery.delete_before_offset) == (0, offset + 1)
-    assert (recovery.records, recovery.segments, recovery.user_partitions) == (3, 1, 1)
+    assert (recovery.records, recovery.segments, recovery.bytes, recovery.user_partitions) == (3, 1, 4_096, 1)
     assert f"DeleteRecords before offset {offset + 1}" in str(recovery)
 
 
@@ -182,7 +190,7 @@ def test_updates_without_base_record(log: InProcessMetadataEventLog) -> None:
 def test_incomplete_history_names_the_user_partitions(log: InProcessMetadataEventLog) -> None:
     put(log, started(4, partition=HERE), copied(4, HERE))
     log.truncate(0, 2)
-    [finding] = diagnose(log).findings
+    [finding] = only(diagnose(log), K.INCOMPLETE_HISTORY)
     assert (finding.kind, finding.metadata_partition, finding.offset) == (K.INCOMPLETE_HISTORY, 0, 2)
     assert (finding.topic, finding.partition, finding.topic_id) == (
         "orders", HERE.partition, kafka_uuid_str(HERE.topic_id)
@@ -192,7 +200,7 @@ def test_incomplete_history_names_the_user_partitions(log: InProcessMetadataEven
 
 def test_incomplete_history_of_which_nothing_is_left(log: InProcessMetadataEventLog) -> None:
     log.truncate(0, 2)
-    [finding] = diagnose(log).findings
+    [finding] = only(diagnose(log), K.INCOMPLETE_HISTORY)
     assert (finding.kind, finding.metadata_partition, finding.offset, finding.topic) == (
         K.INCOMPLETE_HISTORY,
         0,
@@ -253,9 +261,11 @@ def test_findings_are_limited_and_counted(log: InProcessMetadataEventLog) -> Non
     for number in range(50, 80):
         put(log, started(number, partition=HERE))
     diagnosis = diagnose(log, limit_per_kind=3)
-    assert dict(diagnosis.counts) == {K.TOMBSTONE: 30, K.MALFORMED: 30, K.UPDATE_WITHOUT_BASE: 30, K.STUCK_SEGMENT: 30}
+    assert dict(diagnosis.counts) == {
+        K.TOMBSTONE: 30, K.MALFORMED: 30, K.UNDER_PROOF: 2, K.UPDATE_WITHOUT_BASE: 30, K.STUCK_SEGMENT: 30
+    }  # fmt: skip
     assert [f.kind for f in diagnosis.findings].count(K.TOMBSTONE) == 3
-    assert (len(diagnosis.findings), diagnosis.critical) == (12, 60)
+    assert (len(diagnosis.findings), diagnosis.critical) == (14, 60)
     last = log.high_water_marks()[1] - 1
     assert [r.delete_before_offset for r in diagnosis.recoveries][1] == last + 1
 
@@ -272,7 +282,7 @@ def test_the_chunks_of_the_reading_change_nothing(
     put(log, started(5, partition=HERE), started(6, partition=THERE))
     diagnosis = diagnose(log, chunk_rows=chunk_rows)
     assert dict(diagnosis.counts) == {
-        K.TOMBSTONE: 2, K.ILLEGAL_TRANSITION: 2, K.UPDATE_WITHOUT_BASE: 2, K.STUCK_SEGMENT: 3
+        K.TOMBSTONE: 2, K.UNDER_PROOF: 2, K.ILLEGAL_TRANSITION: 2, K.UPDATE_WITHOUT_BASE: 2, K.STUCK_SEGMENT: 3
     }  # fmt: skip
     assert [r.segments for r in diagnosis.recoveries] == [2, 1]
 
@@ -288,6 +298,218 @@ def test_what_comes_from_the_log_is_shown_as_data(log: InProcessMetadataEventLog
     assert since(2**62) == f"{2**62} ms"
     assert json.loads(json.dumps(diagnosis.to_dict()))["counts"] == {"UPDATE_WITHOUT_BASE": 2}
     assert "\n" not in str(finding)
+
+
+# -- who reads it ------------------------------------------------------------------------------------------------------
+
+
+def test_a_poison_pill_names_the_living_topics_whose_brokers_read_it(log: InProcessMetadataEventLog) -> None:
+    log.append(0, None)
+    cluster = live("orders")
+    cluster.counts = {"orders": 3}
+    mapped = [n for n in range(3) if metadata_partition_for(replace(HERE, partition=n), 2) == 0]
+    [pill] = only(diagnose(log, cluster), K.TOMBSTONE)
+    numbers = ", ".join(map(str, mapped))
+    assert pill.detail == f"the value is null; {len(mapped)} living user partitions map here: orders ({numbers})"
+    assert pill.severity is Severity.CRITICAL
+    cluster.settings = {"orders": {"remote.storage.enable": False}}
+    [pill] = only(diagnose(log, cluster), K.TOMBSTONE)
+    assert pill.detail == "the value is null; no living tiered topic maps here today"
+    assert pill.severity is Severity.CRITICAL
+
+
+def test_of_many_topics_the_first_are_named(log: InProcessMetadataEventLog) -> None:
+    log.append(0, None)
+    cluster = topics()
+    cluster.topics |= {f"topic-{n}": UUID(int=100 + n) for n in range(7)}
+    cluster.counts = {f"topic-{n}": 40 for n in range(7)}
+    [pill] = only(diagnose(log, cluster), K.TOMBSTONE)
+    assert "topic-4 (" in pill.detail
+    assert "topic-5" not in pill.detail
+    assert pill.detail.endswith(" and 2 more topics")
+
+
+def test_without_the_right_to_see_settings_nothing_is_said_about_who_reads_it(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(self: TieredTopics, names: Any) -> Any:
+        raise EventLogAccessError("DESCRIBE_CONFIGS is missing")
+
+    monkeypatch.setattr(TieredTopics, "topic_settings", forbidden)
+    log.append(0, None)
+    put(log, started(4, partition=HERE))
+    diagnosis = diagnose(log, max_copy_ms=0)
+    [pill] = only(diagnosis, K.TOMBSTONE)
+    assert "which living topics map here is not known: DESCRIBE_CONFIGS is missing" in pill.detail
+    # Every living topic may be tiered then.
+    assert K.COPYING_STOPPED in diagnosis.counts
+
+
+# -- copying -----------------------------------------------------------------------------------------------------------
+
+
+def test_copies_that_began_and_of_which_none_was_finished(log: InProcessMetadataEventLog) -> None:
+    [begun] = put(log, started(4, partition=HERE))
+    put(log, deleting(4, HERE), deleted(4, HERE), started(5, partition=HERE))
+    diagnosis = diagnose(log, max_copy_ms=NOW_MS - 2_000)
+    [finding] = only(diagnosis, K.COPYING_STOPPED)
+    assert (finding.metadata_partition, finding.offset, finding.since_ms) == (*begun, 2_000)
+    assert (finding.severity, diagnosis.critical) == (Severity.CRITICAL, 1)
+    assert (finding.topic, finding.partition) == ("orders", HERE.partition)
+    assert finding.segment_id == kafka_uuid_str(UUID(int=4))
+    # No record has to go for it.
+    assert diagnosis.recoveries == ()
+    assert K.COPYING_STOPPED not in diagnose(log, max_copy_ms=NOW_MS - 1_999).counts
+
+
+def test_a_copy_that_was_finished_since_says_that_copying_goes_on(log: InProcessMetadataEventLog) -> None:
+    put(log, started(4, partition=HERE), started(5, partition=HERE), copied(5, HERE))
+    assert K.COPYING_STOPPED not in diagnose(log, max_copy_ms=0).counts
+    [begun] = put(log, started(6, partition=HERE))
+    # Dropped: it copies nothing.
+    put(log, copied(44, HERE))
+    [finding] = only(diagnose(log, max_copy_ms=0), K.COPYING_STOPPED)
+    assert (finding.metadata_partition, finding.offset) == begun
+
+
+@pytest.mark.parametrize(
+    "settings", [{"remote.storage.enable": False}, {"remote.storage.enable": True, "remote.log.copy.disable": True}]
+)
+def test_where_nothing_is_to_be_copied_copying_has_not_stopped(
+    log: InProcessMetadataEventLog, settings: dict[str, int | bool | str]
+) -> None:
+    put(log, started(4, partition=HERE))
+    cluster = live("orders")
+    cluster.settings = {"orders": settings}
+    assert K.COPYING_STOPPED not in diagnose(log, cluster, max_copy_ms=0).counts
+    assert K.COPYING_STOPPED not in diagnose(log, live(), max_copy_ms=0).counts
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 1_000])
+def test_copies_are_followed_through_all_chunks(
+    log: InProcessMetadataEventLog, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_rlmm.manager.in_process.BATCH_ROWS", chunk_rows)
+    [here] = put(log, started(4, partition=HERE))
+    put(log, started(5, partition=HERE), started(6, partition=THERE), copied(6, THERE), started(7, partition=THERE))
+    [_, there] = put(log, copied(7, THERE), started(8, partition=THERE))
+    stopped = only(diagnose(log, max_copy_ms=0, chunk_rows=chunk_rows), K.COPYING_STOPPED)
+    assert [(f.metadata_partition, f.offset) for f in stopped] == [here, there]
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def marker(at_ms: int, state: P = P.DELETE_PARTITION_MARKED) -> Any:
+    return replace(partition_delete(state, replace(HERE, topic_id=UUID(int=6))), event_timestamp_ms=at_ms)
+
+
+def test_markers_from_the_future(log: InProcessMetadataEventLog) -> None:
+    skew = 5 * 60_000
+    [first] = put(log, marker(NOW_MS + skew + 1))
+    put(log, marker(NOW_MS + skew + 2, P.DELETE_PARTITION_STARTED))
+    diagnosis = diagnose(log)
+    [finding] = only(diagnosis, K.MARKER_FROM_THE_FUTURE)
+    assert (finding.metadata_partition, finding.offset, finding.since_ms) == (*first, NOW_MS + skew + 1)
+    assert "DELETE_PARTITION_MARKED is 300001 ms ahead" in finding.detail
+    assert (finding.severity, diagnosis.critical, diagnosis.recoveries) == (Severity.CRITICAL, 1, ())
+
+
+def test_the_time_of_a_markers_record_counts_too(log: InProcessMetadataEventLog) -> None:
+    event = marker(4_000)
+    number = metadata_partition_for(event.topic_id_partition, 2)
+    offset = log.append(number, serialize(event), timestamp_ms=NOW_MS + 10**9)
+    [finding] = only(diagnose(log), K.MARKER_FROM_THE_FUTURE)
+    assert (finding.metadata_partition, finding.offset) == (number, offset)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [marker(4_000), marker(NOW_MS + 300_000, P.DELETE_PARTITION_STARTED), marker(9, P.DELETE_PARTITION_FINISHED)],
+)
+def test_a_marker_from_the_future_is_over_once_somebody_observed_since(
+    log: InProcessMetadataEventLog, later: Any
+) -> None:
+    put(log, marker(NOW_MS + 10**9), marker(NOW_MS + 10**9, P.DELETE_PARTITION_STARTED), later)
+    assert K.MARKER_FROM_THE_FUTURE not in diagnose(log).counts
+
+
+# -- what is under proof -----------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_cannot_be_read_puts_its_metadata_partition_under_proof(log: InProcessMetadataEventLog) -> None:
+    offset = log.append(0, b"junk", timestamp_ms=77)
+    log.append(0, None, timestamp_ms=99)
+    put(log, started(4, partition=HERE), started(5, partition=replace(HERE, topic="another")))
+    diagnosis = diagnose(log, live())
+    [proof] = only(diagnosis, K.UNDER_PROOF)
+    assert (proof.metadata_partition, proof.offset, proof.since_ms) == (0, offset, 77)
+    assert f"2 records cannot be read, the first at offset {offset}" in proof.detail
+    assert "3 unfinished segments (12288 bytes) of 2 user partitions are concerned" in proof.detail
+    assert "no living tiered topic maps here today" in proof.detail
+    # The records themselves are critical already.
+    assert (proof.severity, diagnosis.critical) == (Severity.WARNING, 2)
+
+
+def test_a_lost_beginning_puts_its_metadata_partition_under_proof(log: InProcessMetadataEventLog) -> None:
+    log.append(0, serialize(started(4, partition=HERE)), timestamp_ms=55)
+    log.truncate(0, 2)
+    diagnosis = diagnose(log)
+    [proof] = only(diagnosis, K.UNDER_PROOF)
+    assert (proof.metadata_partition, proof.offset, proof.since_ms, proof.severity) == (0, 2, 55, Severity.WARNING)
+    assert proof.detail.startswith("it begins at offset 2; 1 unfinished segments (4096 bytes) of 1 user partitions")
+    assert diagnosis.critical == 0
+
+
+def test_segments_that_lack_their_first_event_need_a_person(log: InProcessMetadataEventLog) -> None:
+    put(log, started(4, partition=HERE), started(5, partition=HERE), started(6, partition=HERE))
+    log.truncate(0, log.high_water_marks()[0])
+    put(log, copied(4, HERE), copied(5, HERE), deleting(5, HERE), deleted(5, HERE), deleted(6, HERE))
+    diagnosis = diagnose(log)
+    [proof] = only(diagnosis, K.UNDER_PROOF)
+    # What is deleted leaves nothing to resolve.
+    assert "1 segments of 1 user partitions lack their first event" in proof.detail
+    assert (proof.severity, diagnosis.critical, diagnosis.recoveries) == (Severity.CRITICAL, 1, ())
+
+
+def test_a_log_of_which_nothing_is_left_is_under_proof_since_nobody_knows_when(log: InProcessMetadataEventLog) -> None:
+    log.truncate(0, 2)
+    [proof] = only(diagnose(log), K.UNDER_PROOF)
+    assert (proof.offset, proof.since_ms) == (2, None)
+    assert "since an unknown time" in str(proof)
+
+
+# -- recovery ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_recovery_says_what_can_be_used_afterwards_and_what_is_refused_by_name(
+    log: InProcessMetadataEventLog,
+) -> None:
+    numbers = [n for n in range(200) if metadata_partition_for(replace(HERE, partition=n), 2) == 0][:60]
+    losing, keeping = numbers[:25], numbers[25:30]
+    put(log, *(started(100 + n, partition=replace(HERE, partition=n)) for n in losing))
+    pill = log.append(0, None)
+    put(log, *(started(200 + n, partition=replace(HERE, partition=n)) for n in [*losing[:3], *keeping]))
+    [recovery] = diagnose(log).recoveries
+    lost = {*losing, HERE.partition}
+    assert (recovery.delete_before_offset, recovery.segments, recovery.bytes) == (pill + 1, 26, 26 * 4_096)
+    assert (recovery.user_partitions, len(recovery.refused)) == (len(lost), 20)
+    assert recovery.refused[0] == f"{kafka_uuid_str(HERE.topic_id)}:orders-{min(lost)}"
+    assert recovery.usable == len(set(keeping) - lost)
+    text = str(recovery)
+    for part in (
+        "first keep a copy of its records", "let the remote log cleaner finish what it can", "no longer begins at 0",
+        f"orders-{min(lost)}, ", f" and {len(lost) - 20} more", "delete by hand",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_a_recovery_that_loses_no_segment_refuses_nobody(log: InProcessMetadataEventLog) -> None:
+    log.truncate(0, 2)
+    log.append(0, None)
+    [recovery] = diagnose(log).recoveries
+    assert (recovery.segments, recovery.bytes, recovery.user_partitions, recovery.refused) == (0, 0, 0, ())
+    assert "Refused" not in str(recovery)
 
 
 def test_every_kind_is_explained() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +19,28 @@ TOPIC_ID = UUID(int=99)
 NOW_MS = 1_800_000_000_000
 
 
-def topics(topic_id: UUID = TOPIC_ID, cluster_id: str = "cluster-1") -> InProcessClusterTopics:
-    return InProcessClusterTopics({METADATA_TOPIC: topic_id}, cluster_id=cluster_id)
+class TieredTopics(InProcessClusterTopics):
+    """
+    Topics in memory, tiered unless said otherwise.
+
+    :ivar settings: topic → its settings, where they are others.
+    :ivar counts: topic → its partitions, where they are not four.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings: dict[str, dict[str, int | bool | str]] = {}
+        self.counts: dict[str, int] = {}
+
+    def topic_settings(self, names: Iterable[str]) -> dict[str, dict[str, int | bool | str]]:
+        return {name: self.settings.get(name, {"remote.storage.enable": name != METADATA_TOPIC}) for name in names}
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: self.counts.get(name, 4) for name in names}
+
+
+def topics(topic_id: UUID = TOPIC_ID, cluster_id: str = "cluster-1") -> TieredTopics:
+    return TieredTopics({METADATA_TOPIC: topic_id}, cluster_id=cluster_id)
 
 
 def new_log(partitions: int = 2) -> InProcessMetadataEventLog:

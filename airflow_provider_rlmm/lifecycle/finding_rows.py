@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of decoded records as findings, and a few ways to choose among rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.finding_kinds import EXPLANATIONS, FindingKind, Severity
+from airflow_provider_rlmm.policy.findings import Finding, FindingLog
+from airflow_provider_rlmm.quoting import name_in_text, printable
+
+MAX_DETAIL = 1_000
+"""Characters of a finding's detail that are kept."""
+
+PILLS = frozenset(
+    {
+        FindingKind.TOMBSTONE, FindingKind.MALFORMED, FindingKind.UNKNOWN_API_KEY, FindingKind.NEWER_VERSION,
+        FindingKind.SNAPSHOT, FindingKind.ADD_IN_OTHER_STATE, FindingKind.UPDATE_TO_COPY_STARTED,
+        FindingKind.EVENT_AFTER_FINISHED, FindingKind.LIVE_PARTITION_FINISHED,
+    }
+)  # fmt: skip
+"""Kinds that end brokers' consumers where they are critical: only a deletion of records gets past them."""
+
+
+class FindingRows:
+    """
+    Writes findings down, and remembers the last poison pill of each metadata partition.
+
+    :param limit_per_kind: findings that are kept.
+    """
+
+    def __init__(self, limit_per_kind: int) -> None:
+        self.log = FindingLog(limit_per_kind)
+        self.last_pill: dict[int, int] = {}
+
+    def add(
+        self, kind: FindingKind, rows: Any, severity: Severity | None = None, *, detail: str = "reason", more: str = ""
+    ) -> None:
+        """
+        Add one finding per row.
+
+        :param kind: of all of them.
+        :param rows: with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
+        :param severity: of all of them, by default the kind's.
+        :param detail: the column that says what each one is.
+        :param more: what there is to say besides.
+        """
+        severity = severity or EXPLANATIONS[kind].severity
+        kept = rows.slice(0, self.log.room(kind)).to_pylist()
+        findings = [finding_of(kind, severity, row, f"{row[detail]}{more}") for row in kept]
+        self.log.add(findings, kind, severity, rows.num_rows)
+        if severity is Severity.CRITICAL and rows.num_rows:
+            last = rows.group_by("metadata_partition").aggregate([("offset", "max")])
+            places = (last[name].to_pylist() for name in ("metadata_partition", "offset_max"))
+            self._note_pills(kind, zip(*places, strict=True))
+
+    def add_one(self, kind: FindingKind, row: Mapping[str, Any], detail: str, severity: Severity | None = None) -> None:
+        """
+        Add a finding.
+
+        :param kind: what.
+        :param row: as for :meth:`add`, a dictionary.
+        :param detail: what this one is.
+        :param severity: by default the kind's.
+        """
+        severity = severity or EXPLANATIONS[kind].severity
+        self.log.add([finding_of(kind, severity, row, detail)], kind, severity, 1)
+        if severity is Severity.CRITICAL:
+            self._note_pills(kind, [(row["metadata_partition"], row["offset"])])
+
+    def _note_pills(self, kind: FindingKind, places: Iterable[tuple[int, int]]) -> None:
+        for metadata_partition, offset in places if kind in PILLS else ():
+            self.last_pill[metadata_partition] = max(offset, self.last_pill.get(metadata_partition, -1))
+
+
+def finding_of(kind: FindingKind, severity: Severity, row: Mapping[str, Any], detail: str) -> Finding:
+    """
+    Return a finding about a record.
+
+    :param kind: what.
+    :param severity: how bad.
+    :param row: where, and of which segment.
+    :param detail: what this one is.
+    """
+    event_ms = row.get("event_timestamp_ms")
+    return Finding(
+        kind,
+        severity,
+        row["metadata_partition"],
+        row["offset"],
+        topic_id=_id(row.get("topic_id")),
+        topic=name_in_text(row["topic"]) if row.get("topic") is not None else None,
+        partition=row.get("partition"),
+        segment_id=_id(row.get("segment_id")),
+        since_ms=row.get("timestamp_ms") if event_ms is None else event_ms,
+        detail=printable(detail, MAX_DETAIL),
+    )
+
+
+def user_partition_in_text(row: Mapping[str, Any]) -> str:
+    """
+    Return a user partition as ``topic id:topic-partition``.
+
+    :param row: with ``topic_id``, ``topic`` and ``partition``.
+    """
+    return f"{_id(row['topic_id'])}:{name_in_text(row['topic'])}-{row['partition']}"
+
+
+def _id(raw: bytes | None) -> str | None:
+    return None if raw is None else kafka_uuid_str(UUID(bytes=raw))
+
+
+def among(rows: Any, column: str, values: Iterable[int]) -> Any:
+    """
+    Tell which rows have one of some values.
+
+    :param rows: a table or a batch.
+    :param column: name of a column of numbers.
+    :param values: the values.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.array([int(value) for value in values], rows.schema.field(column).type)
+    return pc.is_in(rows.column(column), value_set=wanted)
+
+
+def of_topics(rows: Any, topic_ids: Iterable[UUID]) -> Any:
+    """
+    Tell which rows are of some topics.
+
+    :param rows: a table or a batch.
+    :param topic_ids: ids of the topics.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = pa.array([topic_id.bytes for topic_id in topic_ids], rows.schema.field("topic_id").type)
+    return pc.is_in(rows.column("topic_id"), value_set=ids)
+
+
+def places_of(rows: Any) -> set[tuple[int, int]]:
+    """
+    Return the (metadata partition, offset) of rows.
+
+    :param rows: few.
+    """
+    columns = (rows.column(name).to_pylist() for name in ("metadata_partition", "offset"))
+    return set(zip(*columns, strict=True))
+
+
+def without(rows: Any, places: set[tuple[int, int]]) -> Any:
+    """
+    Return the rows that lie elsewhere.
+
+    :param rows: a table or a batch.
+    :param places: (metadata partition, offset), few.
+    """
+    import numpy as np
+
+    if not places or not rows.num_rows:
+        return rows
+    # An offset alone says nearly everything, and it is looked for in columns.
+    suspects = np.flatnonzero(among(rows, "offset", {offset for _, offset in places}).to_numpy(zero_copy_only=False))
+    columns = (rows.column(name).take(suspects).to_pylist() for name in ("metadata_partition", "offset"))
+    kept = np.ones(rows.num_rows, dtype=bool)
+    kept[[at for at, *place in zip(suspects.tolist(), *columns, strict=True) if tuple(place) in places]] = False
+    return rows.filter(kept)
