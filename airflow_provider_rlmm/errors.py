@@ -23,6 +23,7 @@ Every error that this package raises.
     │   ├── TopicIdMissingError             the cluster gives a topic no id
     │   ├── MetadataPartitionOutOfRangeError  no such metadata partition
     │   ├── OffsetOutOfRangeError           an offset to read from was deleted, or lies behind the end
+    │   ├── LogReplacedError                records that were read before are others now
     │   ├── NotReadyError                   the local view has not caught up yet (retriable)
     │   ├── PartitionNotAssignedError       the local view does not follow this user partition
     │   ├── ManagerClosedError              the manager was closed
@@ -134,6 +135,10 @@ class OffsetOutOfRangeError(EventLogError):
         super().__init__(message)
         self.metadata_partition = metadata_partition
         self.offset = offset
+
+
+class LogReplacedError(EventLogError):
+    """Raised when records that were read before have others at their offsets: truncated and regrown, or another cluster."""
 
 
 class NotReadyError(EventLogError):

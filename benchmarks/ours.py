@@ -159,7 +159,10 @@ def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
     :param snapshot: the file.
     """
     with _clients(config) as (log, topics):
-        topic_state = TopicState(log, topics, metadata_topic=TOPIC)
+        topic_state = TopicState(
+            log,
+            topics,
+        )
         topic_state.advance()
         write_snapshot(str(snapshot), topic_state.snapshot())
 
@@ -167,7 +170,10 @@ def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
 def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> TopicRun:
     started = time.perf_counter()
     with _clients(config) as (log, topics):
-        topic_state = begin(log, topics, metadata_topic=TOPIC)
+        topic_state = begin(
+            log,
+            topics,
+        )
         topic_state.advance()
     return TopicRun(topic_state, log.records, time.perf_counter() - started, log.read_s)
 

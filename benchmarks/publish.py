@@ -12,7 +12,7 @@ import argparse
 import time
 from uuid import UUID
 
-from airflow_provider_rlmm.manager.event_log import Acked
+from airflow_provider_rlmm.manager.event_log import Acked, ProvenLook
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
@@ -63,7 +63,8 @@ def orphan(log: KafkaMetadataEventLog, segments: int) -> None:
 
 def measure(log: KafkaMetadataEventLog, events: int, singles: int) -> None:
     publisher = GuardedPublisher(log, allow_writes=True)
-    with TopicBasedRemoteLogMetadataManager(log, publisher, is_absent=lambda topic_id: topic_id == GONE.topic_id) as m:
+    look = ProvenLook(log.topic_id, frozenset({GONE.topic_id}))
+    with TopicBasedRemoteLogMetadataManager(log, publisher, look_at=lambda _: look) as m:
         m.on_partition_leadership_changes([GONE], [])
         if not m.await_ready([GONE], READY_S):
             raise SystemExit(f"the manager is not ready: {m.liveness()}")

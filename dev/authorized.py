@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dev.broker import LocalKafka, _free_ports
+from dev.broker import LocalKafka, free_ports
 
 LISTENER = "RESTRICTED"
 
@@ -25,7 +25,7 @@ class AuthorizedKafka(LocalKafka):
 
     def __init__(self, users: Mapping[str, str], data_dir: Path | None = None, *, metadata_partitions: int = 5) -> None:
         super().__init__(data_dir, metadata_partitions=metadata_partitions)
-        (self._restricted_port,) = _free_ports(1)
+        (self._restricted_port,) = free_ports(1)
         self._users = dict(users)
 
     def login(self, user: str) -> dict[str, str]:

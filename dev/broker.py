@@ -110,7 +110,7 @@ class LocalKafka:
         self.log_path = self.data_dir / "broker.log"
         self.metadata_partitions = metadata_partitions
         self.cluster_id = self._stored_cluster_id() or _new_cluster_id()
-        self._port, self._controller_port = _free_ports(2)
+        self._port, self._controller_port = free_ports(2)
         self._log_offset = 0
         self._properties = dict(properties or {})
         self._jvm_options = tuple(jvm_options)
@@ -418,7 +418,7 @@ def _clean_up(children: Sequence[subprocess.Popen[bytes]], temporary: Path | Non
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """
     Ports of 127.0.0.1 that nobody listens on, below the range that the system takes for outgoing connections.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dev.broker import BrokerError, LocalKafka, _free_ports
+from dev.broker import BrokerError, LocalKafka, free_ports
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -83,7 +83,7 @@ class SecuredKafka(LocalKafka):
 
     def __init__(self, users: Mapping[str, str], data_dir: Path | None = None, *, metadata_partitions: int = 5) -> None:
         super().__init__(data_dir, metadata_partitions=metadata_partitions)
-        (self._secured_port,) = _free_ports(1)
+        (self._secured_port,) = free_ports(1)
         self._users = dict(users)
         self._key_store = self.data_dir / "broker.pem"
         self.ca_path = self.data_dir / "ca.pem"

@@ -84,6 +84,18 @@ class RlmmConnection:
             raise ConfigurationError(f"connection {self.conn_id!r}: storage_uri is missing, and storage is needed here")
         return self.storage_uri
 
+    def check_writable(self) -> None:
+        """
+        Refuse a connection that allows writes and does not say to which cluster.
+
+        :raises ConfigurationError: naming the connection.
+        """
+        if self.allow_writes and self.expected_cluster_id is None:
+            raise ConfigurationError(
+                f"connection {self.conn_id!r}: allow_writes needs expected_cluster_id, so that nothing is ever written to "
+                "another cluster; the connection's test prints the id to copy"
+            )
+
     def _check(self) -> None:
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
             raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")

@@ -51,6 +51,7 @@ class ConnectionCheck:
             return found
         found.append(_finding("the cluster", self._cluster))
         if found[-1].good:
+            found += [f for f in [_finding("the connection", self._may_write)] if not f.good]
             found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
         if self._description is not None:
             found += self._health(self._description)
@@ -62,8 +63,18 @@ class ConnectionCheck:
 
     def _cluster(self) -> str:
         self._cluster_id = self._hook.check_cluster()
-        expected = self._hook.get_connection_settings().expected_cluster_id
-        return f"Cluster {self._cluster_id} answers, {'as expected' if expected else 'no other one is ruled out'}."
+        settings = self._hook.get_connection_settings()
+        addresses = ", ".join(self._hook.get_cluster().answered)
+        if settings.expected_cluster_id:
+            return f"Cluster {self._cluster_id} answers at {addresses}, as expected."
+        return (
+            f"Cluster {self._cluster_id} answers at {addresses}; copy its id to expected_cluster_id: then no other one is "
+            "ever worked on."
+        )
+
+    def _may_write(self) -> str:
+        self._hook.get_connection_settings().check_writable()
+        return ""
 
     def _topic(self) -> str:
         settings = self._hook.get_connection_settings()
@@ -99,7 +110,10 @@ class ConnectionCheck:
         with naming_connection(self._hook.get_connection_settings().kafka_conn_id):
             topics = self._hook.get_cluster_topics().list_topics()
         self._topic_ids = frozenset(topics.values())
-        return f"All {len(topics)} topics may be described."
+        return (
+            f"{len(topics)} topics may be described. Others would not show here: the principal needs DESCRIBE on every "
+            "topic."
+        )
 
     def _storage(self) -> str:
         settings = self._hook.get_connection_settings()

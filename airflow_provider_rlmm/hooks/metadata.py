@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import naming_connection
+from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
     from airflow_provider_rlmm.manager.event_log import MetadataEventLog
     from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+    from airflow_provider_rlmm.manager.kafka_cluster import VerifiedCluster
     from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
     from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
     from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
@@ -36,11 +37,44 @@ class RemoteLogMetadataHook(RlmmHook):
 
     hook_name = "Kafka Remote Log Metadata"
 
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        super().__init__(rlmm_conn_id)
+        self._cluster: VerifiedCluster | None = None
+
     def naming_connection(self) -> AbstractContextManager[None]:
         """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""
         return naming_connection(self.get_connection_settings().kafka_conn_id)
 
+    def get_cluster(self, request_timeout_s: float = 15.0) -> VerifiedCluster:
+        """
+        Ask every address of the Kafka connection which cluster it is of, once for this hook; all its clients go there.
+
+        :param request_timeout_s: seconds until the first address must have answered.
+        :raises ClusterMismatchError: if two addresses name different clusters, or it is not the expected one.
+        :raises EventLogUnavailableError: if no broker answers.
+        :raises EventLogAccessError: if a login fails.
+        """
+        from airflow_provider_rlmm.manager.kafka_cluster import verify_cluster
+        from airflow_provider_rlmm.policy.guards import check_cluster
+
+        if self._cluster is None:
+            settings = self.get_connection_settings()
+            with naming_connection(settings.kafka_conn_id):
+                cluster = verify_cluster(self.get_connection_config(), request_timeout_s=request_timeout_s)
+            check_cluster(cluster.cluster_id, settings.expected_cluster_id, frozenset())
+            self._cluster = cluster
+        return self._cluster
+
     def get_client_config(self) -> KafkaClientConfig:
+        """
+        Return the properties of every client: they start from the verified cluster's own addresses.
+
+        :raises ClusterMismatchError: if the addresses of the Kafka connection do not lead to one cluster, the expected one.
+        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used.
+        """
+        return self.get_cluster().config
+
+    def get_connection_config(self) -> KafkaClientConfig:
         """
         Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider.
 
@@ -64,7 +98,8 @@ class RemoteLogMetadataHook(RlmmHook):
         from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 
         settings = self.get_connection_settings()
-        log = KafkaMetadataEventLog(self.get_client_config(), settings.metadata_topic)
+        cluster = self.get_cluster()
+        log = KafkaMetadataEventLog(cluster.config, settings.metadata_topic, cluster_id=cluster.cluster_id)
         # Asked here, so that what is wrong with the connection is said once, at the start, and names it.
         with naming_connection(settings.kafka_conn_id):
             self.log.info("metadata topic %s has %d partitions", settings.metadata_topic, log.partition_count)
@@ -82,7 +117,7 @@ class RemoteLogMetadataHook(RlmmHook):
         """
         from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
 
-        connection = self.get_client_config().properties
+        connection = self.get_connection_config().properties
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
 
     def get_metadata_manager(
@@ -116,6 +151,9 @@ class RemoteLogMetadataHook(RlmmHook):
 
         settings = self.get_connection_settings()
         config = self.get_manager_config(properties)
+        if settings.allow_writes:
+            settings.check_writable()
+            self.get_cluster(config.initialization_retry_max_timeout_ms / 1000)
         with naming_connection(settings.kafka_conn_id):
             return provision_metadata_topic(config, allow_create=settings.allow_writes, topic=settings.metadata_topic)
 
@@ -124,16 +162,19 @@ class RemoteLogMetadataHook(RlmmHook):
         Return the write guard, the only way to write; it writes only where the connection allows writes.
 
         :param log: what :meth:`get_event_log` returned.
+        :raises ConfigurationError: if the connection allows writes and does not say to which cluster.
         """
         from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 
-        return GuardedPublisher(log, allow_writes=self.get_connection_settings().allow_writes)
+        settings = self.get_connection_settings()
+        settings.check_writable()
+        return GuardedPublisher(log, allow_writes=settings.allow_writes)
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""
         from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 
-        return KafkaClusterTopics(self.get_client_config())
+        return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
 
     def get_offset_store(self) -> KafkaOffsetStore:
         """Return where the cleaner remembers which markers are settled."""
@@ -168,10 +209,8 @@ class RemoteLogMetadataHook(RlmmHook):
         """
         from airflow_provider_rlmm.policy.guards import check_cluster
 
-        settings = self.get_connection_settings()
-        with naming_connection(settings.kafka_conn_id):
-            cluster_id = self.get_cluster_topics().cluster_id()
-        check_cluster(cluster_id, settings.expected_cluster_id, overrides)
+        cluster_id = self.get_cluster().cluster_id
+        check_cluster(cluster_id, self.get_connection_settings().expected_cluster_id, overrides)
         return cluster_id
 
     def test_connection(self) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
@@ -124,7 +125,7 @@ class RemoteLogCleaner:
             return report()
         cleaners: list[UserPartitionCleaner] = []
         if work:
-            topic_ids = ids.all | frozenset(self._topics.list_topics().values())
+            topic_ids = ids.all | frozenset(look(self._topics, self._log, {}).living.values())
             cleaners = _prepared(work, self._context(replay, effects, topic_ids, cluster_id), planned)
         try:
             for cleaner in cleaners:
@@ -148,7 +149,7 @@ class RemoteLogCleaner:
         logger.info("storage root: %s", root.reason)
         root = effects.stamp_root(root)
         state = WorkState(replay)
-        return CleaningContext(self._topics, state, effects, self._storage, self._limits, root, self._clock)
+        return CleaningContext(self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock)
 
 
 def _prepared(

@@ -29,7 +29,6 @@ from airflow_provider_rlmm.lifecycle.proof_watch import ProofWatch
 from airflow_provider_rlmm.lifecycle.served import ServedPartitions, TieredClusterTopics, served_partitions
 from airflow_provider_rlmm.lifecycle.trail import Trail
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
-from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
 from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS, Progress, TopicState, user_partitions
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, SEGMENT_API_KEY
@@ -52,7 +51,6 @@ def examine(
     log: MetadataEventLog,
     topics: TieredClusterTopics,
     *,
-    metadata_topic: str = METADATA_TOPIC,
     min_age_ms: int = DEFAULT_MIN_AGE_MS,
     max_copy_ms: int = DEFAULT_MAX_COPY_MS,
     limit_per_kind: int = DEFAULT_LIMIT_PER_KIND,
@@ -64,7 +62,6 @@ def examine(
 
     :param log: the log.
     :param topics: the cluster: a topic that exists when the examination begins is taken for served.
-    :param metadata_topic: name of the topic that the log reads.
     :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none; ms by the event's time.
     :param limit_per_kind: findings of one kind that are kept; all are counted.
@@ -77,7 +74,7 @@ def examine(
     now_ms = clock()
     living = topics.list_topics()
     served = served_partitions(topics, living, log.partition_count)
-    state = TopicState(log, topics, metadata_topic=metadata_topic, clock=clock, chunk_rows=chunk_rows)
+    state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
 
     def progressed(_: Progress) -> None:

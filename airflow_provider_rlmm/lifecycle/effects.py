@@ -134,7 +134,7 @@ class DryRunEffects:
 
     def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
         """See :class:`Effects`."""
-        check_events(events, state, self._log.partition_count)
+        check_events(events, state, self._log)
         offset = state.replay.end
         for event in events:
             self.would_write.append(describe_event(event))

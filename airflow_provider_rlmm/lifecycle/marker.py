@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -24,6 +25,12 @@ from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitio
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+
+PRESENCE_ADVICE = {
+    Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",
+    Presence.AMBIGUOUS: "look at the records of this topic id",
+    Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +93,8 @@ class DeletedPartitionMarker:
             topic_ids = scan_topic_ids(self._log, metadata_partition).all
             if only is not None:
                 topic_ids &= {topic_id for topic_id, _ in only}
-            gone = topic_ids - frozenset(self._topics.list_topics().values()) if topic_ids else frozenset()
+            living = look(self._topics, self._log, {}).living.values() if topic_ids else ()
+            gone = topic_ids - frozenset(living)
             if not gone:
                 continue
             replay = MetadataPartitionReplay(self._log, metadata_partition, gone)
@@ -115,13 +123,13 @@ class DeletedPartitionMarker:
         if work and (obstacles := replay.obstacles(frozenset())):
             refusals += obstacles
             return [], 0
-        observations = look(self._topics, {topic_id: replay.names_of(topic_id) for topic_id in gone})
-        refusals += _presence_refusals(work, observations)
-        seen = ((h, observations[h.topic_id_partition.topic_id]) for h in work)
+        seen = look(self._topics, self._log, {topic_id: replay.names_of(topic_id) for topic_id in gone})
+        refusals += _presence_refusals(work, seen.observations)
+        looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)
         # The time is taken after the look: an observation must not claim to be older than it is.
-        events = [e for h, o in seen if (e := due_observation(h, o, self._clock())) is not None]
+        events = [e for h, o in looked_at if (e := due_observation(h, o, self._clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
-        outcomes = self._publish(events, WorkState(replay, absent_ids(observations)))
+        outcomes = self._publish(events, WorkState(replay, seen.proof))
         done = []
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):
@@ -138,7 +146,7 @@ class DeletedPartitionMarker:
         if not self._dry_run:
             return self._publisher.publish(events, state)
         if events:
-            check_events(events, state, self._log.partition_count)
+            check_events(events, state, self._log)
         return [Acked(-1) for _ in events]
 
 
@@ -185,8 +193,8 @@ def _presence_refusals(work: Iterable[UserPartitionHistory], observations: Mappi
         Refusal(
             str(h.topic_id_partition),
             observations[h.topic_id_partition.topic_id].reason,
-            "nothing, if the topic is meant to exist; otherwise delete the topic first",
-            RefusalKind.TOPIC_PRESENT if presence is Presence.PRESENT else RefusalKind.AMBIGUOUS,
+            PRESENCE_ADVICE[presence],
+            PRESENCE_KINDS[presence],
             topic=h.topic_id_partition.topic,
         )
         for h in work

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
-from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import WorkState
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
-from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, Unknown
+from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
@@ -49,6 +49,7 @@ class CleaningContext:
     """
     What the user partitions of one metadata partition share during a run.
 
+    :param log: the log that is read and written.
     :param topics: the cluster's topics.
     :param state: replay and latest look, as the write guard sees them.
     :param effects: everything that changes the world.
@@ -59,6 +60,7 @@ class CleaningContext:
     :param missing: segments of this run that have no object though their copy was finished.
     """
 
+    log: MetadataEventLog
     topics: ClusterTopics
     state: WorkState
     effects: Effects
@@ -74,9 +76,9 @@ class CleaningContext:
 
         :param topic_id: the id in question.
         """
-        observations = look(self.topics, {topic_id: self.state.replay.names_of(topic_id)})
-        self.state.absent = absent_ids(observations)
-        return observations[topic_id]
+        seen = look(self.topics, self.log, {topic_id: self.state.replay.names_of(topic_id)})
+        self.state.proof = seen.proof
+        return seen.observations[topic_id]
 
 
 @dataclass(slots=True)

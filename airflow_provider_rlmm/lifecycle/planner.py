@@ -109,7 +109,7 @@ class CleanupPlanner:
             draft.refuse(obstacles)
             return
         marked = {h.topic_id_partition.topic_id for h in work}
-        observations = look(self._topics, {i: replay.names_of(i) for i in sorted(marked)})
+        observations = look(self._topics, self._log, {i: replay.names_of(i) for i in sorted(marked)}).observations
         before = len(draft.rows)
         cleanable = False
         for history in work:

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.errors import (
     QuarantinedRecordsError,
 )
 from airflow_provider_rlmm.lifecycle.by_hand import Standing, check_override
-from airflow_provider_rlmm.lifecycle.cluster_look import absent_ids, look
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
@@ -117,12 +117,13 @@ def publish_events(
         if obstacles := replay.obstacles(frozenset()):
             raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0].why}")
         names = replay.names_of(tip.topic_id) | {tip.topic}
-        seen = look(topics, {tip.topic_id: names})
-        state = WorkState(replay, absent_ids(seen))
+        seen = look(topics, log, {tip.topic_id: names})
+        state = WorkState(replay, seen.proof)
         history = replay.histories.get(tip) or UserPartitionHistory(tip)
         # The time is taken after the look: an observation must not claim to be older than it is.
         event = replace(given, event_timestamp_ms=clock())
-        Standing(history, seen[tip.topic_id], event.event_timestamp_ms, limits, storage, checked).check(event)
+        observation = seen.observations[tip.topic_id]
+        Standing(history, observation, event.event_timestamp_ms, limits, storage, checked).check(event)
         (outcome,) = publisher.publish([event], state)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")

@@ -10,8 +10,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
 from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
+from airflow_provider_rlmm.manager.event_batch import event_batch
 from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, decode_records, quarantined_records
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.manager.log_tail import LogTail
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
@@ -56,18 +58,43 @@ class MetadataPartitionReplay:
         self.routed_records = 0
         self._first_unread_deletion: int | None = None
         self._marker_bounds = MarkerBounds()
+        self._tail = LogTail(metadata_partition)
 
     def advance(self) -> None:
         """
-        Read on, up to the high watermark as of now.
+        Read on, up to the high watermark as of now, beginning with the last records that were read before.
 
         :raises EventLogUnavailableError: if the range could not be read whole.
+        :raises OffsetOutOfRangeError: if the log has lost records since it was read, at its beginning or at its end.
+        :raises LogReplacedError: if it is not the log that was read before.
         """
-        end = self._log.high_water_marks()[self.metadata_partition]
-        for batch in self._log.read(self.metadata_partition, self.end, end):
+        end = max(self.end, self._log.high_water_marks()[self.metadata_partition])
+        for batch in self._new_records(end):
             for offset, timestamp_ms, event in self._good_events(batch):
                 self.apply(event, offset, timestamp_ms)
-        self.end = max(self.end, end)
+            self._tail.note(batch)
+            self.end = batch.column("offset")[-1].as_py() + 1
+        self.end = end
+
+    def _new_records(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield what was not read before, once the records right before it were seen to be the same."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        position, start = self.end, self._tail.start(self.end)
+        known: list[pa.RecordBatch] = []
+        tied = start == position
+        for batch in self._log.read(self.metadata_partition, start, end):
+            new = pc.greater_equal(batch.column("offset"), position)
+            known.append(batch.filter(pc.invert(new)))
+            fresh = batch.filter(new)
+            if fresh.num_rows and not tied:
+                self._tail.check(pa.concat_batches(known))
+                tied = True
+            if fresh.num_rows:
+                yield fresh
+        if not tied:
+            self._tail.check(pa.concat_batches(known) if known else event_batch([], [], [], []))
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """
@@ -163,12 +190,12 @@ class WorkState:
     The replayed state together with the latest look at the cluster's topics, as the write guard wants it.
 
     :param replay: the replay.
-    :param absent: topic ids found absent by the latest look.
+    :param proof: the latest look; it replaces an earlier one, so that absence never adds up over several.
     """
 
-    def __init__(self, replay: MetadataPartitionReplay, absent: frozenset[UUID] = frozenset()) -> None:
+    def __init__(self, replay: MetadataPartitionReplay, proof: ProvenLook | None = None) -> None:
         self.replay = replay
-        self.absent = absent
+        self.proof = proof
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
@@ -185,9 +212,9 @@ class WorkState:
         history = self.replay.histories.get(topic_id_partition)
         return history.obstacle_to_finish() if history else "nothing is known about it"
 
-    def is_absent(self, topic_id: UUID) -> bool:
+    def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
-        return topic_id in self.absent
+        return self.proof
 
     def routing_verified(self) -> bool:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""

@@ -8,6 +8,17 @@ from airflow_provider_rlmm.policy.absence import Observation, Presence, first_ob
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
+PRESENCE_KINDS = {
+    Presence.PRESENT: RefusalKind.TOPIC_PRESENT,
+    Presence.AMBIGUOUS: RefusalKind.AMBIGUOUS,
+    Presence.DENIED: RefusalKind.ACCESS_DENIED,
+}
+_PRESENCE_ADVICE = {
+    Presence.PRESENT: "a living topic is never cleaned: find out who wrote this marker",
+    Presence.AMBIGUOUS: "look at its records",
+    Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
+}
+
 
 def refusal_of(
     history: UserPartitionHistory, observation: Observation, now_ms: int, limits: CleanerLimits
@@ -25,10 +36,8 @@ def refusal_of(
         why = "its deletion is not under way: another run has finished it"
         return Refusal(what, why, "nothing", RefusalKind.NEXT_RUN, topic=topic)
     if observation.presence is not Presence.ABSENT:
-        present = observation.presence is Presence.PRESENT
-        todo = "a living topic is never cleaned: find out who wrote this marker" if present else "look at its records"
-        kind = RefusalKind.TOPIC_PRESENT if present else RefusalKind.AMBIGUOUS
-        return Refusal(what, observation.reason, todo, kind, topic=topic)
+        kind = PRESENCE_KINDS[observation.presence]
+        return Refusal(what, observation.reason, _PRESENCE_ADVICE[observation.presence], kind, topic=topic)
     if history.without_add:
         offset = min(history.without_add.values())
         why = f"{len(history.without_add)} segments have an incomplete history, see offset {offset}"

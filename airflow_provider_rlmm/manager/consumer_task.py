@@ -258,9 +258,13 @@ class ConsumerTask:
             return True
         try:
             self._bring_forward(number, followed, followed.bootstrap)
-        except ValueError:
-            # The subscription's position lies above the high watermark: the log has lost its end.
-            self._start_over(number)
+        except OffsetOutOfRangeError as error:
+            if error.offset == followed.bootstrap.end:
+                # The subscription's position lies above the high watermark: the log has lost its end.
+                self._start_over(number)
+            else:
+                # The beginning moved since it was asked for: the next step reads what is left.
+                self._end_reading(followed.bootstrap)
             raise
         except BaseException:
             self._end_reading(followed.bootstrap)
@@ -270,6 +274,8 @@ class ConsumerTask:
     def _bring_forward(self, number: int, followed: _Followed, bootstrap: _Bootstrap) -> None:
         if bootstrap.reading is None and bootstrap.next_offset < followed.consumed:
             bootstrap.end = followed.consumed
+            begin = min(self._log.beginning_offsets()[number], bootstrap.end)
+            bootstrap.next_offset = max(bootstrap.next_offset, begin)
             bootstrap.reading = self._log.read(number, bootstrap.next_offset, bootstrap.end)
         if bootstrap.reading is not None:
             batch = next(bootstrap.reading, None)
@@ -288,7 +294,7 @@ class ConsumerTask:
             followed.bootstrap = None
 
     def _check_nothing_was_deleted(self, number: int, bootstrap: _Bootstrap) -> None:
-        """Notice that the beginning moved during the bootstrap: its reads skip what is no longer there."""
+        """Notice that the beginning moved: the bootstrap began where it lay then."""
         begin = self._log.beginning_offsets()[number]
         with self._store.changed:
             for view in bootstrap.views.values():

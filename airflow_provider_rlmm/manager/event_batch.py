@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.errors import OffsetOutOfRangeError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -69,3 +71,33 @@ def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.Rec
 
     partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
     return pa.RecordBatch.from_arrays([partitions, *batch.columns], schema=subscription_schema())
+
+
+def require_range(metadata_partition: int, wanted: tuple[int, int], held: tuple[int, int]) -> None:
+    """
+    Refuse to read a range that the log no longer has whole.
+
+    Both ends of a range were held once: who reads it was told of them. Skipping what is gone would look like a shorter
+    history.
+
+    :param metadata_partition: which partition.
+    :param wanted: first offset, inclusive, and last offset, exclusive.
+    :param held: beginning offset and high watermark as of now.
+    :raises OffsetOutOfRangeError: naming the partition and the offsets, and what happened.
+    """
+    (start, end), (begin, high) = wanted, held
+    if start < min(begin, end):
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read from offset {start} and begins at {begin}: the records "
+            "before that were deleted; nothing more is done on this metadata partition in this run",
+            metadata_partition,
+            start,
+        )
+    if end > high:
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read up to offset {end} and its high watermark is {high}: "
+            "the log has lost records (an unclean election does that); nothing more is done on this metadata partition in "
+            "this run",
+            metadata_partition,
+            end,
+        )

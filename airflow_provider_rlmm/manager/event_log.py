@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
+
+from airflow_provider_rlmm.metadata.topic_answers import TopicAnswer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +65,11 @@ class MetadataEventLog(Protocol):
         """Number of metadata partitions; the existing topic decides it."""
         ...
 
+    @property
+    def topic_id(self) -> UUID:
+        """Id of the topic that is read and written: two clusters share names and addresses, never this."""
+        ...
+
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """
         Append a batch, keeping the order within each metadata partition, and wait once for all of it.
@@ -78,11 +85,12 @@ class MetadataEventLog(Protocol):
         Read a range of offsets, in order. Offsets may be missing from it: not every offset holds a record.
 
         :param metadata_partition: which partition.
-        :param start: first offset, inclusive; offsets below the beginning are skipped.
-        :param end: last offset, exclusive; must not exceed the high watermark.
+        :param start: first offset, inclusive.
+        :param end: last offset, exclusive.
         :return: batches with the columns ``offset`` int64, ``timestamp_ms`` int64, ``key`` binary, ``value`` binary.
         :raises MetadataPartitionOutOfRangeError: if there is no such partition.
-        :raises ValueError: if ``end`` is above the high watermark.
+        :raises OffsetOutOfRangeError: if the log no longer has the whole range: ``start`` lies below the beginning, or
+            ``end`` above the high watermark. Whoever was told of the range has to do with a log that lost records.
         :raises EventLogUnavailableError: if the range could not be read whole; what was yielded before is valid.
         """
         ...
@@ -182,6 +190,32 @@ class OffsetStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedTopics:
+    """
+    What one describe answered; a large one is several requests, each of which held the metadata topic.
+
+    :param metadata_topic_id: id of the metadata topic in every one of these requests: it says which cluster answered.
+    :param answers: per name the topic's id, or why there is none.
+    """
+
+    metadata_topic_id: UUID
+    answers: Mapping[str, TopicAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLook:
+    """
+    Which topic ids a look at the cluster found absent, and by which cluster that was said.
+
+    :param metadata_topic_id: id of the metadata topic in the same answers.
+    :param absent: topic ids that were found absent; whatever is not in here counts as living.
+    """
+
+    metadata_topic_id: UUID
+    absent: frozenset[UUID]
+
+
 class ClusterTopics(Protocol):
     """What the cluster says about its topics, asked in ways that can never create one."""
 
@@ -189,22 +223,34 @@ class ClusterTopics(Protocol):
         """Return the id of the cluster."""
         ...
 
-    def list_topics(self) -> Mapping[str, UUID]:
+    def topic_names(self) -> frozenset[str]:
         """
-        Return every topic, name → topic id.
+        Return the names of all topics that may be described, the metadata topic among them.
 
-        :raises EventLogAccessError: if any topic may not be described: a topic that one may not see must never look
-            deleted.
+        A listing leaves out what a principal may not describe, so it only supplies names and proves nothing.
+
+        :raises EventLogAccessError: if not even the metadata topic is in it.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
         ...
 
-    def describe_topic(self, name: str) -> UUID | None:
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
         """
-        Ask for one topic by name.
+        Ask for topics by name, and for the metadata topic in the same requests.
 
-        :param name: the topic's name.
-        :return: its topic id, ``None`` if the cluster answers UNKNOWN_TOPIC_OR_PARTITION.
-        :raises EventLogAccessError: if the topic may not be described.
+        :param names: names that Kafka allows.
+        :raises MetadataTopicNotFoundError: if the metadata topic is unknown where the names were asked.
+        :raises ClusterMismatchError: if two of the requests reached different clusters.
+        :raises EventLogAccessError: if the metadata topic may not be described.
+        :raises EventLogUnavailableError: if an answer is partial or late.
+        """
+        ...
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """
+        Return every topic that may be described, name → topic id.
+
+        :raises EventLogAccessError: if a listed topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
         """
         ...

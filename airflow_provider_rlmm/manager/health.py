@@ -78,7 +78,7 @@ def check_metadata_topic(
     longest = None
     # Where metadata are kept for ever, nobody needs the permission to see every topic's settings.
     if _retention_ms(description.settings) != _FOR_EVER:
-        longest = longest_tiered_retention(topics.topic_settings(topics.list_topics()))
+        longest = longest_tiered_retention(topics.topic_settings(topics.topic_names()))
     return metadata_topic_findings(topic, description, longest)
 
 

@@ -13,36 +13,44 @@ middle. What they return steers the effect, ``None`` lets it happen:
 - ``poll``, the positions by metadata partition, once per call: an offset from ``on_effect`` ends the poll there, in every
   partition; raise from it to make the poll fail.
 - ``beginning_offsets``, ``high_water_marks``, ``cluster_id``, ``list_topics``, all with ``None``, and
-  ``describe_topic`` with the topic's name: a return value means nothing.
+  ``describe_topics`` with the names: a return value means nothing.
 
 Both hooks are plain attributes: set them once the test's history is in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
     EventLogUnavailableError,
     MetadataPartitionOutOfRangeError,
+    MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch, subscription_batch
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.manager.event_log import (
     Acked,
+    DescribedTopics,
     EventStream,
     Failed,
     PublishOutcome,
     SubscriptionHandle,
     Unknown,
 )
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+METADATA_TOPIC = "__remote_log_metadata"
+METADATA_TOPIC_ID = UUID("52656d6f-7465-4c6f-674d-657461646174")
+"""Id of the metadata topic, unless a test gives a log or the topics of a cluster another one."""
 
 EffectHook = Callable[[str, Any], "Failed | Unknown | int | None"]
 """Takes the name and the detail of an effect; the module's table says what it may return."""
@@ -112,6 +120,7 @@ class InProcessMetadataEventLog:
     A :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog` in memory: deterministic, never blocking.
 
     :param num_partitions: number of metadata partitions.
+    :param topic_id: id of the topic.
     :param clock: gives the timestamps of published records.
     :param on_effect: called before each effect; see the module's docstring.
     :param after_effect: called after each effect.
@@ -121,6 +130,7 @@ class InProcessMetadataEventLog:
         self,
         num_partitions: int,
         *,
+        topic_id: UUID = METADATA_TOPIC_ID,
         clock: Clock = system_clock,
         on_effect: EffectHook = no_effect_hook,
         after_effect: EffectHook = no_effect_hook,
@@ -128,6 +138,7 @@ class InProcessMetadataEventLog:
         if num_partitions < 1:
             raise ValueError(f"num_partitions must be at least 1, not {num_partitions}")
         self._partitions = [_Partition() for _ in range(num_partitions)]
+        self._topic_id = topic_id
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect
@@ -136,6 +147,11 @@ class InProcessMetadataEventLog:
     def partition_count(self) -> int:
         """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
         return len(self._partitions)
+
+    @property
+    def topic_id(self) -> UUID:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
+        return self._topic_id
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
@@ -154,17 +170,15 @@ class InProcessMetadataEventLog:
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`."""
         partition = self._partition(metadata_partition)
-        if end > partition.end:
-            raise ValueError(
-                f"metadata partition {metadata_partition}: end {end} is above the high watermark {partition.end}"
-            )
-        return self._read(partition, ReadEffect(metadata_partition, max(start, partition.beginning), end))
+        require_range(metadata_partition, (start, end), (partition.beginning, partition.end))
+        return self._read(partition, ReadEffect(metadata_partition, start, end))
 
     def _read(self, partition: _Partition, effect: ReadEffect) -> Iterator[pa.RecordBatch]:
         cut = self.on_effect("read", effect)
         end = min(cut, effect.end) if isinstance(cut, int) else effect.end
         for start in range(effect.start, end, BATCH_ROWS):
             stop = min(start + BATCH_ROWS, end)
+            require_range(effect.metadata_partition, (start, stop), (partition.beginning, partition.end))
             yield partition.batch(start, stop)
         if end < effect.end:
             raise EventLogUnavailableError(
@@ -228,6 +242,17 @@ class InProcessMetadataEventLog:
         dropped = max(0, before_offset - partition.beginning)
         del partition.timestamps_ms[:dropped], partition.keys[:dropped], partition.values[:dropped]
         partition.beginning += dropped
+
+    def cut_off(self, metadata_partition: int, end_offset: int) -> None:
+        """
+        Drop the newest records, as an election of a replica that lacks them does.
+
+        :param metadata_partition: where.
+        :param end_offset: becomes the high watermark.
+        """
+        partition = self._partition(metadata_partition)
+        kept = max(0, end_offset - partition.beginning)
+        del partition.timestamps_ms[kept:], partition.keys[kept:], partition.values[kept:]
 
     def _partition(self, metadata_partition: int) -> _Partition:
         # A negative index would silently be another partition.
@@ -295,10 +320,14 @@ class _Subscription:
 
 class InProcessClusterTopics:
     """
-    The topics of a cluster that exists in memory only.
+    The topics of a cluster that exists in memory only, beside its metadata topic.
+
+    ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic. Both are
+    attributes that may be set at any time.
 
     :param topics: name → topic id.
     :param cluster_id: the cluster's id.
+    :param metadata_topic_id: id of the metadata topic, by default that of the log in this module.
     :param on_effect: called before each effect; raise from it to make an answer fail.
     :param after_effect: called after each effect.
     """
@@ -308,10 +337,13 @@ class InProcessClusterTopics:
         topics: Mapping[str, UUID] | None = None,
         *,
         cluster_id: str = "in-process-cluster-id1",
+        metadata_topic_id: UUID | None = METADATA_TOPIC_ID,
         on_effect: EffectHook = no_effect_hook,
         after_effect: EffectHook = no_effect_hook,
     ) -> None:
         self.topics = dict(topics or {})
+        self.denied: set[str] = set()
+        self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
         self.on_effect = on_effect
         self.after_effect = after_effect
@@ -322,19 +354,34 @@ class InProcessClusterTopics:
         self.after_effect("cluster_id", None)
         return self._cluster_id
 
-    def list_topics(self) -> Mapping[str, UUID]:
+    def topic_names(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
         self.on_effect("list_topics", None)
-        listing = dict(self.topics)
+        names = frozenset(self.topics) - self.denied
+        if self.metadata_topic_id is None:
+            raise EventLogAccessError(f"the listing lacks {METADATA_TOPIC!r}")
         self.after_effect("list_topics", None)
-        return listing
+        return names | {METADATA_TOPIC}
 
-    def describe_topic(self, name: str) -> UUID | None:
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
         """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
-        self.on_effect("describe_topic", name)
-        topic_id = self.topics.get(name)
-        self.after_effect("describe_topic", name)
-        return topic_id
+        self.on_effect("describe_topics", frozenset(names))
+        if self.metadata_topic_id is None:
+            raise MetadataTopicNotFoundError(f"topic {METADATA_TOPIC!r} does not exist")
+        answers = {name: self._answer(name, self.metadata_topic_id) for name in names}
+        described = DescribedTopics(self.metadata_topic_id, answers)
+        self.after_effect("describe_topics", frozenset(names))
+        return described
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
+        answers = self.describe_topics(self.topic_names()).answers
+        return {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
+
+    def _answer(self, name: str, metadata_topic_id: UUID) -> TopicAnswer:
+        if name in self.denied:
+            return NoTopic.DENIED
+        return metadata_topic_id if name == METADATA_TOPIC else self.topics.get(name, NoTopic.UNKNOWN)
 
     def create(self, name: str, topic_id: UUID | None = None) -> UUID:
         """

@@ -5,21 +5,29 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError, TopicIdMissingError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogAccessError,
+    MetadataTopicNotFoundError,
+    TopicIdMissingError,
+)
+from airflow_provider_rlmm.manager.event_log import DescribedTopics
 from airflow_provider_rlmm.manager.kafka_client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
+    cluster_id_of,
     is_unknown_topic,
 )
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
 CHUNK = 500
 """Topics per request: far below what a broker refuses, few round trips for a large cluster."""
@@ -92,44 +100,90 @@ class KafkaClusterTopics:
     A :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics` on Kafka's Admin API.
 
     :param config: the client's properties.
+    :param metadata_topic: asked for in every describe: its id says which cluster has answered.
     :param request_timeout_s: seconds for one request.
     """
 
-    def __init__(self, config: KafkaClientConfig, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        metadata_topic: str = METADATA_TOPIC,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
         self._admin = KafkaAdmin(config, request_timeout_s)
+        self._metadata_topic = metadata_topic
 
     def cluster_id(self) -> str:
         """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
-        timeout = self._admin.request_timeout_s
-        cluster = self._admin.result(
-            "describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout)
-        )
-        return str(cluster.cluster_id)
+        return cluster_id_of(self._admin)
+
+    def topic_names(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`. Internal topics are among them."""
+        from confluent_kafka import KafkaException
+
+        # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
+        self.cluster_id()
+        try:
+            # Without a topic argument this request cannot create one.
+            metadata = self._admin.client.list_topics(timeout=self._admin.request_timeout_s)
+        except KafkaException as error:
+            raise self._admin.watch.error("listing topics", error.args[0]) from None
+        names = frozenset(metadata.topics)
+        if self._metadata_topic not in names:
+            raise EventLogAccessError(
+                f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
+                f"{self._metadata_topic!r}: the principal needs DESCRIBE on every topic"
+            )
+        return names
+
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
+        if "" in names:
+            raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
+        answers: dict[str, TopicAnswer] = {}
+        witnesses: set[UUID] = set()
+        for chunk in list(_chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
+            described = self._describe([self._metadata_topic, *chunk])
+            witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
+            answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
+        if len(witnesses) > 1:
+            raise ClusterMismatchError(
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self._metadata_topic!r} has {len(witnesses)} ids in "
+                "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
+                "brokers of one cluster only, then run again"
+            )
+        (witness,) = witnesses
+        if self._metadata_topic in names:
+            answers[self._metadata_topic] = witness
+        return DescribedTopics(witness, answers)
 
     def list_topics(self) -> Mapping[str, UUID]:
-        """
-        See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`.
-
-        A cluster leaves topics that one may not describe out of such a listing without a word; only asking for the name
-        tells, which is why absence takes both (DESIGN §7).
-        """
+        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
         topics: dict[str, UUID] = {}
-        for chunk in _chunks(self._topic_names()):
-            for name, outcome in self._describe(chunk).items():
-                # Deleted between the two requests: absent is what it is.
-                if not is_unknown_topic(outcome):
-                    topics[name] = topic_id_of(self._admin, name, outcome)
+        for name, answer in self.describe_topics(self.topic_names()).answers.items():
+            if answer is NoTopic.DENIED:
+                raise EventLogAccessError(
+                    f"topic {name!r}, brokers {self._admin.config.bootstrap_servers}, was listed and may not be described: "
+                    "the principal needs DESCRIBE on every topic"
+                )
+            # Deleted between the two requests: absent is what it is.
+            if isinstance(answer, UUID):
+                topics[name] = answer
         return topics
 
-    def describe_topic(self, name: str) -> UUID | None:
-        """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""
+    def _metadata_topic_id(self, outcome: Any) -> UUID:
+        if is_unknown_topic(outcome):
+            raise MetadataTopicNotFoundError(_no_metadata_topic(self._admin, self._metadata_topic))
+        return topic_id_of(self._admin, self._metadata_topic, outcome)
+
+    def _answer(self, name: str, outcome: Any) -> TopicAnswer:
         from confluent_kafka import KafkaError
 
-        if not name:
-            raise EventLogAccessError("a topic without a name cannot be described")
-        outcome = self._describe([name])[name]
         if is_unknown_topic(outcome):
-            return None
+            return NoTopic.UNKNOWN
+        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return NoTopic.DENIED
         if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
         return topic_id_of(self._admin, name, outcome)
@@ -212,18 +266,6 @@ class KafkaClusterTopics:
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
-
-    def _topic_names(self) -> list[str]:
-        """Every topic's name, internal ones included. Without a topic argument this request cannot create one."""
-        from confluent_kafka import KafkaException
-
-        # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
-        self.cluster_id()
-        try:
-            metadata = self._admin.client.list_topics(timeout=self._admin.request_timeout_s)
-        except KafkaException as error:
-            raise self._admin.watch.error("listing topics", error.args[0]) from None
-        return sorted(metadata.topics)
 
     def _describe(self, names: Sequence[str]) -> dict[str, Any]:
         return _describe_topics(self._admin, names, operations=False)
@@ -323,11 +365,15 @@ def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: boo
     """
     outcome = _describe_topics(admin, [topic], operations=operations)[topic]
     if is_unknown_topic(outcome):
-        raise MetadataTopicNotFoundError(
-            f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
-            "tiered topic; it is never created here"
-        )
+        raise MetadataTopicNotFoundError(_no_metadata_topic(admin, topic))
     return admin.checked(f"describing topic {topic!r}", outcome)
+
+
+def _no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
+    return (
+        f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
+        "tiered topic; it is never created here"
+    )
 
 
 def _describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:

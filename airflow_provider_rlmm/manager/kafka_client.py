@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
     ConfigurationError,
     EventLogAccessError,
     EventLogError,
@@ -281,6 +282,51 @@ class KafkaAdmin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Handle(Protocol):
+    """A librdkafka client of any kind, for what all of them can be asked."""
+
+    def list_topics(self, *, timeout: float) -> Any:
+        """Return the cluster's metadata. Without a topic this request cannot create one."""
+        ...
+
+
+def cluster_id_of(admin: KafkaAdmin) -> str:
+    """
+    Ask a cluster for its id.
+
+    :param admin: the client.
+    :raises EventLogAccessError: if the login fails.
+    :raises EventLogUnavailableError: if no broker answers.
+    """
+    timeout = admin.request_timeout_s
+    described = admin.result("describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout))
+    return str(described.cluster_id)
+
+
+def require_cluster(handle: Handle, cluster_id: str, what: str, admin: KafkaAdmin) -> None:
+    """
+    Refuse a client that has reached another cluster: each client chooses for itself among the addresses that it is given.
+
+    :param handle: the client, freshly opened: the cluster id that a client shows is that of its first connection.
+    :param cluster_id: the cluster to be at.
+    :param what: the client, for the message.
+    :param admin: the admin client of the same configuration, for its timeout and its messages.
+    :raises ClusterMismatchError: naming both clusters.
+    :raises EventLogUnavailableError: if no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        found = handle.list_topics(timeout=admin.request_timeout_s).cluster_id
+    except KafkaException as error:
+        raise admin.watch.error(f"asking for the cluster of {what}", error.args[0]) from None
+    if found != cluster_id:
+        raise ClusterMismatchError(
+            f"{what} has reached cluster {found!r}, and cluster {cluster_id!r} is being worked on, brokers "
+            f"{admin.config.bootstrap_servers}: name the brokers of one cluster only"
+        )
 
 
 def is_unknown_topic(outcome: Any) -> bool:

@@ -4,26 +4,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import (
-    EventLogUnavailableError,
     MetadataPartitionOutOfRangeError,
     MetadataTopicNotFoundError,
+    OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
+from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, require_range
 from airflow_provider_rlmm.manager.event_log import EventStream, PublishOutcome, SubscriptionHandle
-from airflow_provider_rlmm.manager.kafka_admin import list_offsets, metadata_topic_description
+from airflow_provider_rlmm.manager.kafka_admin import list_offsets, metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.manager.kafka_client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
     ClientWatch,
+    Handle,
     KafkaAdmin,
     admin_api,
+    cluster_id_of,
     open_client,
+    require_cluster,
 )
 from airflow_provider_rlmm.manager.kafka_config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_producer import BatchProducer
@@ -50,6 +53,7 @@ class KafkaMetadataEventLog:
 
     :param config: the clients' properties.
     :param topic: the metadata topic; never created here.
+    :param cluster_id: the cluster that every client must have reached; ``None`` takes the one that answers first.
     :param request_timeout_s: seconds for one request, and for a read to make progress.
     :param delivery_timeout_s: seconds until a published record that is not acked becomes
         :class:`~airflow_provider_rlmm.manager.event_log.Unknown`.
@@ -60,14 +64,16 @@ class KafkaMetadataEventLog:
         config: KafkaClientConfig,
         topic: str = METADATA_TOPIC,
         *,
+        cluster_id: str | None = None,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
         self._config = config
         self._topic = topic
         self._admin = KafkaAdmin(config, request_timeout_s)
-        self._producer = BatchProducer(config, topic, delivery_timeout_s)
-        self._identity: tuple[str, int] | None = None
+        self._producer = BatchProducer(config, topic, delivery_timeout_s, require_cluster=self._require_cluster)
+        self._cluster_id = cluster_id
+        self._identity: tuple[UUID, int] | None = None
         self._idle_readers: list[_Reader] = []
 
     @property
@@ -79,14 +85,36 @@ class KafkaMetadataEventLog:
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
+        return self._known()[1]
+
+    @property
+    def topic_id(self) -> UUID:
+        """
+        See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`; asked once, together with the partition count.
+
+        :raises TopicIdMissingError: if the cluster gives it none.
+        """
+        return self._known()[0]
+
+    def _known(self) -> tuple[UUID, int]:
         if self._identity is None:
             self._identity = self._describe()
-        return self._identity[1]
+        return self._identity
 
-    def _describe(self) -> tuple[str, int]:
+    def _describe(self) -> tuple[UUID, int]:
         """Topic id and partition count as of now."""
         description = metadata_topic_description(self._admin, self._topic)
-        return str(description.topic_id), len(description.partitions)
+        return topic_id_of(self._admin, self._topic, description), len(description.partitions)
+
+    def _require_cluster(self, handle: Handle, what: str) -> None:
+        """
+        Refuse a client that has reached another cluster than the others of this log.
+
+        :raises ClusterMismatchError: naming both.
+        """
+        if self._cluster_id is None:
+            self._cluster_id = cluster_id_of(self._admin)
+        require_cluster(handle, self._cluster_id, f"{what} of {self._topic}", self._admin)
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """
@@ -115,10 +143,9 @@ class KafkaMetadataEventLog:
         """
         self._check(metadata_partition)
         high = self._offsets([metadata_partition], admin_api().OffsetSpec.latest())[metadata_partition]
-        if end > high:
-            raise ValueError(f"metadata partition {metadata_partition}: end {end} is above the high watermark {high}")
         begin = self._offsets([metadata_partition], admin_api().OffsetSpec.earliest())[metadata_partition]
-        return self._read(metadata_partition, max(start, begin), end)
+        require_range(metadata_partition, (start, end), (begin, high))
+        return self._read(metadata_partition, start, end)
 
     def _read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         if start >= end:
@@ -126,7 +153,7 @@ class KafkaMetadataEventLog:
         try:
             reader = self._idle_readers.pop()
         except IndexError:
-            reader = _Reader(self._config, self._topic)
+            reader = _Reader(self._config, self._topic, self._require_cluster)
         done = False
         try:
             yield from reader.read(metadata_partition, start, end, self._admin.request_timeout_s)
@@ -146,7 +173,7 @@ class KafkaMetadataEventLog:
         """
         for metadata_partition in assignment:
             self._check(metadata_partition)
-        subscription = KafkaSubscription(self._config, self._topic, self._check)
+        subscription = KafkaSubscription(self._config, self._topic, self._check, self._require_cluster)
         for metadata_partition, start in assignment.items():
             subscription.add(metadata_partition, start)
         return subscription, subscription
@@ -194,15 +221,17 @@ class _Reader:
 
     :param config: the client's properties.
     :param topic: the topic.
+    :param require_cluster: refuses a client that has reached another cluster.
     """
 
-    def __init__(self, config: KafkaClientConfig, topic: str) -> None:
+    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
         from confluent_kafka import Consumer
 
         self._topic = topic
         self._watch = ClientWatch(config)
         group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
         self._consumer: Consumer = open_client(Consumer, config.consumer(group_id), self._watch)
+        require_cluster(self._consumer, "the consumer")
 
     def read(self, partition: int, start: int, end: int, timeout_s: float) -> Iterator[pa.RecordBatch]:
         """Yield the records of ``start`` to ``end``; ``end`` lies at or below the high watermark."""
@@ -214,7 +243,7 @@ class _Reader:
         position = start
         deadline = time.monotonic() + timeout_s
         while position < end:
-            columns, reached = self._collect(position, end, what)
+            columns, reached = self._collect(partition, position, end, what)
             if columns.offsets:
                 yield columns.batch()
             if reached > position:
@@ -224,7 +253,7 @@ class _Reader:
                 raise self._watch.error(what, f"no progress for {timeout_s:g} s at offset {position}, before {end}")
         self._consumer.unassign()
 
-    def _collect(self, position: int, end: int, what: str) -> tuple[MessageColumns, int]:
+    def _collect(self, partition: int, position: int, end: int, what: str) -> tuple[MessageColumns, int]:
         """Return what comes within a moment, a batch at most, and the offset up to which the partition is known then."""
         columns = MessageColumns()
         until = time.monotonic() + _CONSUME_SLICE_S
@@ -233,14 +262,14 @@ class _Reader:
             rows = min(_CONSUME_ROWS, BATCH_ROWS - len(columns.offsets), end - position)
             messages = self._consumer.consume(rows, max(0.0, until - time.monotonic()))
             self._watch.raise_if_denied(what)
-            records, reached = self._sort(messages, what)
+            records, reached = self._sort(messages, (partition, position), what)
             # Ascending offsets: mostly the last one speaks for all.
             columns.extend(records if reached <= end else [m for m in records if _offset(m) < end])
             position = max(position, reached)
             if position >= end or len(columns.offsets) == BATCH_ROWS or time.monotonic() >= until:
                 return columns, position
 
-    def _sort(self, messages: Sequence[Message], what: str) -> tuple[list[Message], int]:
+    def _sort(self, messages: Sequence[Message], at: tuple[int, int], what: str) -> tuple[list[Message], int]:
         """Return the records, and the offset up to which the partition is known, -1 where these messages do not tell."""
         from confluent_kafka import KafkaError, Message
 
@@ -258,7 +287,7 @@ class _Reader:
                 # The end of what is readable, past any offsets without records (transaction markers, compaction).
                 reached = max(reached, _offset(message))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise EventLogUnavailableError(f"{what}: records were deleted while they were read: {error.str()}")
+                raise OffsetOutOfRangeError(f"{what}: records were lost while they were read: {error.str()}", *at)
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
                 raise self._watch.error(what, error)

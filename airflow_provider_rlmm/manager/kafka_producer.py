@@ -71,10 +71,19 @@ class BatchProducer:
     :param config: the client's properties.
     :param topic: the topic; it must exist, as a producer could create it.
     :param delivery_timeout_s: seconds until a record that is not acked is given up.
+    :param require_cluster: refuses a client that has reached another cluster.
     """
 
-    def __init__(self, config: KafkaClientConfig, topic: str, delivery_timeout_s: float) -> None:
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        topic: str,
+        delivery_timeout_s: float,
+        *,
+        require_cluster: Callable[[Producer, str], None],
+    ) -> None:
         self._config = config
+        self._require_cluster = require_cluster
         self._topic = topic
         self._delivery_timeout_s = delivery_timeout_s
         self._watch = ClientWatch(config)
@@ -107,7 +116,9 @@ class BatchProducer:
         if self._producer is None:
             from confluent_kafka import Producer
 
-            self._producer = open_client(Producer, self._config.producer(self._delivery_timeout_s), self._watch)
+            producer = open_client(Producer, self._config.producer(self._delivery_timeout_s), self._watch)
+            self._require_cluster(producer, "the producer")
+            self._producer = producer
         return self._producer
 
     def _enqueue(

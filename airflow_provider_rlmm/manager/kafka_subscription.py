@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch, subscription_batch
-from airflow_provider_rlmm.manager.kafka_client import ClientWatch, error_text, open_client
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, Handle, error_text, open_client
 from airflow_provider_rlmm.manager.kafka_config import CLIENT_ID_PREFIX, KafkaClientConfig
 
 if TYPE_CHECKING:
@@ -33,9 +33,16 @@ class KafkaSubscription:
     :param config: the client's properties.
     :param topic: the metadata topic.
     :param check: raises ``MetadataPartitionOutOfRangeError`` for a metadata partition that does not exist.
+    :param require_cluster: refuses a client that has reached another cluster.
     """
 
-    def __init__(self, config: KafkaClientConfig, topic: str, check: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        topic: str,
+        check: Callable[[int], None],
+        require_cluster: Callable[[Handle, str], None],
+    ) -> None:
         from confluent_kafka import Consumer
 
         self._topic = topic
@@ -44,7 +51,9 @@ class KafkaSubscription:
         properties = config.consumer(f"{CLIENT_ID_PREFIX}_subscription_{uuid4().hex}")
         if "fetch.wait.max.ms" not in config.properties:
             properties["fetch.wait.max.ms"] = _FETCH_WAIT_MS
-        self._consumer: Consumer | None = open_client(Consumer, properties, self._watch)
+        consumer = open_client(Consumer, properties, self._watch)
+        require_cluster(consumer, "the subscription's consumer")
+        self._consumer: Consumer | None = consumer
         self._positions: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._errors: list[EventLogError] = []

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.errors import (
     ReadAfterWriteError,
 )
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, PublishOutcome, Unknown
+from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, ProvenLook, PublishOutcome, Unknown
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -35,17 +35,16 @@ _BACKOFF_S = 0.5
 
 _logger = logging.getLogger(__name__)
 
-IsAbsent = Callable[[UUID], bool]
-"""Tells whether a topic id was found absent from the cluster (``policy.absence`` says what that takes)."""
+LookAt = Callable[[UUID], ProvenLook | None]
+"""Looks at the cluster for a topic id (``policy.absence`` says what it takes to be absent)."""
 
 
-def nothing_is_absent(topic_id: UUID) -> bool:
+def no_look(topic_id: UUID) -> None:
     """
-    Take every topic for a living one, about which nothing may be written.
+    Look at nothing, so that every topic counts as living and nothing may be written about it.
 
     :param topic_id: any.
     """
-    return False
 
 
 class GuardedView:
@@ -54,7 +53,7 @@ class GuardedView:
 
     :param store: the local view.
     :param task: knows whether the partitioner is verified.
-    :param is_absent: asked once per topic id.
+    :param look_at: asked once per topic id.
     :param in_doubt: user partitions about which an event may still land.
     """
 
@@ -62,14 +61,14 @@ class GuardedView:
         self,
         store: RemotePartitionMetadataStore,
         task: ConsumerTask,
-        is_absent: IsAbsent,
+        look_at: LookAt,
         in_doubt: Collection[TopicIdPartition],
     ) -> None:
         self._store = store
         self._task = task
-        self._is_absent = is_absent
+        self._look_at = look_at
         self._in_doubt = in_doubt
-        self._absent: dict[UUID, bool] = {}
+        self._looks: dict[UUID, ProvenLook | None] = {}
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
@@ -88,11 +87,11 @@ class GuardedView:
         with self._store.reading(topic_id_partition) as view:
             return view.history.obstacle_to_finish()
 
-    def is_absent(self, topic_id: UUID) -> bool:
+    def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
-        if topic_id not in self._absent:
-            self._absent[topic_id] = self._is_absent(topic_id)
-        return self._absent[topic_id]
+        if topic_id not in self._looks:
+            self._looks[topic_id] = self._look_at(topic_id)
+        return self._looks[topic_id]
 
     def routing_verified(self) -> bool:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
@@ -147,7 +146,7 @@ class Publication:
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
     :param store: the local view.
-    :param is_absent: tells which topics may be written about.
+    :param look_at: looks at the cluster for a topic that is to be written about.
     :param consume_wait_s: seconds to wait for the local view, before and after a batch, and to look for lost records.
     :param closed: set when nobody waits any more.
     """
@@ -157,14 +156,14 @@ class Publication:
         log: MetadataEventLog,
         publisher: GuardedPublisher,
         store: RemotePartitionMetadataStore,
-        is_absent: IsAbsent,
+        look_at: LookAt,
         consume_wait_s: float,
         closed: threading.Event,
     ) -> None:
         self._log = log
         self._publisher = publisher
         self._store = store
-        self._is_absent = is_absent
+        self._look_at = look_at
         self._consume_wait_s = consume_wait_s
         self._closed = closed
         self._publishing = threading.Lock()
@@ -188,7 +187,7 @@ class Publication:
             starts = self._catch_up(partitions)
             self._require_whole_history(task, partitions)
             self._look_again(partitions)
-            view = GuardedView(self._store, task, self._is_absent, self._in_doubt)
+            view = GuardedView(self._store, task, self._look_at, self._in_doubt)
             outcomes = self._resolve(events, self._publisher.publish(events, view), starts)
         if wait:
             self.await_readable(events, outcomes)

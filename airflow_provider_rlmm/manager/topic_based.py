@@ -20,7 +20,7 @@ from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, PublishOutcome, Unknown
 from airflow_provider_rlmm.manager.liveness import Liveness
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionStatus
-from airflow_provider_rlmm.manager.publication import IsAbsent, Publication, nothing_is_absent
+from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
@@ -50,7 +50,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
-    :param is_absent: tells which topics may be written about; by default none.
+    :param look_at: looks at the cluster for a topic that is to be written about; by default nothing may be.
     :param clock: gives the times of :meth:`liveness`.
     :param consume_wait_s: seconds that a publish waits until the local view is where it must be, before and after.
     """
@@ -60,7 +60,7 @@ class TopicBasedRemoteLogMetadataManager:
         log: MetadataEventLog,
         publisher: GuardedPublisher,
         *,
-        is_absent: IsAbsent = nothing_is_absent,
+        look_at: LookAt = no_look,
         clock: Clock = system_clock,
         consume_wait_s: float = CONSUME_WAIT_S,
     ) -> None:
@@ -69,7 +69,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._store = RemotePartitionMetadataStore()
         self._closed = threading.Event()
         self._wake = threading.Event()
-        self._publication = Publication(log, publisher, self._store, is_absent, consume_wait_s, self._closed)
+        self._publication = Publication(log, publisher, self._store, look_at, consume_wait_s, self._closed)
         self._task: ConsumerTask | None = None
         self._thread: threading.Thread | None = None
         self._life = threading.Lock()

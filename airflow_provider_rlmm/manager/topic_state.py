@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, SnapshotRefusedError
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogUnavailableError, SnapshotRefusedError
 from airflow_provider_rlmm.manager.event_decoding import decode_records
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
-from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
 from airflow_provider_rlmm.manager.snapshot import HistoryGap, Snapshot, TopicIdentity, read_snapshot
 
 if TYPE_CHECKING:
@@ -55,10 +54,10 @@ class TopicState:
     :param log: the log.
     :param topics: the cluster, asked for its id and the metadata topic's.
     :param snapshot: what to begin with; ``None`` begins at the beginning of the log. :meth:`resume` checks one first.
-    :param metadata_topic: name of the topic that the log reads.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
+    :raises ClusterMismatchError: if log and topics are of different clusters.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class TopicState:
         topics: ClusterTopics,
         *,
         snapshot: Snapshot | None = None,
-        metadata_topic: str = METADATA_TOPIC,
         clock: Clock = system_clock,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
@@ -75,10 +73,15 @@ class TopicState:
 
         self._log = log
         self._topics = topics
-        self._metadata_topic = metadata_topic
         self._clock = clock
         self._chunk_rows = chunk_rows
         self.identity = self._identify()
+        if self.identity.topic_id != log.topic_id:
+            raise ClusterMismatchError(
+                f"the metadata topic that is read has id {log.topic_id}, the cluster that is asked for its topics gives it "
+                f"{self.identity.topic_id}: these are two clusters, or the topic was replaced; name the brokers of one "
+                "cluster only, then run again"
+            )
         self.state = snapshot.state if snapshot else ColumnarState.empty()
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
         self.next_offsets = dict(offsets)
@@ -153,16 +156,16 @@ class TopicState:
         return user_partitions(self.state, {gap.metadata_partition for gap in self.gaps})
 
     def _identify(self) -> TopicIdentity:
-        topic_id = self._topics.describe_topic(self._metadata_topic)
-        if topic_id is None:
-            raise MetadataTopicNotFoundError(f"the metadata topic {self._metadata_topic!r} does not exist")
+        topic_id = self._topics.describe_topics(()).metadata_topic_id
         return TopicIdentity(self._topics.cluster_id(), topic_id, self._log.partition_count)
 
     def _chunks(self, ends: dict[int, int]) -> Iterator[_Chunk]:
         """Yield what is to be read, in chunks that may hold several metadata partitions."""
         chunk = _Chunk()
+        beginnings = self._log.beginning_offsets()
         for metadata_partition, end in sorted(ends.items()):
-            start = self.next_offsets[metadata_partition]
+            # What was deleted before it was read becomes a gap.
+            start = max(self.next_offsets[metadata_partition], min(beginnings[metadata_partition], end))
             # A read that has nothing to yield still asks a broker for its offsets.
             for batch in self._log.read(metadata_partition, start, end) if start < end else ():
                 chunk.add(metadata_partition, batch)

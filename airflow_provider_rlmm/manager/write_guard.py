@@ -14,12 +14,13 @@ from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
     MalformedMetadataError,
     PartitionerMismatchError,
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog, PublishOutcome
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -58,8 +59,8 @@ class ReplayedState(Protocol):
         """Return why the partition must not be declared deleted, ``None`` where nothing stands against it."""
         ...
 
-    def is_absent(self, topic_id: UUID) -> bool:
-        """Tell whether the latest look at the cluster found the topic id absent."""
+    def look_at(self, topic_id: UUID) -> ProvenLook | None:
+        """Return the latest look at the cluster that asked for the topic id, ``None`` where there was none."""
         ...
 
     def routing_verified(self) -> bool:
@@ -103,16 +104,18 @@ class GuardedPublisher:
         if not events:
             return []
         self.require_writes(f"write {len(events)} events, the first about {topic_id_partition_of(events[0])}")
-        return self._log.publish(check_events(events, state, self._log.partition_count))
+        return self._log.publish(check_events(events, state, self._log))
 
 
-def check_events(events: Sequence[OfferedEvent], state: ReplayedState, num_partitions: int) -> list[tuple[int, bytes]]:
+def check_events(
+    events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataEventLog
+) -> list[tuple[int, bytes]]:
     """
     Check a batch and return its records.
 
     :param events: at most one per segment and per user partition.
     :param state: what the topic and the cluster were seen to be.
-    :param num_partitions: number of metadata partitions.
+    :param log: the log that they are for: its id and its number of partitions.
     :return: (metadata partition, value) per event, in order.
     :raises UnsafeEventError: if an event could harm a broker or is not ours to write.
     :raises PartitionerMismatchError: if our partitioner is not proven on this topic.
@@ -125,7 +128,7 @@ def check_events(events: Sequence[OfferedEvent], state: ReplayedState, num_parti
     subjects: set[RemoteLogSegmentId | TopicIdPartition] = set()
     records: list[tuple[int, bytes]] = []
     for event in events:
-        _check_event(event, state)
+        _check_event(event, state, log.topic_id)
         subject = (
             event.topic_id_partition
             if isinstance(event, RemotePartitionDeleteMetadata)
@@ -134,7 +137,7 @@ def check_events(events: Sequence[OfferedEvent], state: ReplayedState, num_parti
         if subject in subjects:
             raise UnsafeEventError(f"two events about {subject} in one batch: publish them one after the other")
         subjects.add(subject)
-        records.append((metadata_partition_for(topic_id_partition_of(event), num_partitions), _encode(event)))
+        records.append((metadata_partition_for(topic_id_partition_of(event), log.partition_count), _encode(event)))
     return records
 
 
@@ -149,13 +152,19 @@ def _encode(event: OfferedEvent) -> bytes:
     return value
 
 
-def _check_event(event: OfferedEvent, state: ReplayedState) -> None:
+def _check_event(event: OfferedEvent, state: ReplayedState, metadata_topic_id: UUID) -> None:
     if not isinstance(event, RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata):
         raise UnsafeEventError(f"a {type(event).__name__} is never written by this package")
     topic_id_partition = topic_id_partition_of(event)
     if event.broker_id != OWN_BROKER_ID:
         raise UnsafeEventError(f"event about {topic_id_partition} claims broker id {event.broker_id}, ours is -1")
-    if not state.is_absent(topic_id_partition.topic_id):
+    look = state.look_at(topic_id_partition.topic_id)
+    if look is not None and look.metadata_topic_id != metadata_topic_id:
+        raise ClusterMismatchError(
+            f"event about {topic_id_partition}: the cluster that was asked for its topics is not the one whose metadata "
+            "topic is written to: name the brokers of one cluster only in the Kafka connection"
+        )
+    if look is None or topic_id_partition.topic_id not in look.absent:
         raise UnsafeEventError(
             f"topic id {kafka_uuid_str(topic_id_partition.topic_id)} of {topic_id_partition} was not found absent: "
             "events about a living topic are the brokers' alone"

@@ -69,7 +69,6 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
             diagnosis = examine(
                 log,
                 hook.get_cluster_topics(),
-                metadata_topic=hook.get_connection_settings().metadata_topic,
                 min_age_ms=int(self.min_age_ms),
                 max_copy_ms=int(self.max_copy_ms),
                 limit_per_kind=int(self.limit_per_kind),

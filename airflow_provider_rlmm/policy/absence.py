@@ -2,9 +2,9 @@
 """
 When is a topic id absent? The rule that stands between this package and the deletion of living data.
 
-All of: the id is in no complete listing; describing the topic by every name that its metadata gives answers
-UNKNOWN_TOPIC_OR_PARTITION or another id; the id has one name only; it was observed at least twice, ``min_absence``
-apart, the first observation being the marker; no foreign segment event came since that marker.
+All of: no topic of the cluster answers with the id; describing the one name that its metadata gives answers
+UNKNOWN_TOPIC_OR_PARTITION or another id, and no refusal; it was observed at least twice, ``min_absence`` apart, the first
+observation being the marker; no foreign segment event came since that marker.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, duration_in_words
 from airflow_provider_rlmm.metadata.history import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
 
@@ -26,6 +27,7 @@ class Presence(StrEnum):
     ABSENT = "absent"
     PRESENT = "present"
     AMBIGUOUS = "ambiguous"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +44,48 @@ class Observation:
 
 
 def observe(
-    topic_id: UUID, names: frozenset[str], listing: Mapping[str, UUID], described: Mapping[str, UUID | None]
+    topic_id: UUID, names: frozenset[str], answers: Mapping[str, TopicAnswer], listed: frozenset[str]
 ) -> Observation:
     """
     Judge one topic id by one look at the cluster.
 
     :param topic_id: the id in question.
     :param names: every name under which the metadata topic knows the id.
-    :param listing: a complete topic listing, name → id.
-    :param described: per name of ``names``: the id that describing the topic by name answered, ``None`` for
-        UNKNOWN_TOPIC_OR_PARTITION. A principal without permission gets an error instead, so ``None`` is proof. Names
-        that Kafka accepts for no topic are missing.
+    :param answers: what describing answered, for every listed name and for ``names``. Names that Kafka accepts for no topic
+        are missing. A listing leaves out what the principal may not describe, so an answer to the name is what counts.
+    :param listed: names that the listing had.
     """
     text = kafka_uuid_str(topic_id)
-    listed = sorted(name for name, listed_id in listing.items() if listed_id == topic_id)
-    if listed:
-        return Observation(Presence.PRESENT, f"topic id {text} exists in the cluster as {listed[0]!r}")
+    present = sorted(name for name, answer in answers.items() if answer == topic_id)
+    if present:
+        unlisted = "" if present[0] in listed else ", though no listing had it"
+        return Observation(
+            Presence.PRESENT, f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"
+        )
     if len(names) != 1:
         return Observation(
             Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
         )
     (name,) = names
-    if name not in described:
+    answer = answers.get(name)
+    if answer is None:
         return Observation(
             Presence.AMBIGUOUS, f"topic {in_quotes(name)} was not described: no topic can have this name"
         )
-    if described[name] == topic_id:
-        return Observation(Presence.PRESENT, f"topic {name!r} exists with topic id {text}, though no listing had it")
-    if name in listing and described[name] is None:
+    if answer is NoTopic.DENIED:
         return Observation(
-            Presence.AMBIGUOUS, f"topic {name!r} is in the listing but describing it says that it does not exist"
+            Presence.DENIED,
+            f"the principal may not describe topic {in_quotes(name)} of topic id {text}, so nobody can tell whether it "
+            "exists: it needs DESCRIBE on every topic",
         )
-    return Observation(Presence.ABSENT, f"topic id {text} is in no listing and {name!r} does not have it")
+    if name in listed and answer is NoTopic.UNKNOWN:
+        return Observation(
+            Presence.AMBIGUOUS,
+            f"topic {in_quotes(name)} is in the listing but describing it says that it does not exist",
+        )
+    return Observation(
+        Presence.ABSENT, f"no topic answers with topic id {text}, and {in_quotes(name)} does not have it"
+    )
 
 
 @dataclass(frozen=True, slots=True)

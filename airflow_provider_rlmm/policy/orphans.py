@@ -74,9 +74,9 @@ def judge_orphans(candidates: Iterable[OrphanCandidate], answers: Mapping[str, T
         if any(answers.get(name) is NoTopic.DENIED for name in candidate.names):
             refusals.append(_refusal(candidate, RefusalKind.ACCESS_DENIED, _DENIED))
             continue
-        described = {n: a if isinstance(a, UUID) else None for n, a in answers.items() if n in candidate.names}
+        described = {name: answer for name, answer in answers.items() if name in candidate.names}
         # The listing is older than the answers, so it has no say here: a name may have come or gone since.
-        seen = observe(candidate.topic_id, candidate.names, {}, described)
+        seen = observe(candidate.topic_id, candidate.names, described, frozenset())
         if seen.presence is Presence.ABSENT:
             absent.update((candidate.topic_id, name) for name in candidate.names)
         else:

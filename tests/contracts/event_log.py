@@ -129,8 +129,9 @@ class MetadataEventLogContract:
     def test_an_end_above_the_high_watermark_is_an_error(self, under_test):
         under_test.log.publish([(0, b"x")] * 3)
 
-        with pytest.raises(ValueError, match=r"4.*3"):
+        with pytest.raises(OffsetOutOfRangeError, match=r"up to offset 4 and its high watermark is 3") as caught:
             list(under_test.log.read(0, 0, 4))
+        assert (caught.value.metadata_partition, caught.value.offset) == (0, 4)
 
     def test_a_read_ends_where_it_was_told_although_the_log_goes_on(self, under_test):
         under_test.log.publish([(0, b"a")])
@@ -139,15 +140,19 @@ class MetadataEventLogContract:
 
         assert [row["value"] for batch in reading for row in batch.to_pylist()] == [b"a"]
 
-    def test_offsets_below_the_beginning_are_skipped(self, under_test):
+    def test_offsets_below_the_beginning_are_an_error_and_never_skipped(self, under_test):
         under_test.log.publish([(1, bytes([n])) for n in range(6)])
 
         under_test.truncate(1, 4)
 
         assert under_test.log.beginning_offsets()[1] == 4
         assert under_test.log.high_water_marks()[1] == 6
-        assert [row["offset"] for row in under_test.rows(1, 0)] == [4, 5]
-        assert under_test.rows(1, 0, 4) == []
+        assert [row["offset"] for row in under_test.rows(1, 4)] == [4, 5]
+        for end in (4, 6):
+            with pytest.raises(OffsetOutOfRangeError, match=r"from offset 0 and begins at 4") as caught:
+                list(under_test.log.read(1, 0, end))
+            assert (caught.value.metadata_partition, caught.value.offset) == (1, 0)
+        assert list(under_test.log.read(1, 2, 2)) == []
         assert under_test.log.publish([(1, b"next")]) == [Acked(6)]
 
     def test_what_foreign_writers_write_is_read_as_it_is(self, under_test):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 import pytest
 
@@ -16,7 +17,7 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog
+from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, ProvenLook
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.readiness import SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
@@ -49,8 +50,15 @@ class Managing:
 
     def open(self, *, allow_writes: bool = True, absent: bool = True) -> TopicBasedRemoteLogMetadataManager:
         publisher = GuardedPublisher(self.log, allow_writes=allow_writes)
+
+        def look_at(topic_id: UUID) -> ProvenLook:
+            return ProvenLook(self.log.topic_id, frozenset({topic_id} if absent else ()))
+
         manager = TopicBasedRemoteLogMetadataManager(
-            self.log, publisher, is_absent=lambda _: absent, consume_wait_s=TIMEOUT_S
+            self.log,
+            publisher,
+            look_at=look_at,
+            consume_wait_s=TIMEOUT_S,
         )
         self.opened.append(manager)
         return manager

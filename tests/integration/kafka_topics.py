@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from dev.broker import LocalKafka, await_condition
 
 METADATA_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "min.insync.replicas": "2"}
@@ -48,7 +49,9 @@ def delete_topic(kafka: LocalKafka, topic: str) -> None:
     admin = admin_of(kafka)
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     topics = KafkaClusterTopics(config_of(kafka))
-    await_condition(lambda: topics.describe_topic(topic) is None, f"{topic} is gone", TIMEOUT_S)
+    await_condition(
+        lambda: topics.describe_topics([topic]).answers[topic] is NoTopic.UNKNOWN, f"{topic} is gone", TIMEOUT_S
+    )
 
 
 def delete_records(kafka: LocalKafka, topic: str, partition: int, before_offset: int) -> None:

@@ -10,6 +10,7 @@ from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFo
 from airflow_provider_rlmm.manager import kafka_admin
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from dev.broker import METADATA_TOPIC, await_condition
 from tests.integration.kafka_topics import (
     TIMEOUT_S,
@@ -45,25 +46,47 @@ def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypat
         # Kafka writes the id into each partition's folder; it is the only source that does not pass through a client.
         metadata = (kafka.log_dir / f"{name}-0" / "partition.metadata").read_text()
         assert f"topic_id: {kafka_uuid_str(listing[name])}" in metadata
-        assert topics.describe_topic(name) == listing[name]
+        assert topics.describe_topics([name]).answers == {name: listing[name]}
+
+
+def test_every_describe_says_which_metadata_topic_the_cluster_has(kafka, topics, monkeypatch):
+    names = [create_topic(kafka, 1) for _ in range(3)]
+    monkeypatch.setattr(kafka_admin, "CHUNK", 2)
+    metadata_topic_id = topics.list_topics()[METADATA_TOPIC]
+
+    for asked in ([], names, [*names, METADATA_TOPIC]):
+        described = topics.describe_topics(asked)
+        assert described.metadata_topic_id == metadata_topic_id
+        assert set(described.answers) == set(asked)
+    assert METADATA_TOPIC in topics.topic_names()
+
+
+def test_a_look_without_the_metadata_topic_is_refused(kafka):
+    name = create_topic(kafka, 1)
+    elsewhere = KafkaClusterTopics(config_of(kafka), f"missing-{uuid4().hex}")
+
+    with pytest.raises(EventLogAccessError, match="lacks 'missing-"):
+        elsewhere.topic_names()
+    with pytest.raises(MetadataTopicNotFoundError, match="missing-"):
+        elsewhere.describe_topics([name])
 
 
 def test_a_deleted_topic_is_absent_and_a_new_one_of_its_name_is_another(kafka, topics):
     name = create_topic(kafka, 1)
-    first = topics.describe_topic(name)
+    first = topics.describe_topics([name]).answers[name]
 
     delete_topic(kafka, name)
 
-    assert topics.describe_topic(name) is None
+    assert topics.describe_topics([name]).answers == {name: NoTopic.UNKNOWN}
     assert name not in topics.list_topics()
     create_topic(kafka, 1, name=name)
-    assert topics.describe_topic(name) not in (None, first)
+    assert topics.describe_topics([name]).answers[name] not in (NoTopic.UNKNOWN, first)
 
 
 def test_asking_for_a_topic_never_creates_it(kafka, topics):
     name = f"missing-{uuid4().hex}"
 
-    assert topics.describe_topic(name) is None
+    assert topics.describe_topics([name]).answers == {name: NoTopic.UNKNOWN}
     assert topics.topic_settings([name]) == {}
     assert topics.log_start_offsets({name: 2}) == {}
     with pytest.raises(MetadataTopicNotFoundError, match=name):
@@ -75,7 +98,7 @@ def test_asking_for_a_topic_never_creates_it(kafka, topics):
 @pytest.mark.parametrize("name", ["", "..", "../../etc", "a/b", "x" * 300])
 def test_a_name_that_no_topic_can_have_is_not_absent_but_an_error(topics, name):
     with pytest.raises(EventLogAccessError, match="cannot be described"):
-        topics.describe_topic(name)
+        topics.describe_topics([name])
 
 
 def test_settings_are_the_ones_in_effect(kafka, topics):
@@ -132,7 +155,7 @@ def test_the_log_start_offset_of_a_tiered_topic_includes_the_remote_log(kafka, t
 def test_the_metadata_topic_is_described(kafka, topics):
     description = topics.describe_metadata_topic()
 
-    assert description.topic_id == topics.describe_topic(METADATA_TOPIC)
+    assert description.topic_id == topics.describe_topics(()).metadata_topic_id
     assert description.partition_count == kafka.metadata_partitions
     assert description.replication_factor == 1
     assert description.settings["retention.ms"] == -1

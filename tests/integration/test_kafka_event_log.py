@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager import kafka_event_log
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
@@ -230,7 +230,7 @@ class TestTopic:
 
         delete_records(kafka, topic, 0, 1_999)
 
-        with pytest.raises(EventLogUnavailableError, match="deleted while they were read"):
+        with pytest.raises(OffsetOutOfRangeError, match="lost while they were read"):
             list(reading)
 
     def test_the_log_can_be_used_after_it_was_closed(self, kafka):

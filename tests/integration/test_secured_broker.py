@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, RemoteLogMetadataHook
-from airflow_provider_rlmm.manager.event_log import Acked
+from airflow_provider_rlmm.manager.event_log import Acked, ProvenLook
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import deserialize
@@ -76,7 +76,7 @@ def connect(kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
     def connect(*, kafka_extra: dict[str, str] | None = None, **extra: Any) -> RemoteLogMetadataHook:
         login = kafka.login(USER) | (kafka_extra or {})
-        rlmm = {"kafka_conn_id": "kafka_prod", "allow_writes": True} | extra
+        rlmm = {"kafka_conn_id": "kafka_prod", "allow_writes": True, "expected_cluster_id": kafka.cluster_id} | extra
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_PROD", json.dumps({"conn_type": "kafka", "extra": login}))
         monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps({"conn_type": "rlmm", "extra": rlmm}))
         return RemoteLogMetadataHook()
@@ -120,6 +120,9 @@ def _as_acl(binding: AclBinding) -> Acl:
 class Absent:
     """What the guard is told: of this topic id there is nothing in the cluster."""
 
+    def __init__(self, metadata_topic_id: UUID) -> None:
+        self.metadata_topic_id = metadata_topic_id
+
     def segment(self, segment_id: Any) -> None:
         return None
 
@@ -129,8 +132,8 @@ class Absent:
     def obstacle_to_finish(self, topic_id_partition: Any) -> None:
         return None
 
-    def is_absent(self, topic_id: UUID) -> bool:
-        return True
+    def look_at(self, topic_id: UUID) -> ProvenLook:
+        return ProvenLook(self.metadata_topic_id, frozenset({topic_id}))
 
     def routing_verified(self) -> bool:
         return True
@@ -145,7 +148,7 @@ def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
     )
 
     with hook.get_event_log() as log:
-        (outcome,) = hook.get_publisher(log).publish([marker], Absent())
+        (outcome,) = hook.get_publisher(log).publish([marker], Absent(log.topic_id))
         assert isinstance(outcome, Acked)
         partition = metadata_partition_for(tip, log.partition_count)
         (batch,) = log.read(partition, outcome.offset, outcome.offset + 1)

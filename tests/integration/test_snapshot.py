@@ -47,7 +47,7 @@ class Topic:
         self.kafka, self.uri = kafka, (path / "snapshot").as_uri()
         self.name = create_topic(kafka, PARTITIONS)
         self.config = config_of(kafka)
-        self.topics = KafkaClusterTopics(self.config)
+        self.topics = KafkaClusterTopics(self.config, self.name)
 
     def await_led(self, partitions: int = PARTITIONS) -> None:
         """A broker that has just started leads its partitions a moment later."""
@@ -72,7 +72,7 @@ class Topic:
             log.publish(records)
 
     def state(self, **options: Any) -> TopicState:
-        return TopicState(self.log(), self.topics, metadata_topic=self.name, **options)
+        return TopicState(self.log(), self.topics, **options)
 
     def replayed(self) -> TopicState:
         state = self.state()
@@ -85,7 +85,7 @@ class Topic:
         return state
 
     def resume(self) -> TopicState:
-        return TopicState.resume(self.uri, self.log(), self.topics, metadata_topic=self.name)
+        return TopicState.resume(self.uri, self.log(), self.topics)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_broker_killed_in_the_middle_of_a_replay(topic: Topic) -> None:
         log.publish([(home, serialize(replace(big, custom_metadata=bytes(10_000)))) for _ in range(2_000)])
         config = config_of(topic.kafka, **{"queued.min.messages": 1, "fetch.message.max.bytes": 100_000})
     slow = KafkaMetadataEventLog(config, topic.name, request_timeout_s=3)
-    state = TopicState(slow, topic.topics, metadata_topic=topic.name, chunk_rows=1)
+    state = TopicState(slow, topic.topics, chunk_rows=1)
 
     def kill(progress: Progress) -> None:
         if topic.kafka.alive and state.next_offsets[home] > 100:

@@ -365,7 +365,7 @@ INVARIANTS = [
         WRITE_GUARD,
         "I7",
         "the guard does not ask for absence",
-        "    if not state.is_absent(topic_id_partition.topic_id):",
+        "    if look is None or topic_id_partition.topic_id not in look.absent:",
         "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BATCH_SEGMENTS = 2
 MIN_ABSENCE_MS = 24 * 3_600_000
-LOOKING = {"list_topics", "describe_topic", "read", "cluster_id", "beginning_offsets"}
+LOOKING = {"list_topics", "describe_topics", "read", "cluster_id", "beginning_offsets"}
 
 
 @dataclass
@@ -80,12 +80,11 @@ class Process:
             self._read_since_publish = True
             self._only_looked_since_read = True
             return
-        if name == "list_topics":
-            self.looked_at = frozenset(self.world.topics.topics.values())
+        if name == "describe_topics":
+            # A listing only supplies names: what was asked for and answered with an id was seen.
+            self.looked_at = frozenset(i for name, i in self.world.topics.topics.items() if name in detail)
             self._touched_since_look.clear()
             self._looked_since_publish = True
-        elif name == "describe_topic" and (shown := self.world.topics.topics.get(detail)) is not None:
-            self.looked_at |= {shown}
         if name not in LOOKING:
             self._only_looked_since_read = False
 

@@ -197,12 +197,12 @@ class World(Content):
         self.log.append(effect.metadata_partition, effect.value)
         self.model.append(effect.metadata_partition, event, self.now_ms)
 
-    def _show_deleted_topic(self, asked_name: str | None) -> None:
+    def _show_deleted_topic(self, asked: frozenset[str] | None) -> None:
         """Let a broker that lags behind answer: it still shows a topic that is deleted."""
         if not self.trouble.stale_rate or self.adversary.random() >= self.trouble.stale_rate:
             return
         ghost = self.adversary.choice(self.gone)
-        if asked_name is None or (asked_name == ghost.topic and asked_name not in self.existing):
+        if asked is None or (ghost.topic in asked and ghost.topic not in self.existing):
             self.happened["stale topics"] += 1
             self.topics.topics = {**self.existing, ghost.topic: ghost.topic_id}
 

@@ -1,4 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pytest
+
 import tests.airflow_home  # noqa: F401  # its import is what it is for
+from airflow_provider_rlmm.manager import kafka_cluster
+from airflow_provider_rlmm.manager.kafka_cluster import VerifiedCluster, bootstrap_addresses
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+
+
+@pytest.fixture(autouse=True)
+def cluster_1_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker runs here: every address names cluster-1 and is its own advertised one."""
+
+    def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float) -> VerifiedCluster:
+        return VerifiedCluster("cluster-1", config, bootstrap_addresses(config), ())
+
+    monkeypatch.setattr(kafka_cluster, "verify_cluster", verify_cluster)

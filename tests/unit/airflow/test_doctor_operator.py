@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -16,17 +15,16 @@ from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationErro
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
-from tests.unit.manager.topics import put, topics
+from tests.unit.manager.topics import new_log, put, topics
 from tests.unit.metadata.events import PARTITION, copied, started
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcessMetadataEventLog:
     """A clean topic behind the hook, called as the connection says."""
-    log = InProcessMetadataEventLog(2)
+    log = new_log()
     put(log, started(1), copied(1))
     cluster = topics()
-    cluster.topics = {"metadata-of-tests": UUID(int=99)}
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
     connect(monkeypatch)
     monkeypatch.setattr(RemoteLogMetadataHook, "get_event_log", lambda self: nullcontext(log))
@@ -35,6 +33,8 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcessMetadataEve
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, cluster_id: str = "cluster-1") -> None:
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
     extra = {"metadata_topic": "metadata-of-tests", "expected_cluster_id": cluster_id}
     monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps({"conn_type": "rlmm", "extra": extra}))
 

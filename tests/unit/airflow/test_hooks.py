@@ -97,7 +97,7 @@ def test_the_manager_is_configured_from_the_connection_and_kafkas_properties(con
 
 
 def test_the_manager_reads_what_the_topic_says_about_its_partitions(connect: Any) -> None:
-    connect("rlmm_default", "rlmm", {"allow_writes": True})
+    connect("rlmm_default", "rlmm", {"allow_writes": True, "expected_cluster_id": "cluster-1"})
     connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
     tip = TopicIdPartition(uuid.UUID(int=7), "orders", 0)
     log = InProcessMetadataEventLog(2)
@@ -123,8 +123,8 @@ def test_spark_gets_the_same_connection_in_javas_words(connect: Any) -> None:
 
 def test_an_override_needs_an_expected_cluster(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     connect("rlmm_default", "rlmm")
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
     hook = RemoteLogMetadataHook()
-    monkeypatch.setattr(hook, "get_cluster_topics", FakeTopics)
     assert hook.check_cluster() == "cluster-1"
     with pytest.raises(ConfigurationError, match="need expected_cluster_id"):
         hook.check_cluster(frozenset({"short_min_age"}))
@@ -224,6 +224,9 @@ class FakeTopics:
     def cluster_id(self) -> str:
         return "cluster-1"
 
+    def topic_names(self) -> frozenset[str]:
+        return frozenset(self.list_topics())
+
     def list_topics(self) -> dict[str, uuid.UUID]:
         if self._forbidden:
             raise EventLogAccessError("topic x may not be described")
@@ -240,6 +243,7 @@ class FakeTopics:
 @pytest.fixture
 def hook(connect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteLogMetadataHook:
     connect("rlmm_default", "rlmm", {"storage_uri": tmp_path.as_uri(), "expected_cluster_id": "cluster-1"})
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
     made = RemoteLogMetadataHook()
     monkeypatch.setattr(made, "get_cluster_topics", FakeTopics)
     return made
@@ -250,10 +254,10 @@ def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
     assert good
     for sentence in (
         "Writing is off.",
-        "Cluster cluster-1 answers, as expected.",
+        "Cluster cluster-1 answers at b:9092, as expected.",
         "Topic __remote_log_metadata has 5 partitions, one may DESCRIBE, READ.",
         "Its replicas, cleanup policy and retention are as they must be.",
-        "All 2 topics may be described.",
+        "2 topics may be described. Others would not show here: the principal needs DESCRIBE on every topic.",
         "can be listed, but nothing shows yet that it belongs to this cluster",
     ):
         assert sentence in text
@@ -335,7 +339,7 @@ def test_it_never_raises_and_shows_no_text_of_others(
     def fail() -> None:
         raise RuntimeError(f"password={SECRET}")
 
-    monkeypatch.setattr(hook, "get_cluster_topics", fail)
+    monkeypatch.setattr(hook, "get_cluster", fail)
     good, text = hook.test_connection()
     assert not good
     assert "The cluster cannot be checked (RuntimeError)." in text

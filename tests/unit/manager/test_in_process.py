@@ -5,10 +5,22 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataPartitionOutOfRangeError
-from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
-from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog, ReadEffect
+from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
+    EventLogUnavailableError,
+    MetadataPartitionOutOfRangeError,
+    MetadataTopicNotFoundError,
+)
+from airflow_provider_rlmm.manager.event_log import Acked, DescribedTopics, Failed, Unknown
+from airflow_provider_rlmm.manager.in_process import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    InProcessClusterTopics,
+    InProcessMetadataEventLog,
+    ReadEffect,
+)
 from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
 from tests.contracts.offset_store import OffsetStoreContract
 
@@ -165,10 +177,11 @@ class TestTopics:
         first = topics.create("orders")
 
         assert topics.cluster_id() == "c"
-        assert topics.list_topics() == {"orders": first}
-        assert topics.describe_topic("orders") == first
+        assert topics.list_topics() == {"orders": first, METADATA_TOPIC: METADATA_TOPIC_ID}
+        assert topics.topic_names() == {"orders", METADATA_TOPIC}
+        assert topics.describe_topics(["orders"]) == DescribedTopics(METADATA_TOPIC_ID, {"orders": first})
         assert topics.delete("orders") == first
-        assert topics.describe_topic("orders") is None
+        assert topics.describe_topics(["orders"]).answers == {"orders": NoTopic.UNKNOWN}
         assert topics.create("orders") != first
 
     def test_a_name_is_taken_once(self):
@@ -183,13 +196,28 @@ class TestTopics:
 
         topics.delete("orders")
 
-        assert set(listing) == {"orders"}
+        assert set(listing) == {"orders", METADATA_TOPIC}
 
-    @pytest.mark.parametrize("ask", ["cluster_id", "list_topics", "describe_topic"])
+    def test_what_may_not_be_described_is_in_no_listing_and_answers_nothing(self):
+        topics = InProcessClusterTopics({"orders": uuid4()})
+        topics.denied.add("orders")
+
+        assert topics.topic_names() == {METADATA_TOPIC}
+        assert topics.describe_topics(["orders"]).answers == {"orders": NoTopic.DENIED}
+
+    def test_without_a_metadata_topic_there_is_no_cluster_to_look_at(self):
+        topics = InProcessClusterTopics({"orders": uuid4()}, metadata_topic_id=None)
+
+        with pytest.raises(EventLogAccessError, match=METADATA_TOPIC):
+            topics.topic_names()
+        with pytest.raises(MetadataTopicNotFoundError, match=METADATA_TOPIC):
+            topics.describe_topics(["orders"])
+
+    @pytest.mark.parametrize("ask", ["cluster_id", "topic_names", "describe_topics"])
     @pytest.mark.parametrize("hook", ["on_effect", "after_effect"])
     def test_every_answer_can_fail(self, ask, hook):
         topics = InProcessClusterTopics()
         setattr(topics, hook, crash)
 
-        with pytest.raises(CrashError, match=ask):
-            getattr(topics, ask)(*(["orders"] if ask == "describe_topic" else []))
+        with pytest.raises(CrashError, match={"topic_names": "list_topics"}.get(ask, ask)):
+            getattr(topics, ask)(*([["orders"]] if ask == "describe_topics" else []))

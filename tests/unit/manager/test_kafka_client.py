@@ -16,6 +16,7 @@ from airflow_provider_rlmm.errors import (
     ConfigurationError,
     EventLogAccessError,
     EventLogUnavailableError,
+    OffsetOutOfRangeError,
 )
 from airflow_provider_rlmm.manager import kafka_event_log
 from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
@@ -42,7 +43,7 @@ class TestNobodyAnswers:
             lambda: KafkaMetadataEventLog(CONFIG, request_timeout_s=QUICKLY_S).high_water_marks(),
             lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).cluster_id(),
             lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).list_topics(),
-            lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).describe_topic("orders"),
+            lambda: KafkaClusterTopics(CONFIG, request_timeout_s=QUICKLY_S).describe_topics(["orders"]),
             lambda: KafkaOffsetStore(CONFIG, "group", request_timeout_s=QUICKLY_S).committed(),
             lambda: KafkaOffsetStore(CONFIG, "group", request_timeout_s=QUICKLY_S).commit({0: 1}),
         ],
@@ -232,9 +233,13 @@ class TestOutcomes:
         assert isinstance(outcome_of(KafkaError(KafkaError.INVALID_RECORD, "?", fatal=True), None), Unknown)
 
 
+def any_cluster(handle, what):
+    """There is no broker to ask."""
+
+
 class TestProducer:
     def test_without_a_broker_every_outcome_is_unknown_and_the_producer_replaced(self):
-        producer = BatchProducer(CONFIG, "topic", 1.0)
+        producer = BatchProducer(CONFIG, "topic", 1.0, require_cluster=any_cluster)
         started = time.monotonic()
 
         outcomes = producer.publish([(0, b"a"), (1, b"b")])
@@ -244,7 +249,7 @@ class TestProducer:
         assert producer._producer is None
 
     def test_a_record_that_never_fits_is_failed_alone(self):
-        producer = BatchProducer(CONFIG, "topic", 1.0)
+        producer = BatchProducer(CONFIG, "topic", 1.0, require_cluster=any_cluster)
 
         outcomes = producer.publish([(0, b"a"), (0, bytes(2_000_000)), (0, b"c")])
 
@@ -254,13 +259,15 @@ class TestProducer:
         config = KafkaClientConfig({"bootstrap.servers": NOWHERE, "queue.buffering.max.messages": 2})
 
         # The queue empties when its records time out, a second or more after our deadline has passed.
-        outcomes = BatchProducer(config, "topic", 0.2).publish([(0, b"a"), (0, b"b"), (0, b"c")])
+        outcomes = BatchProducer(config, "topic", 0.2, require_cluster=any_cluster).publish(
+            [(0, b"a"), (0, b"b"), (0, b"c")]
+        )
 
         assert [type(outcome) for outcome in outcomes[:2]] == [Unknown, Unknown]
         assert outcomes[2] == Failed("the producer's queue stayed full", retriable=True)
 
     def test_a_crash_leaves_nothing_queued(self, monkeypatch):
-        producer = BatchProducer(CONFIG, "topic", 60.0)
+        producer = BatchProducer(CONFIG, "topic", 60.0, require_cluster=any_cluster)
         client = producer._open()
 
         def interrupted(_):
@@ -274,7 +281,7 @@ class TestProducer:
         assert producer._producer is None
 
     def test_wrong_credentials_end_the_wait(self, monkeypatch):
-        producer = BatchProducer(CONFIG, "topic", 60.0)
+        producer = BatchProducer(CONFIG, "topic", 60.0, require_cluster=any_cluster)
         enqueue = producer._enqueue
 
         def refused(*arguments):
@@ -298,22 +305,22 @@ class TestSorting:
 
     @pytest.fixture
     def reader(self):
-        reader = _Reader(CONFIG, "topic")
+        reader = _Reader(CONFIG, "topic", any_cluster)
         yield reader
         reader.close()
 
     def test_the_end_of_the_partition_counts_the_offsets_without_records(self, reader):
-        records, reached = reader._sort([message(3), message(9, KafkaError._PARTITION_EOF)], "reading")
+        records, reached = reader._sort([message(3), message(9, KafkaError._PARTITION_EOF)], (0, 3), "reading")
 
         assert [record.offset() for record in records] == [3]
         assert reached == 9
 
     def test_nothing_is_known_without_messages(self, reader):
-        assert reader._sort([], "reading") == ([], -1)
+        assert reader._sort([], (0, 0), "reading") == ([], -1)
 
     def test_no_permission_for_the_unused_group_does_not_matter(self, reader):
         records, reached = reader._sort(
-            [message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], "reading"
+            [message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], (0, 0), "reading"
         )
 
         assert (len(records), reached) == (1, 1)
@@ -322,13 +329,13 @@ class TestSorting:
         ("code", "expected"),
         [
             (KafkaError.TOPIC_AUTHORIZATION_FAILED, EventLogAccessError),
-            (KafkaError._AUTO_OFFSET_RESET, EventLogUnavailableError),
+            (KafkaError._AUTO_OFFSET_RESET, OffsetOutOfRangeError),
             (KafkaError.UNKNOWN_TOPIC_OR_PART, EventLogUnavailableError),
         ],
     )
     def test_other_errors_end_the_read(self, reader, code, expected):
         with pytest.raises(expected, match="reading"):
-            reader._sort([message(0), message(OFFSET_INVALID, code)], "reading")
+            reader._sort([message(0), message(OFFSET_INVALID, code)], (0, 0), "reading")
 
 
 class Answers:
@@ -363,7 +370,7 @@ class Answers:
 class TestBatches:
     @pytest.fixture
     def reader_of(self, monkeypatch):
-        reader = _Reader(CONFIG, "topic")
+        reader = _Reader(CONFIG, "topic", any_cluster)
         reader.close()
 
         def with_answers(messages, *answers):

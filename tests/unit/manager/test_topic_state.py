@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, SnapshotRefusedError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+    SnapshotRefusedError,
+)
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.snapshot import HistoryGap, write_snapshot
 from airflow_provider_rlmm.manager.topic_state import Progress, TopicState
@@ -53,7 +58,12 @@ def test_chunks_end_anywhere_and_change_nothing(log: InProcessMetadataEventLog) 
 
 def test_without_a_metadata_topic_there_is_nothing_to_read(log: InProcessMetadataEventLog) -> None:
     with pytest.raises(MetadataTopicNotFoundError, match="'__remote_log_metadata' does not exist"):
-        TopicState(log, InProcessClusterTopics())
+        TopicState(log, InProcessClusterTopics(metadata_topic_id=None))
+
+
+def test_the_topics_of_another_cluster_than_the_logs_are_refused(log: InProcessMetadataEventLog) -> None:
+    with pytest.raises(ClusterMismatchError, match="two clusters, or the topic was replaced"):
+        TopicState(log, topics(topic_id=UUID(int=3)))
 
 
 def test_a_read_that_breaks_off_goes_on_where_it_stopped(log: InProcessMetadataEventLog) -> None:
@@ -111,6 +121,8 @@ def test_a_restart_reads_on_at_the_next_offset(log: InProcessMetadataEventLog, p
 def test_another_topic_is_replayed_whole(
     log: InProcessMetadataEventLog, path: Path, changes: dict[str, object], words: str
 ) -> None:
+    if "topic_id" in changes:
+        log._topic_id = UUID(int=3)
     state = resumed(log, path, **changes)
     assert words in (state.refusal or "")
     assert (state.next_offsets, state.state.segments.num_rows) == ({0: 0, 1: 0}, 0)
@@ -135,7 +147,7 @@ def test_a_topic_replaced_while_it_was_read_is_not_kept(log: InProcessMetadataEv
     cluster = topics()
     state = TopicState(log, cluster)
     state.advance()
-    cluster.topics = {"__remote_log_metadata": UUID(int=4)}
+    cluster.metadata_topic_id = UUID(int=4)
     with pytest.raises(SnapshotRefusedError, match="replay it anew"):
         state.snapshot()
 

@@ -7,9 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import PartitionerMismatchError, UnsafeEventError, WritesNotAllowedError
-from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
-from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    PartitionerMismatchError,
+    UnsafeEventError,
+    WritesNotAllowedError,
+)
+from airflow_provider_rlmm.manager.event_log import Acked, Failed, ProvenLook, Unknown
+from airflow_provider_rlmm.manager.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -40,6 +45,7 @@ class State:
     deletion: P | None = P.DELETE_PARTITION_STARTED
     obstacle: str | None = None
     absent: bool = True
+    asked: UUID = METADATA_TOPIC_ID
     verified: bool = True
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
@@ -51,8 +57,8 @@ class State:
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
         return self.obstacle
 
-    def is_absent(self, topic_id: UUID) -> bool:
-        return self.absent
+    def look_at(self, topic_id: UUID) -> ProvenLook | None:
+        return ProvenLook(self.asked, frozenset({topic_id} if self.absent else ()))
 
     def routing_verified(self) -> bool:
         return self.verified
@@ -227,9 +233,24 @@ def test_outcomes_pass_through_one_per_event(log: InProcessMetadataEventLog) -> 
 def test_records_keep_the_order_of_their_events() -> None:
     partitions = [replace(GONE, partition=n) for n in range(4)]
     events = [partition_event(topic_id_partition=p) for p in partitions]
-    records = check_events(events, State(), 3)
+    records = check_events(events, State(), InProcessMetadataEventLog(3))
     assert [p for p, _ in records] == [metadata_partition_for(p, 3) for p in partitions]
     assert [deserialize(value) for _, value in records] == events
+
+
+@pytest.mark.parametrize("event", [segment_event(), partition_event()])
+def test_a_look_at_another_cluster_allows_nothing(log: InProcessMetadataEventLog, event: Any) -> None:
+    """Its metadata topic has another id than the one that is written to."""
+    state = replace(in_state(S.COPY_SEGMENT_FINISHED), asked=UUID(int=3))
+    with pytest.raises(ClusterMismatchError, match="name the brokers of one cluster only"):
+        GuardedPublisher(log, allow_writes=True).publish([event], state)
+    assert log.high_water_marks() == {0: 0, 1: 0}
+
+
+def test_without_a_look_nothing_is_written(log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(State, "look_at", lambda *_: None)
+    with pytest.raises(UnsafeEventError, match="was not found absent"):
+        GuardedPublisher(log, allow_writes=True).publish([partition_event()], State())
 
 
 def test_an_event_that_reads_back_differently_is_refused(

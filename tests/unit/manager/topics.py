@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC
 from airflow_provider_rlmm.manager.topic_state import TopicState
 from airflow_provider_rlmm.metadata.columnar import ColumnarState
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -40,11 +39,11 @@ class TieredTopics(InProcessClusterTopics):
 
 
 def topics(topic_id: UUID = TOPIC_ID, cluster_id: str = "cluster-1") -> TieredTopics:
-    return TieredTopics({METADATA_TOPIC: topic_id}, cluster_id=cluster_id)
+    return TieredTopics(metadata_topic_id=topic_id, cluster_id=cluster_id)
 
 
-def new_log(partitions: int = 2) -> InProcessMetadataEventLog:
-    return InProcessMetadataEventLog(partitions, clock=lambda: NOW_MS)
+def new_log(partitions: int = 2, topic_id: UUID = TOPIC_ID) -> InProcessMetadataEventLog:
+    return InProcessMetadataEventLog(partitions, topic_id=topic_id, clock=lambda: NOW_MS)
 
 
 def put(log: InProcessMetadataEventLog, *events: Any) -> list[tuple[int, int]]:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ties two reads of a metadata partition together: the last records of the first must come first in the second."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.errors import LogReplacedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEPT = 16
+"""Records that are remembered: one is enough to know a log again, a few more cost nothing."""
+
+
+class LogTail:
+    """
+    What the last records of a metadata partition were, by offset.
+
+    Offsets alone prove nothing: a log that lost its end and has grown again has other records at the same offsets, and so
+    has the log of another cluster.
+
+    :param metadata_partition: which one, for messages.
+    """
+
+    def __init__(self, metadata_partition: int) -> None:
+        self._metadata_partition = metadata_partition
+        self._records: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
+
+    def start(self, position: int) -> int:
+        """
+        Return where a read has to begin in order to show these records again.
+
+        :param position: where it would begin otherwise.
+        """
+        return self._records[0][0] if self._records else position
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """
+        Remember the last records of a batch.
+
+        :param batch: as :meth:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog.read` yields it.
+        """
+        self._records.extend(_digests(batch.slice(max(0, batch.num_rows - KEPT))))
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """
+        Compare the records that were read before with what the log shows now.
+
+        :param batch: all records of the range from :meth:`start` to the position that had been reached.
+        :raises LogReplacedError: if they differ.
+        """
+        if list(self._records) != _digests(batch):
+            raise LogReplacedError(
+                f"metadata partition {self._metadata_partition}: offsets {self._records[0][0]} to {self._records[-1][0]} "
+                "hold other records than before: the log lost its end and has grown again, or another cluster answers; "
+                "nothing more is done on this metadata partition in this run"
+            )
+
+
+def _digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
+    return [
+        (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())
+        for offset, timestamp_ms, key, value in zip(*columns, strict=True)
+    ]
