@@ -117,19 +117,23 @@ def _ask_each(
             deadline = min(deadline, time.monotonic() + _STRAGGLERS_S)
         if not waiting or time.monotonic() > deadline:
             break
-    return {address: _answer(admins[address], address, future) for address, future in futures.items()}
+    return {address: _answer(admins[address], future) for address, future in futures.items()}
 
 
-def _answer(admin: KafkaAdmin, address: str, future: Future[Any]) -> Any | EventLogError:
-    from confluent_kafka import KafkaException
+def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
+    from confluent_kafka import KafkaError, KafkaException
 
-    what = f"asking {address} for its cluster"
-    if not future.done():
-        return admin.watch.error(what, "no answer came")
+    what = "asking for the cluster id"
     try:
+        if not future.done():
+            admin.watch.raise_if_denied(what)
+            return admin.watch.error(what, "no answer came")
         return future.result()
+    except EventLogAccessError as denied:
+        return denied
     except KafkaException as error:
-        return admin.watch.error(what, error.args[0])
+        silent = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+        return admin.watch.error(what, "no answer came" if silent else error.args[0])
 
 
 def _bracketed(host: str) -> str:
