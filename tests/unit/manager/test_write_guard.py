@@ -244,7 +244,7 @@ def test_a_look_at_another_cluster_allows_nothing(log: InProcessMetadataEventLog
     state = replace(in_state(S.COPY_SEGMENT_FINISHED), asked=UUID(int=3))
     with pytest.raises(ClusterMismatchError, match="name the brokers of one cluster only"):
         GuardedPublisher(log, allow_writes=True).publish([event], state)
-    assert log.high_water_marks() == {0: 0, 1: 0}
+    assert set(log.high_water_marks().values()) == {0}
 
 
 def test_without_a_look_nothing_is_written(log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch) -> None:
