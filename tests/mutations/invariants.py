@@ -356,7 +356,7 @@ INVARIANTS = [
         "I7",
         "matches by name instead of id",
         ABSENCE,
-        "if listed_id == topic_id)",
+        "if answer == topic_id)",
         "if name in names)",
         "lifecycle/test_cleaner_refusals.py::test_a_topic_created_again_under_the_same_name_is_not_touched",
         simulated=True,

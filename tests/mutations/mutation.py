@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 PUBLICATION = "manager/publication.py"
 WRITE_GUARD = "manager/write_guard.py"
+EVENT_BATCH = "manager/event_batch.py"
+LOG_TAIL = "manager/log_tail.py"
 ABSENCE = "policy/absence.py"
 BLAST_RADIUS = "policy/blast_radius.py"
 GUARDS = "policy/guards.py"
