@@ -361,7 +361,7 @@ class InProcessClusterTopics:
         if self.metadata_topic_id is None:
             raise EventLogAccessError(f"the listing lacks {METADATA_TOPIC!r}")
         self.after_effect("list_topics", None)
-        return names | {METADATA_TOPIC}
+        return (names | {METADATA_TOPIC}) - self.denied
 
     def describe_topics(self, names: Collection[str]) -> DescribedTopics:
         """See :class:`~airflow_provider_rlmm.manager.event_log.ClusterTopics`."""

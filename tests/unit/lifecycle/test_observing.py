@@ -12,7 +12,7 @@ from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics
 from airflow_provider_rlmm.policy.cluster_state import TopicState
 
 METADATA_TOPIC = "__remote_log_metadata"
-TOPICS = {METADATA_TOPIC: UUID(int=1), "orders": UUID(int=2), "local": UUID(int=3)}
+TOPICS = {"orders": UUID(int=2), "local": UUID(int=3)}
 SETTINGS: dict[str, dict[str, int | bool | str]] = {
     METADATA_TOPIC: {"retention.ms": -1, "remote.storage.enable": False},
     "orders": {"retention.ms": 5, "retention.bytes": 6, "remote.storage.enable": True},
@@ -34,7 +34,7 @@ class Topics(InProcessClusterTopics):
 
 
 def test_the_observation_holds_every_topic_and_the_limits_of_tiered_ones() -> None:
-    topics = Topics(TOPICS, cluster_id="cluster-1")
+    topics = Topics(TOPICS, cluster_id="cluster-1", metadata_topic_id=UUID(int=1))
     state = observe_cluster(topics, METADATA_TOPIC, lambda: 17)
     assert (state.cluster_id, state.observed_at_ms) == ("cluster-1", 17)
     assert state.topics == (
@@ -45,6 +45,7 @@ def test_the_observation_holds_every_topic_and_the_limits_of_tiered_ones() -> No
 
 
 def test_a_listing_without_the_metadata_topic_is_no_listing() -> None:
-    topics = Topics({name: i for name, i in TOPICS.items() if name != METADATA_TOPIC})
+    topics = Topics(TOPICS)
+    topics.denied.add(METADATA_TOPIC)
     with pytest.raises(EventLogAccessError, match=r"2 topics lacks '__remote_log_metadata': .*DESCRIBE on every topic"):
         observe_cluster(topics, METADATA_TOPIC, lambda: 17)

@@ -29,7 +29,7 @@ def test_a_name_that_is_not_the_ids_proves_its_deletion(answer: TopicAnswer) -> 
     ("names", "answers", "kind", "why"),
     [
         (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "may not be described"),
-        (["orders"], {"orders": ID}, RefusalKind.TOPIC_PRESENT, "exists with topic id"),
+        (["orders"], {"orders": ID}, RefusalKind.TOPIC_PRESENT, "exists in the cluster as 'orders'"),
         (["orders"], {}, RefusalKind.AMBIGUOUS, "was not described"),
         (["orders"], {"payments": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "was not described"),
         (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "2 names"),
