@@ -147,7 +147,7 @@ def _found_problems(run: RunDocuments) -> Iterator[Attention]:
         if refusal.kind.needs_person:
             yield Attention.of_refusal(refusal, metadata_partition)
     yield from _not_listed(run)
-    yield from _criticals(run.doctor)
+    yield from criticals_of(run.doctor)
 
 
 def _not_listed(run: RunDocuments) -> Iterator[Attention]:
@@ -166,13 +166,17 @@ def _not_listed(run: RunDocuments) -> Iterator[Attention]:
 
 def _check_doctor(document: Mapping[str, Any]) -> None:
     try:
-        list(_criticals(document))
+        list(criticals_of(document))
     except (LookupError, TypeError, AttributeError) as e:
         raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
 
 
-def _criticals(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
-    """Yield the doctor's critical findings, and one for those that its document has no room for."""
+def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
+    """
+    Yield the doctor's critical findings, and one for those that its document has no room for.
+
+    :param diagnosis: the doctor's document.
+    """
     if diagnosis is None:
         return
     listed = [f for f in diagnosis["findings"] if f["severity"] == Severity.CRITICAL.value]

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
+from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag
-from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, Severity
+from airflow_provider_rlmm.policy.attention import judge
+from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -28,7 +31,8 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
     :param min_age_ms: from what age on unfinished work counts as stuck, ms.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none, ms.
     :param limit_per_kind: findings of one kind that the report holds; all are counted.
-    :param fail_on_critical: fail the task, after the report is written, if a finding needs a person.
+    :param fail_on_critical: fail the task, after the report is written, as long as a finding needs a person that nobody has
+        acknowledged (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``records``, ``segments``, ``critical``, ``counts`` per kind of finding and the ``report``'s directory.
     :raises UnhealthyTopicError: naming the first such finding.
@@ -81,9 +85,25 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
             self.log.warning("%s", finding)
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
-        if fail and diagnosis.critical:
-            first = next(f for f in diagnosis.findings if f.severity is Severity.CRITICAL)
-            raise UnhealthyTopicError(
-                f"{diagnosis.critical} critical findings, the first: {first}; the report is {uri}"
-            )
+        if fail:
+            self._fail_unless_acknowledged(document, uri)
         return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
+
+    def _fail_unless_acknowledged(self, document: Mapping[str, Any], uri: str) -> None:
+        """Say what needs a person, and what would acknowledge it."""
+        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
+
+        now_ms = system_clock()
+        said, cluster_id = acknowledgements(now_ms), document["cluster_id"]
+        judgement = judge([*said.problems, *criticals_of(document)], said.known, cluster_id, now_ms)
+        for seen in judgement.acknowledged:
+            self.log.warning("acknowledged: %s", seen.attention)
+        for judged in judgement.failing:
+            suggested = judged.suggestion(cluster_id, now_ms)
+            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
+            self.log.error("needs a person: %s. %s", judged.attention, how)
+        if judgement.failing:
+            raise UnhealthyTopicError(
+                f"{judgement.headline()} The report is {uri}. To let a problem be for a while, put its JSON from the log "
+                f"above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+            )

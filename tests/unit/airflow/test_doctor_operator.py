@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from contextlib import nullcontext
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_clean_topic(log: InProcessMetadataEventLog, tmp_path: Path) -> None:
 def test_critical_findings_fail_the_task_after_the_report(log: InProcessMetadataEventLog, tmp_path: Path) -> None:
     offset = log.append(0, None)
     with pytest.raises(
-        UnhealthyTopicError, match=f"1 critical findings, .* TOMBSTONE in metadata partition 0 at offset {offset}"
+        UnhealthyTopicError, match=rf"1 thing needs a person.* metadata partition 0 offset {offset} .*TOMBSTONE"
     ):
         run()
     report = json.loads((tmp_path / "work" / "dag.run" / "doctor.json").read_text())
@@ -93,9 +94,35 @@ def test_what_needs_a_person_fails_the_task_though_no_record_is_bad(
     cluster = topics()
     cluster.topics = {"metadata-of-tests": UUID(int=99), PARTITION.topic: PARTITION.topic_id}
     monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: cluster)
-    with pytest.raises(UnhealthyTopicError, match=r"1 critical findings, .* COPYING_STOPPED .*orders-2"):
+    with pytest.raises(UnhealthyTopicError, match=r"1 thing needs a person.* COPYING_STOPPED .*orders-2"):
         run()
     assert run(max_copy_ms=str(10**15))[0]["critical"] == 0
+
+
+def acknowledge(monkeypatch: pytest.MonkeyPatch, until: str, **key: Any) -> None:
+    said = {"cluster_id": "cluster-1", "by": "me", "why": "known", "until": until, **key}
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", json.dumps([said]))
+
+
+def test_what_is_acknowledged_fails_no_more_and_what_is_new_does(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    until, past = ((now + datetime.timedelta(days=days)).isoformat() for days in (7, -1))
+    # A record that cannot be applied is one problem, whoever reports it.
+    known = {"kind": "QUARANTINED", "metadata_partition": 0, "offset": log.append(0, None)}
+    acknowledge(monkeypatch, until, **known)
+    assert run()[0]["critical"] == 1
+    acknowledge(monkeypatch, past, **known)
+    with pytest.raises(UnhealthyTopicError, match="its acknowledgement expired"):
+        run()
+    acknowledge(monkeypatch, until, **known)
+    offset = log.append(0, b"junk")
+    with pytest.raises(UnhealthyTopicError, match=rf"1 thing needs a person.* offset {offset} "):
+        run()
+    acknowledge(monkeypatch, "never", **known)
+    with pytest.raises(UnhealthyTopicError, match="3 things need a person"):
+        run()
 
 
 def test_a_misspelt_flag_and_another_cluster_are_refused(
