@@ -11,7 +11,6 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.storage.root import RootExpectation
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -116,16 +115,15 @@ class ConnectionCheck:
         )
 
     def _storage(self) -> str:
-        settings = self._hook.get_connection_settings()
-        uri = settings.storage_uri
+        uri = self._hook.get_connection_settings().storage_uri
         if uri is None:
             return "No storage is configured."
-        manager = RemoteStorageHook(self._hook.rlmm_conn_id).get_storage_manager()
+        hook = RemoteStorageHook(self._hook.rlmm_conn_id)
+        manager = hook.get_storage_manager()
         if not self._cluster_id:
             manager.check_root(frozenset(), "unknown")
             return f"Storage {uri} can be listed; whose it is cannot be told before the cluster answers."
-        expectation = RootExpectation(expected_root=settings.expected_root)
-        root = manager.check_root(self._topic_ids, self._cluster_id, expectation)
+        root = manager.check_root(self._topic_ids, self._cluster_id, hook.root_expectation())
         if root.verified:
             ids = ", ".join(f"{c.root_id or 'not stamped yet'} at {c.where}" for c in root.places)
             return f"Storage {uri} belongs to this cluster: {root.reason}. Its root id is {ids}."

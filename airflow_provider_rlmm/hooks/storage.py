@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+    from airflow_provider_rlmm.storage.root import RootExpectation
 
 _CREDENTIALS = {
     "s3": ("aws_access_key_id", "aws_secret_access_key"),
@@ -49,6 +51,20 @@ class RemoteStorageHook(RlmmHook):
             connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
             options = store_options(uri, connection)
         return ObjectStoreRemoteStorageManager(uri, layout_named(settings.layout), options=options)
+
+    def root_expectation(
+        self, overrides: Collection[str] = (), recorded: Collection[str] = frozenset()
+    ) -> RootExpectation:
+        """
+        Return what is known about the storage root before it is looked at.
+
+        :param overrides: overrides in force.
+        :param recorded: root ids that earlier plans and reports of the cluster recorded.
+        """
+        from airflow_provider_rlmm.storage.root import MOVE_STAMP, RootExpectation
+
+        expected_root = self.get_connection_settings().expected_root
+        return RootExpectation(frozenset(recorded), expected_root, MOVE_STAMP in overrides)
 
 
 def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Connection:

@@ -223,16 +223,18 @@ class CleanMetadataPartitionOperator(BaseOperator):
         summary.check_valid(hook.check_cluster(limits.overrides), system_clock())
         summary.check_blast_radius()
         planned = planned_segments(uri, summary, self.metadata_partition)
+        storage = RemoteStorageHook(self.rlmm_conn_id)
         with hook.naming_connection(), hook.get_event_log() as log:
             cleaner = RemoteLogCleaner(
                 log,
                 hook.get_publisher(log),
                 hook.get_offset_store(),
                 hook.get_cluster_topics(),
-                RemoteStorageHook(self.rlmm_conn_id).get_storage_manager(),
+                storage.get_storage_manager(),
                 limits=limits,
                 expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
                 dry_run=dry_run,
+                root=storage.root_expectation(limits.overrides),
             )
             return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep_interrupted, uri))
 

@@ -8,6 +8,7 @@ that lie, another cluster, storage that is gone.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from confluent_kafka.admin import (
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.lifecycle.freshness import look_for_freshness
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -34,6 +37,11 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.freshness import FreshnessVerdict
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import StampOutcome
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
@@ -54,6 +62,7 @@ from tests.scrub import unfinished_segments
 pytestmark = pytest.mark.integration
 
 USER = "cleaner"
+PLACE = "kafka-tiered-storage"
 LIVE = ("orders", "payments")
 BATCH = NO_WAIT.batch_segments
 FOREIGN_BROKER_ID = 7
@@ -255,6 +264,39 @@ class FailingBetweenBatches:
         if self._batches == 1:
             self._fail()
         return report
+
+
+def test_a_copy_of_the_storage_root_is_refused(kafka: AuthorizedKafka, runs: Runs, tmp_path: Path) -> None:
+    """The first copy is taken before the root was ever stamped, the second one afterwards."""
+    unstamped = Path(shutil.copytree(kafka.remote_dir, tmp_path / "unstamped"))
+    topic_id = orphan(kafka, "copied", 3)
+    for topic in LIVE:
+        tiering.produce_until_remote(kafka, topic, len(unfinished(kafka, tiering.topic_ids(kafka)[topic])) + 1)
+    runs.mark()
+    plan = runs.plan()
+    (metadata_partition,) = plan.summary.by_metadata_partition
+
+    living = frozenset(tiering.topic_ids(kafka)[topic] for topic in LIVE)
+    with KafkaMetadataEventLog(runs.config) as log:
+        assert look_for_freshness(log, living, runs.open_storage()).is_fresh(PLACE)
+        stale = look_for_freshness(log, living, opened(unstamped))
+    assert stale.verdict(PLACE) is FreshnessVerdict.STALE
+
+    storage = runs.open_storage()
+    (stamp,) = storage.stamp_root(storage.check_root(living, kafka.cluster_id))
+    assert stamp.outcome is StampOutcome.WRITTEN
+    copy = shutil.copytree(kafka.remote_dir, tmp_path / "stamped")
+    with nothing_is_touched(kafka), pytest.raises(StorageRootError, match=r"may be a copy.*'move_stamp'"):
+        runs.clean(metadata_partition, planned_of(plan), opened(copy))
+
+    (report,) = (r for r in runs.clean_all() if r.topic == "copied")
+    assert (report.outcome, report.segments_deleted) == (PartitionOutcome.FINISHED, 3)
+    assert objects_of(kafka, topic_id) == set()
+    check_health(kafka, LIVE)
+
+
+def opened(root: Path) -> RemoteStorageManager:
+    return ObjectStoreRemoteStorageManager(root.as_uri(), LocalTieredStorageLayout())
 
 
 SEGMENTS_IN_DOUBT = (len(FAULTS) * 2 + 2) * BATCH

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.sdk import Connection
@@ -42,11 +43,25 @@ def test_every_field_is_read() -> None:
             "metadata_topic": "__rlm",
             "allow_writes": True,
             "expected_cluster_id": " abc ",
+            "expected_root": " s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000 ",
         }
     )
     assert settings == RlmmConnection(
-        "rlmm_prod", "kafka_prod", "s3://bucket/prefix", "aws_prod", "aiven", "__rlm", True, "abc"
+        "rlmm_prod",
+        "kafka_prod",
+        "s3://bucket/prefix",
+        "aws_prod",
+        "aiven",
+        "__rlm",
+        True,
+        "abc",
+        "s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000",
     )
+
+
+def test_a_root_id_is_expected() -> None:
+    root_id = str(uuid4())
+    assert parse({"expected_root": root_id}).expected_root == root_id
 
 
 @pytest.mark.parametrize(("given", "expected"), [(True, True), (False, False), ("true", True), ("False", False)])
@@ -77,6 +92,8 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
         ({"kafka_conn_id": 3}, "kafka_conn_id must be text, not int"),
         ({"metadata_topic": "../x"}, "metadata_topic is no name that Kafka allows"),
         ({"storage_uri": "/no/scheme"}, "storage_uri needs a scheme"),
+        ({"expected_root": "the right one"}, "expected_root must be a root id or a location"),
+        ({"expected_root": "/mnt/tiered"}, "expected_root must be a root id or a location"),
     ],
 )
 def test_bad_values_name_the_field(extra: dict[str, Any], message: str) -> None:

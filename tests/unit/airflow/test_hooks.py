@@ -34,6 +34,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from tests.contracts.s3_server import running_s3_server
 
 SECRET = "s3cr3t"
 
@@ -286,6 +287,25 @@ def test_another_root_than_the_expected_one_is_a_finding(
     good, text = hook.test_connection()
     assert not good
     assert f"Expected_root of the rlmm connection is '{expected}', and there is no stamp" in text
+
+
+def test_storage_options_in_any_spelling_do_not_break_the_test(
+    hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path
+) -> None:
+    with running_s3_server() as server:
+        extra = {name.upper(): value for name, value in server.options.items()} | {
+            "aws_timeout": "5s",
+            "Http2_Only": False,
+        }
+        connect("rlmm_default", "rlmm", {"storage_uri": "s3://bucket/x", "storage_conn_id": "store"})
+        connect("store", "aws", extra)
+        good, text = hook.test_connection()
+        assert good
+        assert "Storage s3://bucket/x can be listed" in text
+        connect("store", "aws", extra | {"AWS_READ_TIMEOUT": "whenever"})
+        good, text = hook.test_connection()
+        assert not good
+        assert "Cannot open the storage at s3://bucket/x" in text
 
 
 def test_another_cluster_is_refused(hook: RemoteLogMetadataHook, connect: Any, tmp_path: Path) -> None:

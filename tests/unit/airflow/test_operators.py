@@ -58,6 +58,7 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.root import Location
 
 PARTITIONS = 2
 SECRET = "correct-horse-battery-staple"
@@ -315,6 +316,31 @@ def test_nothing_happens_on_another_cluster(cluster: Cluster, monkeypatch: pytes
     with pytest.raises(ConfigurationError, match="expected_cluster_id"):
         clean(metadata_partitions[0])
     assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+def test_nothing_is_deleted_below_another_root_than_the_expected_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = mark_and_plan()
+    keys, events = cluster.storage.keys, cluster.events
+    connect(monkeypatch, expected_root=str(UUID(int=5)))
+    with pytest.raises(StorageRootError, match="expected_root of the rlmm connection is"):
+        clean(first)
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+    connect(monkeypatch, expected_root="memory://kafka-tiered-storage")
+    assert clean(first)["segments_deleted"] > 0
+
+
+def test_a_copy_of_the_root_is_refused_until_its_stamp_is_moved(cluster: Cluster) -> None:
+    first, second, *_ = mark_and_plan()
+    clean(first)
+    keys, events = cluster.storage.keys, cluster.events
+    cluster.storage.where = Location("memory", bucket="copy")
+    with pytest.raises(StorageRootError, match=r"memory://copy/kafka-tiered-storage.*'move_stamp'"):
+        clean(second)
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+    clean(second, limits=NOW | {"overrides": ["short_min_absence", "move_stamp"]})
+    assert cluster.storage.check_root(frozenset(), "cluster-1").places[0].stamped
 
 
 @pytest.mark.parametrize("effect", ["read", "publish", "list_topics"])
