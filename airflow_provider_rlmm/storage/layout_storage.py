@@ -40,7 +40,6 @@ from airflow_provider_rlmm.storage.root import (
     StampResult,
     is_stamp,
     stamp_key,
-    unwritable,
 )
 
 logger = logging.getLogger(__name__)
@@ -252,7 +251,7 @@ class LayoutRemoteStorageManager:
             # Somebody was faster, or only the answer was lost.
             stamp = self._stamp_again(place.place, check.cluster_id)
         if stamp is None:
-            return unwritable(new, why)
+            return _unwritable(new, why)
         return StampResult(name, StampOutcome.ALREADY_THERE, stamp.root_id)
 
     def _stamp_again(self, place: Place, cluster_id: str) -> Stamp | None:
@@ -310,6 +309,17 @@ class LayoutRemoteStorageManager:
 
 def _key(stored: StoredObject) -> str:
     return stored.key
+
+
+def _unwritable(stamp: Stamp, reason: str) -> StampResult:
+    return StampResult(
+        stamp.place,
+        StampOutcome.CANNOT_BE_WRITTEN,
+        None,
+        f"stamp {stamp.key} cannot be written: {reason}. Where it never can be (a read-only or locked bucket), set "
+        f"expected_root of the rlmm connection to {stamp.where}; until then, once no object of the cluster is left to verify "
+        "the root by, nothing is declared deleted that was not seen",
+    )
 
 
 def _existing(prefixes: Sequence[str], identities: Sequence[object]) -> dict[str, object]:

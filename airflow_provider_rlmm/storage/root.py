@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -62,6 +62,11 @@ class Location:
     prefix: str = ""
     device: int | None = None
     inode: int | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is there; of a bucket that is for a listing to tell."""
+        return self.scheme != "file" or self.inode is not None
 
     def __str__(self) -> str:
         """Return the location as one word, as ``expected_root`` may name it."""
@@ -305,10 +310,11 @@ class PlaceLook:
     place: Place
     here: Location
     raw_stamp: bytes | None
-    _key: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_key", stamp_key(self.cluster_id, self.place.name))
+    @property
+    def stamp_key(self) -> str:
+        """Key of the stamp."""
+        return stamp_key(self.cluster_id, self.place.name)
 
     def judge(self, expectation: RootExpectation, find_object: Callable[[], str | None]) -> PlaceCheck:
         """
@@ -326,16 +332,16 @@ class PlaceLook:
             named = f"expected_root names {expectation.expected_root}"
             return self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), named, stamp)
         if root_id in expectation.recorded:
-            named = f"{self._key} names root {root_id}, as an earlier plan or report did"
+            named = f"{self.stamp_key} names root {root_id}, as an earlier plan or report did"
             return self._check(RootProof.RECORDED, root_id, named, stamp)
         if (seen := find_object()) is not None:
             return self._check(RootProof.OBJECT, root_id, seen, stamp)
-        unknown = (
-            f"{self._key} names root {root_id}, which no earlier plan or report recorded and expected_root does not name, and"
-            if stamp
-            else f"there is no stamp {self._key}, and"
-        )
-        return self._check(None, root_id, f"{unknown} no object of this cluster was seen at {self.here}", stamp)
+        known = f"there is no stamp {self.stamp_key}"
+        if stamp:
+            known = (
+                f"{self.stamp_key} names root {root_id}, which neither a plan or report before nor expected_root names"
+            )
+        return self._check(None, root_id, f"{known}, and no object of this cluster was seen at {self.here}", stamp)
 
     def stamp(self, *, move_stamp: bool = False) -> Stamp | None:
         """
@@ -360,8 +366,8 @@ class PlaceLook:
         if move_stamp:
             return None
         raise StorageRootError(
-            f"stamp {self._key} {why}, and it was read at {self.here}: this may be a copy of the storage root, and nothing "
-            f"is deleted or declared deleted below it. If brokers of cluster {self.cluster_id} write here now, the "
+            f"stamp {self.stamp_key} {why}, and it was read at {self.here}: this may be a copy of the storage root, and "
+            f"nothing is deleted or declared deleted below it. If brokers of cluster {self.cluster_id} write here now, the "
             f"override {MOVE_STAMP!r} has the stamp written anew"
         )
 
@@ -370,9 +376,9 @@ class PlaceLook:
         return Stamp(self.cluster_id, self.layout, self.place.name, str(uuid4()), self.here)
 
     def _require_expected(self, expected: str, root_id: str | None) -> None:
-        if expected in (root_id, str(self.here)):
+        if expected in (root_id, str(self.here) if self.here.exists else None):
             return
-        found = f"root {root_id}" if root_id else f"no stamp {self._key} that names it"
+        found = f"root {root_id}" if root_id else f"no stamp {self.stamp_key} that names it"
         raise StorageRootError(
             f"expected_root of the rlmm connection is {expected!r}, and there is {found} at {self.here}: check the storage "
             "URI and the mount, or correct expected_root"
@@ -380,23 +386,6 @@ class PlaceLook:
 
     def _check(self, how: RootProof | None, root_id: str | None, reason: str, stamp: Stamp | None) -> PlaceCheck:
         return PlaceCheck(self.place, self.here, how, root_id, reason, stamp is not None)
-
-
-def unwritable(stamp: Stamp, reason: str) -> StampResult:
-    """
-    Say that a stamp cannot be written, and what to do.
-
-    :param stamp: the stamp.
-    :param reason: what the store said.
-    """
-    return StampResult(
-        stamp.place,
-        StampOutcome.CANNOT_BE_WRITTEN,
-        None,
-        f"stamp {stamp.key} cannot be written: {reason}. Where it never can be (a read-only or locked bucket), set "
-        f"expected_root of the rlmm connection to {stamp.where}; until then, once no object of the cluster is left to verify "
-        "the root by, nothing is declared deleted that was not seen",
-    )
 
 
 def _quoted(name: str) -> str:

@@ -433,6 +433,13 @@ def test_a_copy_of_the_root_is_refused_under_its_own_path_and_under_the_true_one
         check_root(LocalFolder(folder.root, existing=True))
 
 
+def test_a_folder_that_does_not_exist_is_expected_by_nobody(folder: LocalFolder) -> None:
+    missing = f"{folder.root.as_uri()}/{LAYOUT.prefix}".rstrip("/")
+    assert str(check_root(folder).places[0].where) == missing
+    with pytest.raises(StorageRootError, match="check the storage URI and the mount"):
+        check_root(folder, RootExpectation(expected_root=missing))
+
+
 def test_symbolic_links_below_the_root_are_refused(folder: LocalFolder, tmp_path: Path) -> None:
     place(folder, segment(1))
     for linked in (folder.root / PARTITION, folder.root / LAYOUT.prefix):
