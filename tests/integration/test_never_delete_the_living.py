@@ -41,7 +41,6 @@ from airflow_provider_rlmm.policy.freshness import FreshnessVerdict
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import StampOutcome
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
@@ -267,8 +266,8 @@ class FailingBetweenBatches:
 
 
 def test_a_copy_of_the_storage_root_is_refused(kafka: AuthorizedKafka, runs: Runs, tmp_path: Path) -> None:
-    """The first copy is taken before the root was ever stamped, the second one afterwards."""
-    unstamped = Path(shutil.copytree(kafka.remote_dir, tmp_path / "unstamped"))
+    """The first copy is old and without a stamp, the second one as new as the root, with its stamp."""
+    old = Path(shutil.copytree(kafka.remote_root, tmp_path / "old" / PLACE)).parent
     topic_id = orphan(kafka, "copied", 3)
     for topic in LIVE:
         tiering.produce_until_remote(kafka, topic, len(unfinished(kafka, tiering.topic_ids(kafka)[topic])) + 1)
@@ -279,12 +278,11 @@ def test_a_copy_of_the_storage_root_is_refused(kafka: AuthorizedKafka, runs: Run
     living = frozenset(tiering.topic_ids(kafka)[topic] for topic in LIVE)
     with KafkaMetadataEventLog(runs.config) as log:
         assert look_for_freshness(log, living, runs.open_storage()).is_fresh(PLACE)
-        stale = look_for_freshness(log, living, opened(unstamped))
-    assert stale.verdict(PLACE) is FreshnessVerdict.STALE
+        assert opened(old).check_root(living, kafka.cluster_id).verified, "by objects, which are not enough"
+        assert look_for_freshness(log, living, opened(old)).verdict(PLACE) is FreshnessVerdict.STALE
 
     storage = runs.open_storage()
-    (stamp,) = storage.stamp_root(storage.check_root(living, kafka.cluster_id))
-    assert stamp.outcome is StampOutcome.WRITTEN
+    storage.stamp_root(storage.check_root(living, kafka.cluster_id))
     copy = shutil.copytree(kafka.remote_dir, tmp_path / "stamped")
     with nothing_is_touched(kafka), pytest.raises(StorageRootError, match=r"may be a copy.*'move_stamp'"):
         runs.clean(metadata_partition, planned_of(plan), opened(copy))

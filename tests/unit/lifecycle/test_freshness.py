@@ -56,8 +56,9 @@ def cluster() -> Cluster:
 
 def test_a_root_with_the_newest_copies_is_fresh(cluster: Cluster) -> None:
     old = copied(cluster, topic(1), 0, 10)
-    new = copied(cluster, topic(1, 7), 1, 30)
-    other = copied(cluster, topic(2), 2, 20)
+    new = copied(cluster, topic(1), 1, 30)
+    lose(cluster, copied(cluster, topic(1, 7), 5, 20))
+    other = copied(cluster, topic(2), 2, 25)
     lose(cluster, old)  # only the newest one of each topic counts: older ones may go at any time
     found = look(cluster, topic(1), topic(2), topic(3))
     ids = [m.remote_log_segment_id.id for m in (new, other)]
