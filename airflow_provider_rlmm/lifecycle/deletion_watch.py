@@ -89,6 +89,10 @@ class DeletionWatch:
             detail = f"{state} is {ahead_ms} ms ahead: event time {event_ms}, record time {record_ms}, now {now_ms} ms"
             yield FindingKind.MARKER_FROM_THE_FUTURE, row, detail
 
+    def topics_under_way(self) -> set[tuple[UUID, str]]:
+        """Return topic id and name of the deletions that are not finished."""
+        return {(UUID(bytes=row["topic_id"]), row["topic"]) for row in self._last.values() if row["state"] != _FINISHED}
+
     def unsettled(self, before_ms: int) -> Iterator[FoundEvent]:
         """
         Yield the deletions that began and did not finish.

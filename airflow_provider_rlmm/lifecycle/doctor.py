@@ -14,25 +14,29 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.copy_watch import CopyWatch
 from airflow_provider_rlmm.lifecycle.deletion_watch import COLUMNS as DELETION_COLUMNS
 from airflow_provider_rlmm.lifecycle.deletion_watch import DeletionWatch
 from airflow_provider_rlmm.lifecycle.finding_rows import (
     FindingRows,
     among,
+    concerned_in_text,
     of_topics,
     places_of,
+    topics_of,
     user_partition_in_text,
     without,
 )
 from airflow_provider_rlmm.lifecycle.proof_watch import ProofWatch
 from airflow_provider_rlmm.lifecycle.served import ServedPartitions, TieredClusterTopics, served_partitions
 from airflow_provider_rlmm.lifecycle.trail import Trail
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS, Progress, TopicState, user_partitions
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.absence import Observation, Presence
 from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, EXPLANATIONS, FindingKind, Severity
 from airflow_provider_rlmm.policy.findings import NAMED, Diagnosis, Recovery
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
@@ -44,6 +48,10 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT_PER_KIND = 100
 
+_OF_A_FINDING = [
+    "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "segment_id", "event_timestamp_ms",
+    "reason",
+]  # fmt: skip
 _STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 
@@ -61,18 +69,20 @@ def examine(
     Read the whole topic, up to the high watermarks as of now, and report what is wrong with it. Nothing is written.
 
     :param log: the log.
-    :param topics: the cluster: a topic that exists when the examination begins is taken for served.
+    :param topics: the cluster: a topic that exists when the examination begins is taken for served, and one that may not be
+        described, too.
     :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none; ms by the event's time.
     :param limit_per_kind: findings of one kind that are kept; all are counted.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
-    :raises EventLogAccessError: if any topic may not be described.
+    :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
+    :raises EventLogAccessError: if the metadata topic may not be described.
     :raises EventLogUnavailableError: if the topic could not be read whole.
     """
     now_ms = clock()
-    living = topics.list_topics()
+    living = look(topics, log, {}).living
     served = served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
@@ -83,6 +93,7 @@ def examine(
 
     state.advance(progressed, examination.chunk)
     examination.what_never_ended(state, min_age_ms, max_copy_ms)
+    examination.topics_that_do_not_live(state.state.segments, topics, log)
     findings = examination.findings.log
     diagnosis = Diagnosis(
         cluster_id=state.identity.cluster_id,
@@ -130,6 +141,7 @@ class _Examination:
         self._copies = CopyWatch(served.copying)
         self._deletions = DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
         self._proof = ProofWatch(beginnings)
+        self._not_living: dict[FindingKind, list[Any]] = {}
 
     # --- what records say ----------------------------------------------------------------------------------------------
 
@@ -190,12 +202,14 @@ class _Examination:
         self.findings.add(FindingKind.UPDATE_WITHOUT_BASE, rows.filter(repeated), Severity.NOTICE)
 
     def _add_where_served(self, kind: FindingKind, rows: Any) -> None:
-        """Add findings that are critical only where a broker serves the partition."""
+        """Add findings that are critical only where a broker serves the partition; other topics are asked about later."""
         import pyarrow.compute as pc
 
         served = of_topics(rows, self._living)
         self.findings.add(kind, rows.filter(served), Severity.CRITICAL)
-        self.findings.add(kind, rows.filter(pc.invert(served)))
+        others = rows.filter(pc.invert(served)).select(_OF_A_FINDING)
+        if others.num_rows:
+            self._not_living.setdefault(kind, []).append(others)
 
     # --- what never ended ----------------------------------------------------------------------------------------------
 
@@ -214,6 +228,39 @@ class _Examination:
         stopped = self._copies.stopped(self._now_ms - max_copy_ms)
         for row in stopped.to_pylist() if stopped is not None else ():
             self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
+
+    def topics_that_do_not_live(self, segments: pa.Table, topics: ClusterTopics, log: MetadataEventLog) -> None:
+        """Ask about the topics that were not listed: one that may not be described is neither living nor absent."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        others = segments.filter(pc.invert(of_topics(segments, self._living)))
+        kept = {kind: pa.concat_tables(tables) for kind, tables in self._not_living.items()}
+        named = self._deletions.topics_under_way().union(*(topics_of(table) for table in (others, *kept.values())))
+        names: dict[UUID, frozenset[str]] = {}
+        for topic_id, name in named:
+            names[topic_id] = names.get(topic_id, frozenset()) | {name}
+        observations = look(topics, log, names).observations if names else {}
+        for kind, rows in kept.items():
+            self._add_by_presence(kind, rows, observations)
+        for topic_id, observation in observations.items():
+            if observation.presence is Presence.DENIED:
+                concerned = concerned_in_text(others.filter(of_topics(others, [topic_id])))
+                topic = {"topic_id": topic_id.bytes, "topic": min(names[topic_id])}
+                row = {"metadata_partition": None, "offset": None, **topic}
+                self.findings.add_one(FindingKind.ACCESS_DENIED, row, f"{observation.reason}; {concerned}")
+
+    def _add_by_presence(self, kind: FindingKind, rows: Any, observations: Mapping[UUID, Observation]) -> None:
+        import pyarrow.compute as pc
+
+        denied, present = (
+            of_topics(rows, [topic_id for topic_id, seen in observations.items() if seen.presence is presence])
+            for presence in (Presence.DENIED, Presence.PRESENT)
+        )
+        unknown = "; whether its topic exists is not known"
+        self.findings.add(kind, rows.filter(present), Severity.CRITICAL)
+        self.findings.add(kind, rows.filter(denied), Severity.CRITICAL, more=unknown)
+        self.findings.add(kind, rows.filter(pc.invert(pc.or_(denied, present))))
 
     def _incomplete_history(self, state: TopicState) -> None:
         """Report the metadata partitions of which records are gone, once per user partition that this concerns."""

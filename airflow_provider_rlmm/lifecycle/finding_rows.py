@@ -142,6 +142,29 @@ def of_topics(rows: Any, topic_ids: Iterable[UUID]) -> Any:
     return pc.is_in(rows.column("topic_id"), value_set=ids)
 
 
+def topics_of(rows: Any) -> set[tuple[UUID, str]]:
+    """
+    Return the (topic id, topic) of rows.
+
+    :param rows: a table.
+    """
+    found = rows.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
+    return {(UUID(bytes=row["topic_id"]), row["topic"]) for row in found}
+
+
+def concerned_in_text(segments: Any) -> str:
+    """
+    Say how many segments, bytes and user partitions something concerns.
+
+    :param segments: rows of a state's table.
+    """
+    import pyarrow.compute as pc
+
+    size = pc.sum(segments.column("segment_size_in_bytes")).as_py() or 0
+    partitions = segments.group_by(["topic_id", "topic", "partition"]).aggregate([]).num_rows
+    return f"{segments.num_rows} unfinished segments ({size} bytes) of {partitions} user partitions are concerned"
+
+
 def places_of(rows: Any) -> set[tuple[int, int]]:
     """
     Return the (metadata partition, offset) of rows.

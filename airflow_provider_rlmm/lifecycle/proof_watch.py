@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.lifecycle.finding_rows import among
+from airflow_provider_rlmm.lifecycle.finding_rows import among, concerned_in_text
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.finding_kinds import Severity
 
@@ -93,9 +93,12 @@ class ProofWatch:
         :param segments: the state's table after all that was noted.
         :param readers: metadata partition → which living user partitions map to it, in words.
         """
+        import pyarrow.compute as pc
+
         for number in sorted(self._beginnings.keys() | self._unreadable.keys()):
             lacking = {key for key in self._without_add if key[0] == number}
-            reasons = [_concerned(segments, number)]
+            mine = segments.filter(pc.equal(segments.column("metadata_partition"), number))
+            reasons = [concerned_in_text(mine)]
             if number in self._beginnings:
                 reasons.insert(0, f"it begins at offset {self._beginnings[number]}")
             if (bad := self._unreadable.get(number)) is not None:
@@ -110,12 +113,3 @@ class ProofWatch:
                 Severity.CRITICAL if lacking else Severity.WARNING,
                 "; ".join([*reasons, readers[number]]),
             )
-
-
-def _concerned(segments: Any, metadata_partition: int) -> str:
-    import pyarrow.compute as pc
-
-    mine = segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition))
-    size = pc.sum(mine.column("segment_size_in_bytes")).as_py() or 0
-    partitions = mine.group_by(_SEGMENT[1:4]).aggregate([]).num_rows
-    return f"{mine.num_rows} unfinished segments ({size} bytes) of {partitions} user partitions are concerned"

@@ -185,7 +185,7 @@ def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
         explanation = diagnosis["explanations"][finding["kind"]]
         yield Attention(
             RefusalKind.QUARANTINED.value if finding["kind"] in _UNUSABLE else finding["kind"],
-            f"{finding['topic_id']}:{finding['topic']}-{finding['partition']}" if finding["topic"] else where,
+            _subject_of(finding) if finding["topic"] else where,
             f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
             explanation["what_to_do"],
             finding["topic"],
@@ -198,3 +198,8 @@ def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
         yield Attention(
             RunProblem.CRITICAL_NOT_LISTED.value, more, why, "have the doctor list more", acknowledgeable=False
         )
+
+
+def _subject_of(finding: Mapping[str, Any]) -> str:
+    partition = "" if finding["partition"] is None else f"-{finding['partition']}"
+    return f"{finding['topic_id']}:{finding['topic']}{partition}"

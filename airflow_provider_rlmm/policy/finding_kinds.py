@@ -45,6 +45,7 @@ class FindingKind(StrEnum):
     LIVE_PARTITION_FINISHED = "LIVE_PARTITION_FINISHED"
     COPYING_STOPPED = "COPYING_STOPPED"
     MARKER_FROM_THE_FUTURE = "MARKER_FROM_THE_FUTURE"
+    ACCESS_DENIED = "ACCESS_DENIED"
     UNDER_PROOF = "UNDER_PROOF"
     ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
     UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
@@ -127,6 +128,12 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "measured by it.",
         "Correct the clock of the machine that wrote it, or of this worker if that one is behind. Then run the marker: it "
         "observes the absence anew.",
+    ),
+    FindingKind.ACCESS_DENIED: Explanation(
+        Severity.CRITICAL,
+        "The log names a topic that this principal may not describe, so it is neither living nor absent: nothing of it is "
+        "marked or deleted, and what harms brokers only if it exists counts as if it did.",
+        "Give the principal DESCRIBE on every topic, then examine again.",
     ),
     FindingKind.UNDER_PROOF: Explanation(
         Severity.WARNING,

@@ -23,9 +23,9 @@ class Finding:
 
     :param kind: what.
     :param severity: how bad.
-    :param metadata_partition: where.
+    :param metadata_partition: where, ``None`` where it is about a topic as a whole.
     :param offset: of the record; for incomplete history, and where nothing else is under proof, the first offset that is
-        still there.
+        still there; ``None`` where it is about a topic as a whole.
     :param topic_id: Kafka's base64 form, ``None`` where the record names none.
     :param topic: its name, in quotes where Kafka would not allow it.
     :param partition: user partition.
@@ -36,8 +36,8 @@ class Finding:
 
     kind: FindingKind
     severity: Severity
-    metadata_partition: int
-    offset: int
+    metadata_partition: int | None
+    offset: int | None
     topic_id: str | None = None
     topic: str | None = None
     partition: int | None = None
@@ -46,11 +46,15 @@ class Finding:
     detail: str = ""
 
     def __str__(self) -> str:
-        subject = f" of {self.topic_id}:{self.topic}-{self.partition}" if self.topic_id else ""
-        return (
-            f"{self.severity} {self.kind} in metadata partition {self.metadata_partition} at offset {self.offset}{subject}"
-            f", since {since(self.since_ms)}: {self.detail}"
+        where = (
+            f" in metadata partition {self.metadata_partition} at offset {self.offset}, since {since(self.since_ms)}"
         )
+        return f"{self.severity} {self.kind}{self._of()}{where if self.offset is not None else ''}: {self.detail}"
+
+    def _of(self) -> str:
+        if not self.topic_id:
+            return ""
+        return f" of {self.topic_id}:{self.topic}" + (f"-{self.partition}" if self.partition is not None else "")
 
 
 @dataclass(frozen=True, slots=True)

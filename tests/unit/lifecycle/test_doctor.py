@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.doctor import examine
 from airflow_provider_rlmm.lifecycle.trail import Trail
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
@@ -343,6 +343,65 @@ def test_without_the_right_to_see_settings_nothing_is_said_about_who_reads_it(
     assert "which living topics map here is not known: DESCRIBE_CONFIGS is missing" in pill.detail
     # Every living topic may be tiered then.
     assert K.COPYING_STOPPED in diagnosis.counts
+
+
+# -- which topics exist ------------------------------------------------------------------------------------------------
+
+
+def denying(*names: str) -> TieredTopics:
+    """A cluster whose topics exist, some of which the principal may not describe: no listing has them."""
+    cluster = live("orders")
+    cluster.denied = set(names)
+    return cluster
+
+
+def test_a_topic_that_may_not_be_described_is_neither_living_nor_absent(log: InProcessMetadataEventLog) -> None:
+    diagnosis = diagnose(log, denying("orders"))
+    [finding] = diagnosis.findings
+    assert (finding.kind, finding.severity, diagnosis.critical) == (K.ACCESS_DENIED, Severity.CRITICAL, 1)
+    assert (finding.topic, finding.topic_id) == ("orders", kafka_uuid_str(HERE.topic_id))
+    assert (finding.metadata_partition, finding.offset, finding.partition) == (None, None, None)
+    assert "it needs DESCRIBE on every topic" in finding.detail
+    assert "2 unfinished segments (8192 bytes) of 2 user partitions are concerned" in finding.detail
+    assert str(finding).startswith(f"CRITICAL ACCESS_DENIED of {finding.topic_id}:orders: the principal may not")
+    assert "DESCRIBE on every topic" in EXPLANATIONS[K.ACCESS_DENIED].what_to_do
+
+
+def test_a_deletion_of_a_topic_that_may_not_be_described_is_asked_about_too() -> None:
+    log = new_log()
+    gone = replace(HERE, topic="hidden", topic_id=UUID(int=6))
+    put(log, partition_delete(P.DELETE_PARTITION_MARKED, gone))
+    assert [f.topic for f in only(diagnose(log, denying("hidden")), K.ACCESS_DENIED)] == ["hidden"]
+    put(log, *(partition_delete(state, gone) for state in P))
+    assert K.ACCESS_DENIED not in diagnose(log, denying("hidden")).counts
+
+
+def test_what_harms_brokers_only_if_the_topic_exists_counts_as_if_it_did_where_nobody_can_tell(
+    log: InProcessMetadataEventLog,
+) -> None:
+    [thrown] = put(log, started(9, partition=HERE, state=S.COPY_SEGMENT_FINISHED))
+    diagnosis = diagnose(log, denying("orders"), min_age_ms=NOW_MS)
+    [finding] = only(diagnosis, K.ADD_IN_OTHER_STATE)
+    assert (finding.metadata_partition, finding.offset, finding.severity) == (*thrown, Severity.CRITICAL)
+    assert finding.detail.endswith("; whether its topic exists is not known")
+    assert [r.delete_before_offset for r in diagnosis.recoveries] == [thrown[1] + 1]
+
+
+def test_a_topic_that_appears_while_the_log_is_read_is_a_living_one(log: InProcessMetadataEventLog) -> None:
+    cluster = live()
+    put(log, started(9, partition=HERE, state=S.COPY_SEGMENT_FINISHED))
+
+    def created(name: str, detail: Any) -> None:
+        cluster.topics["orders"] = HERE.topic_id
+
+    log.on_effect = lambda name, detail: created(name, detail) if name == "read" else None
+    [finding] = only(diagnose(log, cluster), K.ADD_IN_OTHER_STATE)
+    assert finding.severity is Severity.CRITICAL
+
+
+def test_another_cluster_that_answers_is_refused(log: InProcessMetadataEventLog) -> None:
+    with pytest.raises(ClusterMismatchError):
+        diagnose(log, topics(UUID(int=98)))
 
 
 # -- copying -----------------------------------------------------------------------------------------------------------
