@@ -25,6 +25,7 @@ from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEvent
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
@@ -51,6 +52,7 @@ class RemoteLogCleaner:
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
     :param dry_run: say what would be written and deleted, do nothing.
+    :param hold: what is never touched, asked before every batch.
     :param root: what is known about the storage root.
     """
 
@@ -66,6 +68,7 @@ class RemoteLogCleaner:
         expected_cluster_id: str | None = None,
         clock: Clock = system_clock,
         dry_run: bool = False,
+        hold: HoldSource = nothing_held,
         root: RootExpectation = UNKNOWN_ROOT,
     ) -> None:
         self._log = log
@@ -77,6 +80,7 @@ class RemoteLogCleaner:
         self._expected_cluster_id = expected_cluster_id
         self._clock = clock
         self._dry_run = dry_run
+        self._hold = hold
         self._root = root
 
     def clean(
@@ -105,7 +109,6 @@ class RemoteLogCleaner:
         replay.advance()
         work = [h for h in replay.histories.values() if h.deletion_under_way()]
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(work))
-        refusals = replay.obstacles(self._limits.allowed_quarantine) if work else []
 
         def report(
             partitions: Iterable[UserPartitionReport] = (), committed: int | None = None
@@ -114,15 +117,13 @@ class RemoteLogCleaner:
                 metadata_partition=metadata_partition,
                 dry_run=self._dry_run,
                 partitions=tuple(partitions),
-                refusals=tuple(refusals),
+                refusals=(),
                 events=dict(effects.events),
                 would_write=tuple(effects.would_write),
                 committed_offset=committed,
                 duration_ms=self._clock() - began,
             )
 
-        if refusals:
-            return report()
         cleaners: list[UserPartitionCleaner] = []
         if work:
             topic_ids = ids.all | frozenset(look(self._topics, self._log, {}).living.values())
@@ -148,8 +149,10 @@ class RemoteLogCleaner:
         root = self._storage.check_root(topic_ids, cluster_id, self._root)
         logger.info("storage root: %s", root.reason)
         root = effects.stamp_root(root)
-        state = WorkState(replay)
-        return CleaningContext(self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock)
+        state = WorkState(replay, allowed_quarantine=self._limits.allowed_quarantine)
+        return CleaningContext(
+            self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock, self._hold
+        )
 
 
 def _prepared(

@@ -120,9 +120,6 @@ class DeletedPartitionMarker:
             if _needs_observation(h, now_ms)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
-        if work and (obstacles := replay.obstacles(frozenset())):
-            refusals += obstacles
-            return [], 0
         seen = look(self._topics, self._log, {topic_id: replay.names_of(topic_id) for topic_id in gone})
         refusals += _presence_refusals(work, seen.observations)
         looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from uuid import UUID
@@ -30,7 +30,9 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.wholeness import incompleteness
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     RemoteStorageManager,
@@ -57,6 +59,7 @@ class CleaningContext:
     :param limits: limits of destructive work.
     :param root: whether the storage root was verified.
     :param clock: time.
+    :param hold: what is never touched, asked before every batch.
     :param missing: segments of this run that have no object though their copy was finished.
     """
 
@@ -68,6 +71,7 @@ class CleaningContext:
     limits: CleanerLimits
     root: RootCheck
     clock: Clock
+    hold: HoldSource = nothing_held
     missing: int = 0
 
     def observe(self, topic_id: UUID) -> Observation:
@@ -90,17 +94,24 @@ class _Progress:
     finished: bool = False
     outcome_unknown: bool = False
     left: dict[tuple[str, str, RefusalKind], list[str]] = field(default_factory=lambda: defaultdict(list))
+    refused: list[Refusal] = field(default_factory=list)
 
     def leave(self, what: object, why: str, what_to_do: str, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
         self.left[why, what_to_do, kind].append(str(what))
 
+    def refuse(self, refusal: Refusal) -> None:
+        self.refused.append(refusal)
+
     def refusals(self, topic: str, metadata_partition: int) -> tuple[Refusal, ...]:
-        return tuple(
-            Refusal(
-                whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}",
-                why, todo, kind, metadata_partition, topic=topic,
-            )
-            for (why, todo, kind), whats in self.left.items()
+        return (
+            *self.refused,
+            *(
+                Refusal(
+                    whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}",
+                    why, todo, kind, metadata_partition, topic=topic,
+                )
+                for (why, todo, kind), whats in self.left.items()
+            ),
         )  # fmt: skip
 
 
@@ -139,8 +150,16 @@ class UserPartitionCleaner:
             raise
         except StorageError as e:
             self._leave_to_storage(e)
-        else:
+            return
+        self._refused = self._incompleteness(self._listed)
+        if self._refused is None:
             self._eligible = self._find_eligible()
+
+    def _incompleteness(self, listed: Collection[UUID]) -> Refusal | None:
+        """Return why this partition must be left alone because not all that was said of it can be seen."""
+        state = self._context.state
+        doubt = state.replay.doubt_about(self._tip, state.allowed_quarantine)
+        return incompleteness(self._history, listed, doubt) if doubt is not None else None
 
     def clean(self) -> None:
         """Go as far as the rules allow; a failure of storage that concerns this partition alone ends up in the report."""
@@ -210,10 +229,11 @@ class UserPartitionCleaner:
     def _refusal(self) -> Refusal | None:
         """Return why nothing may be done here (I7 and the rules of absence), ``None`` where it may."""
         observation = self._context.observe(self._tip.topic_id)
-        return refusal_of(self._history, observation, self._context.clock(), self._context.limits)
+        held = self._context.hold().refusal_of(self._tip, self._context.state.replay.names_of(self._tip.topic_id))
+        return held or refusal_of(self._history, observation, self._context.clock(), self._context.limits)
 
-    def _publish(self, events: Sequence[WritableEvent]) -> list[bool]:
-        """Publish, read everything back, and tell per event whether it was acknowledged."""
+    def _publish(self, events: Sequence[WritableEvent]) -> list[int | None]:
+        """Publish, read everything back, and return per event its offset, ``None`` where it was not acknowledged."""
         outcomes = self._context.effects.publish(events, self._context.state)
         for event, outcome in zip(events, outcomes, strict=True):
             if not isinstance(outcome, Acked):
@@ -226,11 +246,11 @@ class UserPartitionCleaner:
                 # A record of unknown outcome may still land: nothing may be declared finished before a later replay.
                 self._progress.outcome_unknown |= isinstance(outcome, Unknown)
         self._context.effects.advance(self._context.state.replay)
-        return [isinstance(o, Acked) for o in outcomes]
+        return [o.offset if isinstance(o, Acked) else None for o in outcomes]
 
     def _partition_event(self, state: RemotePartitionDeleteState) -> bool:
         event = RemotePartitionDeleteMetadata(self._tip, state, self._context.clock(), OWN_BROKER_ID)
-        return all(self._publish([event]))
+        return self._publish([event]) != [None]
 
     def _start(self) -> bool:
         if self._history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED:
@@ -258,7 +278,7 @@ class UserPartitionCleaner:
         """Tell whether what allowed the cleaning to begin still holds: absence above all."""
         refusal = self._refusal()
         if refusal is not None:
-            self._progress.leave(refusal.what, refusal.why, refusal.what_to_do, refusal.kind)
+            self._progress.refuse(refusal)
         return refusal is None
 
     def _find_eligible(self) -> list[RemoteLogSegmentMetadata]:
@@ -317,10 +337,12 @@ class UserPartitionCleaner:
                 why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
                 self._progress.leave(segment_id, f"objects {deletion.outcome}: {why}", NEXT_RUN)
         finished = [self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED) for m, _ in gone]
-        for acked, (_, deletion) in zip(self._publish(finished), gone, strict=True):
-            self._progress.segments += acked
-            self._progress.objects += deletion.objects_deleted
-            self._progress.bytes += deletion.bytes_deleted
+        for offset, (metadata, deletion) in zip(self._publish(finished), gone, strict=True):
+            # Another run may have finished it at the same time: the one whose event came first has done it.
+            if offset is not None and self._finished_at(metadata) in (offset, None):
+                self._progress.segments += 1
+                self._progress.objects += deletion.objects_deleted
+                self._progress.bytes += deletion.bytes_deleted
 
     def _left_under_other_keys(self, deletions: Sequence[SegmentDeletion]) -> frozenset[UUID]:
         """Return segments seen before the deletion that it did not see, and that are still listed."""
@@ -336,6 +358,9 @@ class UserPartitionCleaner:
             return deletion.remote_log_segment_id.id in self._listed or self._may_finish_unseen(state)
         return deletion.outcome is DeleteOutcome.GONE
 
+    def _finished_at(self, metadata: RemoteLogSegmentMetadata) -> int | None:
+        return self._history.finished_at.get(metadata.remote_log_segment_id.id)
+
     def _segment_event(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
     ) -> RemoteLogSegmentMetadataUpdate:
@@ -350,10 +375,24 @@ class UserPartitionCleaner:
         obstacle = self._history.obstacle_to_finish()
         if obstacle is None and self._progress.outcome_unknown:
             obstacle = "the outcome of an earlier record of this run is unknown"
+        if obstacle is None and not self._is_whole():
+            return False
         if obstacle is not None:
             self._progress.leave(self._tip, f"not declared deleted: {obstacle}", NEXT_RUN)
             return False
         return self._partition_event(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+
+    def _is_whole(self) -> bool:
+        """Tell whether the log still names all that storage holds; asked of storage only where there is a doubt."""
+        state = self._context.state
+        if state.replay.doubt_about(self._tip, state.allowed_quarantine) is None:
+            return True
+        refusal = self._incompleteness(self._context.storage.list_log_segments(self._tip))
+        if refusal is not None:
+            self._progress.refuse(refusal)
+            return False
+        state.shown_whole |= {self._tip}
+        return True
 
 
 MISSING = "COPY_SEGMENT_FINISHED, but storage lists no object of it"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,7 +17,9 @@ from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import (
     MAX_QUARANTINED_LISTED,
     Count,
@@ -27,6 +29,7 @@ from airflow_provider_rlmm.policy.plan import (
     RefusalKind,
     first_refusals,
 )
+from airflow_provider_rlmm.policy.wholeness import incomplete_history
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,15 +56,32 @@ class CleanupPlanner:
     :param topics: the cluster's topics.
     :param limits: limits of destructive work.
     :param clock: time.
+    :param hold: what is never planned.
     """
 
-    def __init__(self, log: MetadataEventLog, topics: ClusterTopics, *, limits: CleanerLimits, clock: Clock) -> None:
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        topics: ClusterTopics,
+        *,
+        limits: CleanerLimits,
+        clock: Clock,
+        hold: HoldSource = nothing_held,
+    ) -> None:
         self._log = log
         self._topics = topics
         self._limits = limits
         self._clock = clock
+        self._hold = hold
 
-    def plan(self, plan_id: str, *, expires_in_ms: int, only: frozenset[tuple[UUID, int]] | None = None) -> Plan:
+    def plan(
+        self,
+        plan_id: str,
+        *,
+        expires_in_ms: int,
+        only: frozenset[tuple[UUID, int]] | None = None,
+        max_segments: int | None = None,
+    ) -> Plan:
         """
         Plan the deletion of every settled partition's segments.
 
@@ -70,10 +90,11 @@ class CleanupPlanner:
         :param plan_id: names the plan.
         :param expires_in_ms: for how long it may be applied, ms.
         :param only: plan only these (topic id, partition), ``None`` for all.
+        :param max_segments: plan no more than these, and leave the rest for later runs; ``None`` for all.
         :raises EventLogError: if the topic or the cluster cannot be read.
         """
         now = self._clock()
-        draft = _Draft()
+        draft = _Draft(max_segments)
         for metadata_partition in range(self._log.partition_count):
             self._plan_metadata_partition(metadata_partition, only, draft)
         summary = PlanSummary(
@@ -87,8 +108,9 @@ class CleanupPlanner:
             by_metadata_partition=draft.planned,
             quarantined=draft.quarantined,
             unresolved=draft.unresolved,
-            refusals=first_refusals(list(draft.refusals)),
+            refusals=first_refusals([*draft.refusals, *draft.left_for_later()]),
             waiting=draft.waiting,
+            hold=self._hold().entries,
         )
         return Plan(summary, draft.to_table())
 
@@ -103,25 +125,29 @@ class CleanupPlanner:
             for key, h in replay.histories.items()
             if h.deletion_under_way() and (only is None or (key.topic_id, key.partition) in only)
         ]
-        if not work:
+        incomplete = [h for h in replay.histories.values() if h.without_add and h not in work]
+        ids = sorted({h.topic_id_partition.topic_id for h in (*work, *incomplete)})
+        if not ids:
             return
-        if obstacles := replay.obstacles(self._limits.allowed_quarantine):
-            draft.refuse(obstacles)
-            return
-        marked = {h.topic_id_partition.topic_id for h in work}
-        observations = look(self._topics, self._log, {i: replay.names_of(i) for i in sorted(marked)}).observations
+        observations = look(self._topics, self._log, {i: replay.names_of(i) for i in ids}).observations
+        draft.refuse(
+            incomplete_history(h, metadata_partition)
+            for h in incomplete
+            if observations[h.topic_id_partition.topic_id].presence is Presence.ABSENT
+        )
         before = len(draft.rows)
         cleanable = False
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
-            refusal = refusal_of(history, observation, self._clock(), self._limits)
+            tip = history.topic_id_partition
+            held = self._hold().refusal_of(tip, replay.names_of(tip.topic_id))
+            refusal = held or refusal_of(history, observation, self._clock(), self._limits)
             if refusal is not None:
                 draft.refuse([replace(refusal, metadata_partition=metadata_partition)])
                 if refusal.kind is RefusalKind.WAITING:
                     draft.wait(history)
                 continue
-            cleanable = True
-            draft.rows += [_row(metadata_partition, m) for m in history.unfinished()]
+            cleanable |= draft.take(metadata_partition, history.unfinished())
         if cleanable:
             draft.planned[metadata_partition] = _count(draft.rows[before:])
             logger.info("metadata partition %d: %s planned", metadata_partition, draft.planned[metadata_partition])
@@ -130,7 +156,9 @@ class CleanupPlanner:
 class _Draft:
     """A plan that grows metadata partition by metadata partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_segments: int | None = None) -> None:
+        self._max_segments = max_segments
+        self._not_taken = 0
         self.rows: list[dict[str, Any]] = []
         self.planned: dict[int, Count] = {}
         self.read_until: dict[int, int] = {}
@@ -141,12 +169,28 @@ class _Draft:
         self.refusals: dict[Refusal, None] = {}
         self.waiting = Count(0, 0)
 
+    def take(self, metadata_partition: int, segments: Sequence[RemoteLogSegmentMetadata]) -> bool:
+        """Plan the segments of a user partition as far as there is room; tell whether it has work in this run."""
+        room = len(segments) if self._max_segments is None else max(0, self._max_segments - len(self.rows))
+        self.rows += [_row(metadata_partition, m) for m in segments[:room]]
+        self._not_taken += len(segments[room:])
+        return room > 0 or not segments
+
+    def left_for_later(self) -> list[Refusal]:
+        """Say what the limit of this run leaves for later ones."""
+        if not self._not_taken:
+            return []
+        why = f"this run takes {self._max_segments} segments at most, {self._not_taken} more are left for later runs"
+        return [Refusal("the plan", why, "nothing: the next run goes on", RefusalKind.NEXT_RUN)]
+
     def note(self, replay: MetadataPartitionReplay) -> None:
         self.read_until[replay.metadata_partition] = replay.end
+        listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
+        found = replay.obstacles()
+        records = [o for o in found if o.kind is RefusalKind.QUARANTINED]
+        self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])
+        self.refuse(o for o in found if o.kind is not RefusalKind.QUARANTINED)
         if replay.quarantined:
-            listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
-            records = [o for o in replay.obstacles(frozenset()) if o.kind is RefusalKind.QUARANTINED]
-            self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])
             self.quarantined[replay.metadata_partition] = len(replay.quarantined)
         for history in replay.histories.values():
             self.unresolved += len(history.without_add)

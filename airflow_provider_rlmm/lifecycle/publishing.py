@@ -114,7 +114,7 @@ def publish_events(
             replays[metadata_partition] = MetadataPartitionReplay(log, metadata_partition, wanted)
         replay = replays[metadata_partition]
         replay.advance()
-        if obstacles := replay.obstacles(frozenset()):
+        if obstacles := replay.obstacles():
             raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0].why}")
         names = replay.names_of(tip.topic_id) | {tip.topic}
         seen = look(topics, log, {tip.topic_id: names})

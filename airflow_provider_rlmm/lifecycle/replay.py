@@ -27,12 +27,17 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.wholeness import Doubt
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-OBSTACLE_ADVICE = "look at the record; this metadata partition stays out of deletion until it is understood"
+OBSTACLE_ADVICE = (
+    "look at the record; what it may concern is deleted only where storage and log show that nothing is missing"
+)
+MOST_ROUTED = 4
+"""Good records that must lie where our partitioner puts them, per one that does not, before anything is written."""
 
 
 class MetadataPartitionReplay:
@@ -166,21 +171,32 @@ class MetadataPartitionReplay:
         offsets.append(self._first_unread_deletion)
         return min((o for o in offsets if o is not None), default=self.end)
 
-    def obstacles(self, allowed_quarantine: frozenset[str]) -> list[Refusal]:
+    def doubt_about(self, tip: TopicIdPartition, allowed_quarantine: frozenset[str]) -> Doubt | None:
         """
-        Return what forbids destructive work on this metadata partition as a whole.
+        Return why more may have been said about a user partition than was read, ``None`` where nothing suggests it.
 
-        :param allowed_quarantine: names of error codes that do not stop it.
+        A record that cannot be decoded may be about anybody; one that can be concerns its own user partition only.
+
+        :param tip: the user partition.
+        :param allowed_quarantine: names of error codes that raise no doubt.
         """
+        number = self.metadata_partition
+        if self.begin > 0:
+            return Doubt(f"metadata partition {number} begins at offset {self.begin}", number, self.begin)
+        for record in self.quarantined:
+            if record.code not in allowed_quarantine and record.topic_id_partition in (None, tip):
+                return Doubt(f"{record} cannot be applied", number, record.offset)
+        return None
+
+    def obstacles(self) -> list[Refusal]:
+        """Return what puts user partitions of this metadata partition in doubt: somebody has to look at each of them."""
         number = self.metadata_partition
         what = f"metadata partition {number}"
         found = [
-            Refusal(what, str(q), OBSTACLE_ADVICE, RefusalKind.QUARANTINED, number, q.offset)
-            for q in self.quarantined
-            if q.code not in allowed_quarantine
+            Refusal(what, str(q), OBSTACLE_ADVICE, RefusalKind.QUARANTINED, number, q.offset) for q in self.quarantined
         ]
         if self.begin > 0:
-            why = f"{what} begins at offset {self.begin}: its history is incomplete"
+            why = f"{what} begins at offset {self.begin}: the records before that were deleted"
             found.append(Refusal(what, why, OBSTACLE_ADVICE, RefusalKind.LOST_RECORDS, number, self.begin))
         return found
 
@@ -191,11 +207,20 @@ class WorkState:
 
     :param replay: the replay.
     :param proof: the latest look; it replaces an earlier one, so that absence never adds up over several.
+    :param allowed_quarantine: names of error codes that raise no doubt about a history.
     """
 
-    def __init__(self, replay: MetadataPartitionReplay, proof: ProvenLook | None = None) -> None:
+    def __init__(
+        self,
+        replay: MetadataPartitionReplay,
+        proof: ProvenLook | None = None,
+        allowed_quarantine: frozenset[str] = frozenset(),
+    ) -> None:
         self.replay = replay
         self.proof = proof
+        self.allowed_quarantine = allowed_quarantine
+        self.shown_whole: frozenset[TopicIdPartition] = frozenset()
+        """User partitions in doubt of which a listing right before has shown that the log names all of them."""
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
@@ -210,7 +235,12 @@ class WorkState:
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
         history = self.replay.histories.get(topic_id_partition)
-        return history.obstacle_to_finish() if history else "nothing is known about it"
+        if history is None:
+            return "nothing is known about it"
+        doubt = self.replay.doubt_about(topic_id_partition, self.allowed_quarantine)
+        if doubt is not None and topic_id_partition not in self.shown_whole:
+            return f"{doubt.why}, and no listing has shown that the log names all of its segments"
+        return history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
@@ -218,7 +248,9 @@ class WorkState:
 
     def routing_verified(self) -> bool:
         """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
-        return self.replay.routed_records > 0 and not any(q.code == "MISROUTED" for q in self.replay.quarantined)
+        # One stray record says nothing about the rest; after a change of the partition count half of all lie wrong.
+        misrouted = sum(q.code == "MISROUTED" for q in self.replay.quarantined)
+        return self.replay.routed_records > MOST_ROUTED * misrouted
 
 
 @dataclass(frozen=True, slots=True)

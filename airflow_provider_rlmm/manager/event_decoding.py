@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     SegmentEvent,
+    TopicIdPartition,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +29,14 @@ class QuarantinedRecord:
     :param offset: its offset.
     :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
     :param reason: in words.
+    :param topic_id_partition: the user partition that it is about, ``None`` where it cannot be decoded so far.
     """
 
     metadata_partition: int
     offset: int
     code: str
     reason: str
+    topic_id_partition: TopicIdPartition | None = None
 
     def __str__(self) -> str:
         return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
@@ -101,10 +105,17 @@ def quarantined_records(decoded: Any, metadata_partition: int) -> list[Quarantin
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
     return [
-        QuarantinedRecord(metadata_partition, row["offset"], code, row["error"] or code)
-        for row in bad.select(["offset", "error_code", "error"]).to_pylist()
-        for code in (ErrorCode(row["error_code"]).name,)
+        QuarantinedRecord(metadata_partition, row["offset"], code.name, row["error"] or code.name, _subject(code, row))
+        for row in bad.select(["offset", "error_code", "error", "topic_id", "topic", "partition"]).to_pylist()
+        for code in (ErrorCode(row["error_code"]),)
     ]
+
+
+def _subject(code: IntEnum, row: Mapping[str, Any]) -> TopicIdPartition | None:
+    """Return whom a bad record is about: only what was decoded whole says so for certain."""
+    if code.name not in ("KEYED", "MISROUTED"):
+        return None
+    return TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
 
 
 def decode_batch(

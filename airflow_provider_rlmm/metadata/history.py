@@ -60,6 +60,7 @@ class UserPartitionHistory:
         (:func:`airflow_provider_rlmm.policy.absence.first_observation`); one that is not earlier than another before it
         never does, so it is not kept.
     :param unsettled_marker_offset: offset of the first marker of the deletion under way.
+    :param finished_at: segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came.
     :param last_foreign_offset: offset of the last segment event that this package did not write.
     """
 
@@ -71,6 +72,7 @@ class UserPartitionHistory:
     observations: list[AbsenceObservation] = field(default_factory=list)
     unsettled_marker_offset: int | None = None
     last_foreign_offset: int | None = None
+    finished_at: dict[UUID, int] = field(default_factory=dict)
 
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that are not finished, by start offset."""
@@ -101,6 +103,8 @@ class UserPartitionHistory:
                 self.cache.add_copy_in_progress_segment(event)
             else:
                 self.cache.update_remote_log_segment_metadata(event)
+                if event.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+                    self.finished_at.setdefault(segment_id, offset)
         except InvalidStateTransitionError:
             # It would have ended a broker's consumer; for us the segment's state is no longer certain.
             self.without_add[segment_id] = offset

@@ -32,6 +32,7 @@ from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
@@ -39,6 +40,7 @@ from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
 CLUSTER_ID = "unit-test-cluster-id-1"
 BROKER = 1
 START_MS = 1_800_000_000_000
+NOTHING_HELD = Hold()
 DAY_MS = 24 * HOUR_MS
 STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
 
@@ -148,12 +150,19 @@ class Cluster:
         self.mark()
         self.now_ms += DAY_MS
 
-    def plan(self, limits: CleanerLimits | None = None, **kwargs: Any) -> Plan:
-        planner = CleanupPlanner(self.log, self.topics, limits=limits or CleanerLimits(), clock=self.clock)
+    def plan(self, limits: CleanerLimits | None = None, *, hold: Hold = NOTHING_HELD, **kwargs: Any) -> Plan:
+        planner = CleanupPlanner(
+            self.log, self.topics, limits=limits or CleanerLimits(), clock=self.clock, hold=lambda: hold
+        )
         return planner.plan("plan-1", expires_in_ms=HOUR_MS, **kwargs)
 
     def cleaner(
-        self, *, dry_run: bool = False, publisher: GuardedPublisher | None = None, **limits: Any
+        self,
+        *,
+        dry_run: bool = False,
+        publisher: GuardedPublisher | None = None,
+        hold: HoldSource = nothing_held,
+        **limits: Any,
     ) -> RemoteLogCleaner:
         return RemoteLogCleaner(
             self.log,
@@ -165,6 +174,7 @@ class Cluster:
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
             dry_run=dry_run,
+            hold=hold,
             root=RootExpectation(self.recorded_roots),
         )
 

@@ -126,16 +126,12 @@ def test_only_names_the_partitions_to_mark(cluster: Cluster) -> None:
     assert cluster.mark(only=frozenset()).marked == ()
 
 
-def test_a_quarantined_record_stops_its_metadata_partition_only() -> None:
-    cluster = Cluster(metadata_partitions=2)
-    here = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("a", i)) == 0)
-    there = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("a", i)) == 1)
-    cluster.segment(here, 1)
-    cluster.segment(there, 2)
-    offset = cluster.log.append(0, b"garbage")
+def test_a_quarantined_record_and_a_lost_beginning_keep_nothing_from_being_marked(cluster: Cluster) -> None:
+    """A marker deletes nothing, and the wait is long: what is whole is found out before anything is."""
+    cluster.log.truncate(0, 1)
+    cluster.log.append(0, b"garbage")
     report = cluster.mark()
-    assert (len(cluster.ours(0)), len(cluster.ours(1))) == (0, 1)
-    assert [f"metadata partition 0 offset {offset}: MALFORMED" in r.why for r in report.refusals] == [True]
+    assert (report.marked, report.refusals) == ((f"DELETE_PARTITION_MARKED {GONE}",), ())
 
 
 def test_an_outcome_that_is_not_an_ack_is_reported(cluster: Cluster) -> None:

@@ -6,9 +6,11 @@ import pytest
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import Count, RefusalKind
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, deletion, once, tip, update
 
@@ -99,7 +101,7 @@ def test_incomplete_history_is_unresolved_and_never_planned(cluster: Cluster) ->
     assert plan.summary.refusals[0].kind is RefusalKind.INCOMPLETE_HISTORY
 
 
-def test_quarantined_records_are_counted_and_stop_their_metadata_partition(cluster: Cluster) -> None:
+def test_quarantined_records_are_counted_and_named_and_the_rest_is_planned(cluster: Cluster) -> None:
     offset = cluster.foreign(add(cluster.alive, 5), key=b"k")
     cluster.log.append(0, None)
     plan = cluster.plan()
@@ -107,9 +109,46 @@ def test_quarantined_records_are_counted_and_stop_their_metadata_partition(clust
     assert [f"offset {offset}: KEYED" in plan.summary.refusals[0].why, len(plan.summary.refusals)] == [True, 2]
     first = plan.summary.refusals[0]
     assert (first.kind, first.metadata_partition, first.offset) == (RefusalKind.QUARANTINED, 0, offset)
-    assert plan.rows.num_rows == 0
+    assert plan.rows.num_rows == 3
     allowed = CleanerLimits(allowed_quarantine=frozenset({"KEYED", "TOMBSTONE"}))
-    assert cluster.plan(allowed).rows.num_rows == 3
+    assert len(cluster.plan(allowed).summary.refusals) == 2, "what stops nothing is to be looked at all the same"
+
+
+def test_a_lost_beginning_is_named_and_the_rest_is_planned(cluster: Cluster) -> None:
+    cluster.log.truncate(0, 1)
+    plan = cluster.plan()
+    (refusal,) = plan.summary.refusals
+    assert (refusal.kind, refusal.metadata_partition, refusal.offset) == (RefusalKind.LOST_RECORDS, 0, 1)
+    assert plan.rows.num_rows == 3
+
+
+def test_what_needs_a_person_is_named_though_nothing_is_marked() -> None:
+    cluster = Cluster()
+    offset = cluster.log.append(0, None)
+    assert [(r.kind, r.offset) for r in cluster.plan().summary.refusals] == [(RefusalKind.QUARANTINED, offset)]
+
+
+@pytest.mark.parametrize("entry", ["gone", "g*", "g?ne", kafka_uuid_str(GONE.topic_id)])
+def test_a_held_topic_is_not_planned_and_said_so(cluster: Cluster, entry: str) -> None:
+    plan = cluster.plan(hold=Hold((entry,)))
+    assert plan.rows.num_rows == 0
+    assert plan.summary.hold == (entry,)
+    (refusal,) = plan.summary.refusals
+    assert (refusal.kind, refusal.topic, refusal.kind.needs_person) == (RefusalKind.HELD, "gone", False)
+    assert f"held by the entry {entry!r}" in refusal.why
+    assert cluster.plan(hold=Hold(("other",))).rows.num_rows == 3
+
+
+def test_a_canary_run_takes_as_many_segments_as_it_is_told_and_says_what_is_left(cluster: Cluster) -> None:
+    cluster.segment(tip("later", 0, 12), 8)
+    cluster.mark_and_wait()
+    plan = cluster.plan(max_segments=2)
+    assert [row["start_offset"] for row in plan.rows.to_pylist()] == [0, 10]
+    assert plan.summary.planned.segments == 2
+    (refusal,) = plan.summary.refusals
+    assert refusal.kind is RefusalKind.NEXT_RUN
+    assert "takes 2 segments at most, 2 more are left" in refusal.why
+    assert cluster.plan(max_segments=4).summary.refusals == ()
 
 
 def test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a_bound(

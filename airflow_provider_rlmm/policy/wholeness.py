@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whether all that was ever said about a user partition can be seen, judged one user partition at a time (DESIGN §6).
+
+A metadata partition that lost its beginning, or holds a record that cannot be applied, may have said more than can be read.
+That is no reason to leave every topic in it alone for ever: a user partition is whole if every segment in the log has its
+first event, and storage shows no segment that the log does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+INCOMPLETE_ADVICE = (
+    "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never "
+    "deleted"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """
+    Why more may have been said about a user partition than was read.
+
+    :param why: in words.
+    :param metadata_partition: where.
+    :param offset: of the first record that is there after those that are lost, or of the one that cannot be applied.
+    """
+
+    why: str
+    metadata_partition: int
+    offset: int
+
+
+def incompleteness(history: UserPartitionHistory, listed: Collection[UUID], doubt: Doubt) -> Refusal | None:
+    """
+    Return why a user partition in doubt must be left alone, ``None`` where it was shown to be whole.
+
+    :param history: its history.
+    :param listed: the segments that storage lists at every place of the user partition, as of now.
+    :param doubt: why it is in doubt.
+    """
+    if history.without_add:
+        return incomplete_history(history, doubt.metadata_partition)
+    if unknown := sorted(set(listed) - history.known_segments):
+        why = (
+            f"{doubt.why}, and storage holds {len(unknown)} segments that the log does not name, the first is "
+            f"{kafka_uuid_str(unknown[0])}"
+        )
+        return _refusal(history, why, doubt.metadata_partition, doubt.offset)
+    return None
+
+
+def incomplete_history(history: UserPartitionHistory, metadata_partition: int) -> Refusal:
+    """
+    Return the refusal of a user partition of which an update came without its add.
+
+    :param history: its history; it has such an update.
+    :param metadata_partition: where its records lie.
+    """
+    offset, number = min(history.without_add.values()), len(history.without_add)
+    why = f"{number} segments have an incomplete history, see offset {offset}"
+    return _refusal(history, why, metadata_partition, offset)
+
+
+def _refusal(history: UserPartitionHistory, why: str, metadata_partition: int, offset: int) -> Refusal:
+    tip = history.topic_id_partition
+    kind = RefusalKind.INCOMPLETE_HISTORY
+    return Refusal(str(tip), why, INCOMPLETE_ADVICE, kind, metadata_partition, offset, tip.topic)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two cleaners at once lose nothing, and what they did is counted once."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.manager.in_process import no_effect_hook
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from tests.unit.lifecycle.builders import Cluster, deletion, tip
+
+GONE = tip()
+
+
+def marked() -> Cluster:
+    cluster = Cluster()
+    cluster.segments(GONE, 3)
+    cluster.mark_and_wait()
+    return cluster
+
+
+def test_a_segment_is_counted_by_the_run_whose_finished_came_first() -> None:
+    cluster = marked()
+    inner: list[MetadataPartitionReport] = []
+
+    def clean_too(name: str, detail: object) -> None:
+        """Another run does all the work between this one's deletion and its DELETE_SEGMENT_FINISHED."""
+        if name != "publish" or inner:
+            return
+        cluster.log.on_effect = no_effect_hook
+        if len([line for line in cluster.ours() if line.startswith("DELETE_SEGMENT_STARTED")]) == 3:
+            inner.append(cluster.clean())
+        else:
+            cluster.log.on_effect = clean_too
+
+    cluster.log.on_effect = clean_too
+    outer = cluster.clean()
+    done = [(p.segments_deleted, p.objects_deleted) for report in (outer, *inner) for p in report.partitions]
+    assert sum(segments for segments, _ in done) == 3
+    assert sum(objects for _, objects in done) <= 15
+    finished = [line for line in cluster.ours() if line.startswith("DELETE_SEGMENT_FINISHED")]
+    assert len(finished) > 3, "both runs wrote about the same segments"
+
+
+def test_a_start_that_lands_behind_the_end_of_another_run_opens_nothing_and_is_settled() -> None:
+    cluster = marked()
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+    for state in (P.DELETE_PARTITION_STARTED, P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED):
+        cluster.foreign(deletion(GONE, state, cluster.now_ms))
+    history = cluster.replay().histories[GONE]
+    assert not history.deletion_under_way()
+    assert history.unsettled_marker_offset is None
+    events = cluster.ours()
+    cluster.mark_and_wait()
+    plan = cluster.plan()
+    assert (plan.summary.by_metadata_partition, plan.summary.refusals, cluster.ours()) == ({}, (), events)

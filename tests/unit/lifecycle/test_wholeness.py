@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lost beginnings and records that cannot be applied: each user partition is judged by itself, storage is the witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from airflow_provider_rlmm.errors import PartitionerMismatchError
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.refusals import RefusalKind
+from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
+
+GONE, OTHER = tip(), tip("other", 0, 10)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Two deleted topics in one metadata partition, marked a day ago."""
+    cluster = Cluster()
+    cluster.segments(GONE, 3)
+    cluster.segment(OTHER, 4)
+    cluster.mark_and_wait()
+    return cluster
+
+
+def outcomes(cluster: Cluster, **limits: frozenset[str]) -> dict[str, str]:
+    return {p.topic: p.outcome.value for p in cluster.clean(**limits).partitions}
+
+
+def unnamed_object(cluster: Cluster) -> None:
+    """An object of the first deleted topic of which the log says nothing."""
+    key = cluster.layout.object_key(add(GONE, 9), None)
+    cluster.storage.put_object(key, b"x")
+
+
+UNDECODABLE: dict[str, Callable[[Cluster], int]] = {
+    "TOMBSTONE": lambda c: c.log.append(0, None),
+    "MALFORMED": lambda c: c.log.append(0, b"\x01\x00\x00garbage"),
+    "UNKNOWN_API_KEY": lambda c: c.log.append(0, b"\x01\x09\x00"),
+}
+
+
+@pytest.mark.parametrize("code", UNDECODABLE)
+def test_a_record_that_cannot_be_decoded_puts_everybody_under_proof_and_stops_nobody_who_is_whole(
+    cluster: Cluster, code: str
+) -> None:
+    offset = UNDECODABLE[code](cluster)
+    unnamed_object(cluster)
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    (refusal,) = report.partitions[0].refusals
+    assert f"metadata partition 0 offset {offset}: {code}" in refusal.why
+    assert "storage holds 1 segments that the log does not name" in refusal.why
+    assert (refusal.kind, refusal.metadata_partition, refusal.offset, refusal.topic) == (
+        RefusalKind.INCOMPLETE_HISTORY,
+        0,
+        offset,
+        "gone",
+    )
+    assert len(cluster.keys_of(GONE)) == 16
+
+
+@pytest.mark.parametrize("code", UNDECODABLE)
+def test_without_unnamed_objects_everything_is_cleaned_beside_a_bad_record(cluster: Cluster, code: str) -> None:
+    UNDECODABLE[code](cluster)
+    assert outcomes(cluster) == {"gone": "FINISHED", "other": "FINISHED"}
+    assert cluster.keys_of(GONE) == cluster.keys_of(OTHER) == set()
+
+
+def test_a_new_topic_in_a_poisoned_metadata_partition_is_marked_and_cleaned(cluster: Cluster) -> None:
+    cluster.log.append(0, None)
+    later = tip("later", 0, 11)
+    cluster.segment(later, 5)
+    marked = cluster.mark()
+    assert marked.refusals == ()
+    assert [line for line in marked.marked if "later" in line]
+    cluster.mark_and_wait()
+    assert outcomes(cluster)["later"] == "FINISHED"
+
+
+def test_a_record_that_can_be_decoded_concerns_its_own_user_partition_only(cluster: Cluster) -> None:
+    cluster.foreign(update(cluster.alive, 0, S.COPY_SEGMENT_FINISHED), key=b"k")
+    unnamed_object(cluster)
+    assert outcomes(cluster) == {"gone": "FINISHED", "other": "FINISHED"}
+
+
+def test_a_keyed_record_of_its_own_puts_a_partition_under_proof(cluster: Cluster) -> None:
+    offset = cluster.foreign(add(GONE, 2), key=b"k")
+    cluster.mark_and_wait()
+    unnamed_object(cluster)
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    assert f"offset {offset}: KEYED" in reasons(report)
+    assert outcomes(cluster, allowed_quarantine=frozenset({"KEYED"}))["gone"] == "FINISHED"
+
+
+def test_a_lost_beginning_stops_only_those_that_lost_something(cluster: Cluster) -> None:
+    lost = cluster.log.high_water_marks()[0] - 4  # the other topic's segment and both markers are left
+    cluster.log.truncate(0, lost)
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    assert f"metadata partition 0 begins at offset {lost}" in reasons(report)
+    assert "storage holds 3 segments that the log does not name" in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 15
+
+
+def test_a_beginning_lost_in_the_middle_of_a_segment_is_an_incomplete_history() -> None:
+    cluster = Cluster()
+    cluster.segments(GONE, 1)
+    cluster.log.truncate(0, 3)
+    cluster.segments(tip("other", 0, 10), 2)
+    cluster.mark_and_wait()
+    plan = cluster.plan()
+    assert {row["topic"] for row in plan.rows.to_pylist()} == {"other"}
+    lost, incomplete = plan.summary.refusals
+    assert (lost.kind, lost.offset) == (RefusalKind.LOST_RECORDS, 3)
+    assert (incomplete.kind, incomplete.topic, incomplete.offset) == (RefusalKind.INCOMPLETE_HISTORY, "gone", 3)
+    assert "1 segments have an incomplete history, see offset 3" in incomplete.why
+    assert outcomes(cluster) == {"other": "FINISHED"}
+    assert len(cluster.keys_of(GONE)) == 5
+
+
+def test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_finished(cluster: Cluster) -> None:
+    cluster.log.append(0, None)
+    late = iter([unnamed_object])
+
+    def copy(effect: str, key: str) -> None:
+        if effect == "delete" and (appear := next(late, None)) is not None:
+            appear(cluster)
+
+    cluster.storage.after_effect = copy
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert "storage holds 1 segments that the log does not name" in reasons(report)
+    assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED") and "gone" in line]
+
+
+def test_a_bad_record_that_comes_during_the_run_demands_the_proof_at_its_end(cluster: Cluster) -> None:
+    def poison(effect: str, key: str) -> None:
+        if effect == "delete":
+            cluster.storage.after_effect = None
+            cluster.log.append(0, None)
+            unnamed_object(cluster)
+
+    cluster.storage.after_effect = poison
+    assert outcomes(cluster) == {"gone": "INCOMPLETE", "other": "FINISHED"}
+
+
+def test_a_misrouted_record_concerns_its_own_user_partition_only() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 4)
+    cluster.mark_and_wait()
+    home = cluster.metadata_partition_of(GONE)
+    stranger = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home)
+    cluster.log.append(home, serialize(add(stranger, 0)))
+    unnamed_object(cluster)
+    assert cluster.clean(home).partitions[0].outcome.value == "FINISHED"
+
+
+def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_write() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    home = cluster.metadata_partition_of(GONE)
+    strangers = [t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home]
+    for stranger in strangers[:2]:
+        cluster.log.append(home, serialize(add(stranger, 0)))
+    with pytest.raises(PartitionerMismatchError):
+        cluster.clean(home)
+    assert len(cluster.keys_of(GONE)) == 10
+
+
+def test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof(cluster: Cluster) -> None:
+    """Whoever forgets to ask storage is stopped by the guard's own question."""
+    from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+
+    cluster.log.append(0, None)
+    replay = MetadataPartitionReplay(cluster.log, 0)
+    replay.advance()
+    state = WorkState(replay)
+    assert "no listing has shown" in (state.obstacle_to_finish(GONE) or "")
+    state.shown_whole = frozenset({GONE})
+    assert "no listing has shown" not in (state.obstacle_to_finish(GONE) or "")
+    assert UUID(int=1000) in replay.histories[GONE].known_segments
