@@ -28,7 +28,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
-from airflow_provider_rlmm.policy.guards import OVERRIDES
+from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",
@@ -59,12 +59,22 @@ with DAG(
         "min_absence_ms": Param(
             86_400_000, type="integer", minimum=0, description="Two observations of absence are this far apart, ms"
         ),
-        "batch_segments": Param(500, type="integer", minimum=1, description="Segments started and deleted together"),
+        "batch_segments": Param(
+            500,
+            type="integer",
+            minimum=1,
+            maximum=MAX_BATCH_SEGMENTS,
+            description="Segments started and deleted together",
+        ),
         "max_missing_segments": Param(
             10, type="integer", minimum=0, description="Segments without any object that are tolerated"
         ),
         "allowed_quarantine": Param(
-            [], type="array", items={"type": "string"}, description="Kinds of unusable records that stop nothing"
+            [],
+            type="array",
+            items={"type": "string", "enum": sorted(QUARANTINE_KINDS)},
+            examples=sorted(QUARANTINE_KINDS),
+            description="Kinds of unusable records that stop nothing",
         ),
         "overrides": Param(
             [],

@@ -34,9 +34,12 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.policy.values import spelled_integer
+from airflow_provider_rlmm.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
 
+MAX_PARTITION = 2**31 - 1
 EVENT_FIELDS = ("topic_id", "topic", "partition", "state")
 
 
@@ -50,18 +53,22 @@ def parse_event(raw: Mapping[str, Any], now_ms: int) -> WritableEvent:
     :raises ConfigurationError: if a field is missing, unknown or of the wrong kind.
     """
     if unknown := sorted(raw.keys() - {*EVENT_FIELDS, "segment_id", "custom_metadata"}):
-        raise ConfigurationError(f"event has unknown fields {unknown}")
+        raise ConfigurationError(
+            f"event has unknown fields {list_in_quotes(unknown)}; known are {EVENT_FIELDS}, segment_id and custom_metadata"
+        )
     try:
-        if not isinstance(raw["topic"], str) or not isinstance(raw["partition"], int | str):
-            raise TypeError("topic must be a string, partition a number")
-        tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), raw["topic"], int(raw["partition"]))
+        if not isinstance(raw["topic"], str):
+            raise TypeError("topic must be a string")
+        partition = spelled_integer("partition", raw["partition"], 0, MAX_PARTITION)
+        tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), raw["topic"], partition)
         if "segment_id" not in raw:
             return RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState[raw["state"]], now_ms, OWN_BROKER_ID)
         segment_id = RemoteLogSegmentId(tip, parse_kafka_uuid(raw["segment_id"]))
         custom = bytes.fromhex(raw["custom_metadata"]) if raw.get("custom_metadata") is not None else None
         state = RemoteLogSegmentState[raw["state"]]
     except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise ConfigurationError(f"event {dict(raw)} cannot be read: {e!r}; needed are {EVENT_FIELDS}") from e
+        shown = printable(repr(dict(raw)))
+        raise ConfigurationError(f"event {shown} cannot be read: {e!r}; needed are {EVENT_FIELDS}") from e
     return RemoteLogSegmentMetadataUpdate(segment_id, now_ms, custom, state, OWN_BROKER_ID)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata._columnar_batch import APPLIED_CODES, Events, partitions_of
 from airflow_provider_rlmm.metadata._columnar_caches import clear, rows_of
-from airflow_provider_rlmm.metadata._columnar_decode import ErrorCode, iter_events
+from airflow_provider_rlmm.metadata._columnar_decode import iter_events
 from airflow_provider_rlmm.metadata._columnar_effects import Part, SegmentFields, settle
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_steps import (
@@ -25,7 +25,7 @@ from airflow_provider_rlmm.metadata._columnar_steps import (
     thrown_reason,
 )
 from airflow_provider_rlmm.metadata._columnar_store import Store
-from airflow_provider_rlmm.metadata.outcomes import EventFate
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

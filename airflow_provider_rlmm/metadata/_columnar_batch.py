@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.metadata._columnar_decode import ErrorCode
 from airflow_provider_rlmm.metadata._columnar_index import hash_of
 from airflow_provider_rlmm.metadata._columnar_layout import Array
 from airflow_provider_rlmm.metadata._columnar_store import NO_DELETION, NO_METADATA_PARTITION, Store
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
 _FIRST_LOOK = 4096

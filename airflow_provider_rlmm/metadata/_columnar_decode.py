@@ -9,7 +9,6 @@ Kafka's own layout are decoded without a loop over rows, all others by that func
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionErr
 from airflow_provider_rlmm.metadata._columnar_fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.metadata._columnar_layout import Array, canonical_blocks
 from airflow_provider_rlmm.metadata._columnar_routing import metadata_partitions
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -36,27 +36,6 @@ from airflow_provider_rlmm.metadata.serde import (
     deserialize,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-
-
-class ErrorCode(IntEnum):
-    """
-    What is wrong with a record; of several things the one that Kafka would stumble over.
-
-    ``TOMBSTONE`` (a null value), ``NEWER_VERSION``, ``UNKNOWN_API_KEY``, ``MALFORMED`` and ``SNAPSHOT`` end a
-    broker's consumer. ``KEYED`` and ``MISROUTED`` (a metadata partition that is not the user partition's) do not, as
-    a broker looks at neither; the fields of these and of snapshots are decoded. A record that is both is ``MISROUTED``:
-    keyed ones are applied, and events of one user partition from two metadata partitions have no order.
-    """
-
-    GOOD = 0
-    TOMBSTONE = 1
-    KEYED = 2
-    NEWER_VERSION = 3
-    UNKNOWN_API_KEY = 4
-    MALFORMED = 5
-    SNAPSHOT = 6
-    MISROUTED = 7
-
 
 CARRIED = {
     "metadata_partition": pa.int32(),

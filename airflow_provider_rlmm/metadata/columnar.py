@@ -8,7 +8,8 @@ and :class:`ColumnarState` replays them. Needs numpy and pyarrow, nothing else.
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.metadata._columnar_decode import CARRIED, ErrorCode, decode, decoded_schema, iter_events
+from airflow_provider_rlmm.metadata._columnar_decode import CARRIED, decode, decoded_schema, iter_events
 from airflow_provider_rlmm.metadata._columnar_state import ApplyReport, ColumnarState
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 
 __all__ = ["CARRIED", "ApplyReport", "ColumnarState", "ErrorCode", "decode", "decoded_schema", "iter_events"]

@@ -1,9 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of an event where it is replayed: codes to decide by, and a sentence for each to show."""
+"""What is wrong with a record, and what becomes of an event that is replayed: codes to decide by, sentences to show."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """
+    What is wrong with a record; of several things the one that Kafka would stumble over.
+
+    ``TOMBSTONE`` (a null value), ``NEWER_VERSION``, ``UNKNOWN_API_KEY``, ``MALFORMED`` and ``SNAPSHOT`` end a
+    broker's consumer. ``KEYED`` and ``MISROUTED`` (a metadata partition that is not the user partition's) do not, as
+    a broker looks at neither; the fields of these and of snapshots are decoded. A record that is both is ``MISROUTED``:
+    keyed ones are applied, and events of one user partition from two metadata partitions have no order.
+    """
+
+    GOOD = 0
+    TOMBSTONE = 1
+    KEYED = 2
+    NEWER_VERSION = 3
+    UNKNOWN_API_KEY = 4
+    MALFORMED = 5
+    SNAPSHOT = 6
+    MISROUTED = 7
 
 
 class EventFate(IntEnum):

@@ -1,22 +1,185 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator arguments, which reach us as templates, turned into value objects with clear errors."""
+"""
+Operator arguments, which reach us as templates, turned into values of exactly one kind with errors that say what is allowed.
+
+A template renders numbers and booleans as text, or as themselves where the DAG asks for native objects: both are taken, and
+nothing that only resembles them: no ``1.5`` or ``1e3`` for a count, no ``yes`` for a flag, no ``True`` for a number.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.values import MAX_INTEGER, refused
+from airflow_provider_rlmm.quoting import list_in_quotes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 MAX_NAME = 128
-_INTEGERS = ("min_absence_ms", "batch_segments", "max_missing_segments")
-_NAMES = ("allowed_quarantine", "overrides")
+MAX_TEXT = 4_096
+MAX_EVENTS = 10_000
+MAX_PARTITION = 2**31 - 1
+
+_NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
+    """
+    Return an integer argument.
+
+    :param name: of the argument, for the error.
+    :param value: an integer, or the text of one.
+    :param minimum: inclusive.
+    :param maximum: inclusive.
+    :raises ConfigurationError: for anything else.
+    """
+    return values.spelled_integer(name, value, minimum, maximum)
+
+
+def share(name: str, value: object) -> float:
+    """
+    Return a share from 0 to 1.
+
+    :param name: of the argument, for the error.
+    :param value: a number, or the text of one.
+    :raises ConfigurationError: for anything else.
+    """
+    spelled = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+    return values.share(name, float(spelled[0]) if spelled else value)
+
+
+def flag(name: str, value: object) -> bool:
+    """
+    Return a boolean argument.
+
+    :param name: of the argument, for the error.
+    :param value: a boolean, or the text of one.
+    :raises ConfigurationError: for anything else: a misspelt dry run must not delete.
+    """
+    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(spelled, bool):
+        raise refused(name, value, "true or false")
+    return spelled
+
+
+def text(name: str, value: object) -> str:
+    """
+    Return a text argument, such as the name of a connection or a URI.
+
+    :param name: of the argument, for the error.
+    :param value: a text that is not empty.
+    :raises ConfigurationError: for anything else.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():
+        raise refused(name, value, f"a text of 1 to {MAX_TEXT} characters without line breaks or control characters")
+    return value
+
+
+def text_or_none(name: str, value: object) -> str | None:
+    """
+    Return a text argument, ``None`` where it is ``None`` or empty.
+
+    :param name: of the argument, for the error.
+    :param value: a text or ``None``.
+    :raises ConfigurationError: for anything else.
+    """
+    return None if value is None or value == "" else text(name, value)
+
+
+def names(name: str, value: object) -> frozenset[str]:
+    """
+    Return names as a set.
+
+    :param name: of the argument, for the error.
+    :param value: a list of texts.
+    :raises ConfigurationError: for anything else.
+    """
+    return values.strings(name, value)
+
+
+def metadata_partition(name: str, value: object) -> int:
+    """
+    Return the number of a metadata partition.
+
+    :param name: of the argument, for the error.
+    :param value: an integer, or the text of one.
+    :raises ConfigurationError: for anything else.
+    """
+    return integer(name, value, 0, MAX_PARTITION)
+
+
+def offsets(name: str, value: object) -> dict[int, int]:
+    """
+    Return offsets by metadata partition.
+
+    :param name: of the argument, for the error.
+    :param value: metadata partition → offset, both integers or the text of one; ``None`` for none.
+    :raises ConfigurationError: for anything else.
+    """
+    given = {} if value is None else value
+    if not isinstance(given, Mapping):
+        raise refused(name, value, "a mapping of metadata partitions to offsets")
+    found = {metadata_partition(f"{name}: a metadata partition", p): o for p, o in given.items()}
+    if len(found) != len(given):
+        raise ConfigurationError(f"{name} names a metadata partition twice")
+    return {p: integer(f"{name}: the offset of metadata partition {p}", o) for p, o in found.items()}
+
+
+def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
+    """
+    Return a list of mappings.
+
+    :param name: of the argument, for the error.
+    :param value: a sequence of mappings whose keys are texts.
+    :raises ConfigurationError: for anything else.
+    """
+    allowed = f"a list of at most {MAX_EVENTS} mappings with texts for keys"
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence) or len(value) > MAX_EVENTS:
+        raise refused(name, value, allowed)
+    for element in value:
+        if not isinstance(element, Mapping) or not all(isinstance(key, str) for key in element):
+            raise refused(name, element, allowed)
+    return list(value)
+
+
+def fields(name: str, given: object, readers: Mapping[str, Callable[[str, object], Any]]) -> dict[str, Any]:
+    """
+    Return what a mapping holds, each field read by its reader; those that are ``None`` are left out.
+
+    :param name: of the argument, for the error.
+    :param given: the mapping; ``None`` for an empty one.
+    :param readers: field → what reads it.
+    :raises ConfigurationError: on an unknown field, or a value that its reader refuses.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise refused(name, given, f"a mapping with fields out of {sorted(readers)}")
+    if unknown := [str(key) for key in given if key not in readers]:
+        raise ConfigurationError(f"unknown {name} {list_in_quotes(unknown)}; known are {sorted(readers)}")
+    return {field: readers[field](field, value) for field, value in given.items() if value is not None}
+
+
+_LIMITS: Mapping[str, Callable[[str, object], Any]] = {
+    "min_absence_ms": integer,
+    "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
+    "max_missing_segments": integer,
+    "allowed_quarantine": names,
+    "overrides": names,
+}
+_BLAST_RADIUS: Mapping[str, Callable[[str, object], Any]] = {
+    "max_segments": integer,
+    "max_bytes": integer,
+    "max_share": share,
+}
 
 
 def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
@@ -25,20 +188,9 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
 
     :param given: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; ``None`` and absent ones take
         their defaults.
-    :raises ConfigurationError: on an unknown field or a value of the wrong kind.
+    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
     """
-    values = {k: v for k, v in (given or {}).items() if v is not None}
-    if unknown := sorted(values.keys() - {*_INTEGERS, *_NAMES}):
-        raise ConfigurationError(f"unknown limits {unknown}; known are {sorted((*_INTEGERS, *_NAMES))}")
-    try:
-        known: dict[str, Any] = {k: int(values[k]) for k in _INTEGERS if k in values}
-    except (TypeError, ValueError) as e:
-        raise ConfigurationError(f"limits {_INTEGERS} must be integers: {e}") from e
-    for name in values.keys() & set(_NAMES):
-        if isinstance(values[name], str) or not all(isinstance(v, str) for v in values[name]):
-            raise ConfigurationError(f"limit {name} must be a list of names, got {values[name]!r}")
-        known[name] = frozenset(values[name])
-    return CleanerLimits(**known)
+    return CleanerLimits(**fields("limits", given, _LIMITS))
 
 
 def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:
@@ -46,27 +198,9 @@ def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:
     Return the blast-radius limit.
 
     :param given: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`; absent ones take their defaults.
-    :raises ConfigurationError: on an unknown field or a value of the wrong kind.
+    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
     """
-    try:
-        kinds = {"max_segments": int, "max_bytes": int, "max_share": float}
-        return BlastRadius(**{k: kinds[k](v) for k, v in (given or {}).items() if v is not None})
-    except (KeyError, TypeError, ValueError) as e:
-        raise ConfigurationError(f"blast radius takes max_segments, max_bytes and max_share: {e!r}") from e
-
-
-def flag(name: str, value: object) -> bool:
-    """
-    Return a boolean argument; a template renders one as text.
-
-    :param name: of the argument, for the error.
-    :param value: a boolean, or the text of one.
-    :raises ConfigurationError: for anything else: a misspelt dry run must not delete.
-    """
-    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(spelled, bool):
-        raise ConfigurationError(f"{name} must be true or false, got {value!r}")
-    return spelled
+    return BlastRadius(**fields("blast_radius", given, _BLAST_RADIUS))
 
 
 def artifact_name(context: Context) -> str:

@@ -40,7 +40,16 @@ from airflow_provider_rlmm.lifecycle.run_documents import (
 from airflow_provider_rlmm.lifecycle.run_report import RunReport, report_of_run
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
-from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
+from airflow_provider_rlmm.operators.arguments import (
+    artifact_name,
+    blast_radius,
+    cleaner_limits,
+    flag,
+    integer,
+    metadata_partition,
+    text,
+    text_or_none,
+)
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
@@ -50,6 +59,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DAY_MS = 86_400_000
+MAX_EXPIRES_IN_MS = 30 * DAY_MS
 
 
 class MarkDeletedPartitionsOperator(BaseOperator):
@@ -85,7 +95,7 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
         dry_run = flag("dry_run_only", self.dry_run_only)
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         cluster_id = hook.check_cluster()
         work = _work_of(self.source_plan, cluster_id)
         with hook.naming_connection(), hook.get_event_log() as log:
@@ -112,7 +122,7 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
     :param source_plan: name of a plan, or its URI below an allowed root; only its orphaned partitions are planned.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
-    :param expires_in_ms: for how long the plan may be applied, ms.
+    :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: the metadata partitions that have work, to map the cleaning over.
     :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
     """
@@ -143,12 +153,13 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 
         limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        expires_in_ms = integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         work = _work_of(self.source_plan, hook.check_cluster(limits.overrides))
         name = artifact_name(context)
         with hook.naming_connection(), hook.get_event_log() as log:
             planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
-            plan = planner.plan(name, expires_in_ms=self.expires_in_ms, only=work)
+            plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work)
         summary = write_plan(artifact_uri(name), plan.rows, plan.summary.judged_by(radius))
         PlanLink.persist(context, name)
         _log_refusals(self.log, summary.refusals)
@@ -200,6 +211,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
+        self.metadata_partition = metadata_partition("metadata_partition", self.metadata_partition)
         name = artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
@@ -218,7 +230,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         summary = read_plan(uri)
         summary.check_valid(hook.check_cluster(limits.overrides), system_clock())
         summary.check_blast_radius()
@@ -350,9 +362,10 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
 
 def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, int]] | None:
     """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
-    if not source_plan:
+    name = text_or_none("source_plan", source_plan)
+    if name is None:
         return None
-    uri = plan_uri(source_plan)
+    uri = plan_uri(name)
     summary = read_plan(uri)
     summary.check_valid(cluster_id, system_clock())
     return orphaned_partitions(uri, summary)

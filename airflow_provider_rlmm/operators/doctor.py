@@ -14,7 +14,7 @@ from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
-from airflow_provider_rlmm.operators.arguments import artifact_name, flag
+from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
 from airflow_provider_rlmm.policy.attention import judge
 from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
@@ -22,6 +22,9 @@ from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+MAX_PER_KIND = 100_000
 
 
 class RemoteLogMetadataDoctorOperator(BaseOperator):
@@ -66,16 +69,19 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
 
         fail = flag("fail_on_critical", self.fail_on_critical)
+        min_age_ms = integer("min_age_ms", self.min_age_ms)
+        max_copy_ms = integer("max_copy_ms", self.max_copy_ms)
+        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, MAX_PER_KIND)
         name = artifact_name(context)
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()
         with hook.naming_connection(), hook.get_event_log() as log:
             diagnosis = examine(
                 log,
                 hook.get_cluster_topics(),
-                min_age_ms=int(self.min_age_ms),
-                max_copy_ms=int(self.max_copy_ms),
-                limit_per_kind=int(self.limit_per_kind),
+                min_age_ms=min_age_ms,
+                max_copy_ms=max_copy_ms,
+                limit_per_kind=limit_per_kind,
             )
         document = diagnosis.to_dict()
         uri = artifact_uri(name)

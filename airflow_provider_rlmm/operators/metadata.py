@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.operators.arguments import cleaner_limits
+from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
 from airflow_provider_rlmm.storage.root import RootExpectation
 
 if TYPE_CHECKING:
@@ -53,17 +53,20 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         """Read."""
         from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        output_uri = text("output_uri", self.output_uri)
+        start_offsets = offsets("start_offsets", self.start_offsets)
+        end_offsets = offsets("end_offsets", self.end_offsets)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         with hook.naming_connection(), hook.get_event_log() as log:
             report = read_to_parquet(
                 log,
-                self.output_uri,
-                start_offsets=_offsets(self.start_offsets),
-                end_offsets=_offsets(self.end_offsets),
+                output_uri,
+                start_offsets=start_offsets,
+                end_offsets=end_offsets,
             )
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
         return {
-            "uri": self.output_uri,
+            "uri": output_uri,
             "rows": report.rows,
             "quarantined": report.quarantined,
             # An XCom's keys are strings.
@@ -110,13 +113,13 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
 
         limits = cleaner_limits(self.limits)
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        events = [parse_event(raw, system_clock()) for raw in mappings("events", self.events)]
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         settings = hook.get_connection_settings()
         hook.check_cluster(limits.overrides)
-        events = [parse_event(raw, system_clock()) for raw in self.events]
-        storage = RemoteStorageHook(self.rlmm_conn_id).get_storage_manager() if needs_storage(events) else None
+        storage = RemoteStorageHook(hook.rlmm_conn_id).get_storage_manager() if needs_storage(events) else None
         with hook.naming_connection(), hook.get_event_log() as log:
-            offsets = publish_events(
+            written = publish_events(
                 events,
                 log=log,
                 publisher=hook.get_publisher(log),
@@ -126,9 +129,5 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
                 root=RootExpectation(expected_root=settings.expected_root),
                 expected_cluster_id=settings.expected_cluster_id,
             )
-        self.log.info("%d events written", len(offsets))
-        return offsets
-
-
-def _offsets(given: Mapping[Any, Any] | None) -> dict[int, int]:
-    return {int(k): int(v) for k, v in (given or {}).items()}
+        self.log.info("%d events written", len(written))
+        return written

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import artifact_name
+from airflow_provider_rlmm.operators.arguments import artifact_name, integer, text, text_or_none
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
@@ -77,6 +77,8 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Observe the cluster, then run the job."""
         name = artifact_name(context)
+        self.min_age_ms = integer("min_age_ms", self.min_age_ms)
+        self.jars = text_or_none("jars", self.jars)
         self._require_client_mode()
         self._use_this_python()
         if not self.jars:
@@ -118,7 +120,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         """Write what the job reads and is no secret; return its command line, and the Kafka client's properties."""
         from airflow_provider_rlmm.lifecycle.observing import observe_cluster
 
-        hook = RemoteLogMetadataHook(self.rlmm_conn_id)
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()
         metadata_topic = hook.get_connection_settings().metadata_topic
         with hook.naming_connection():

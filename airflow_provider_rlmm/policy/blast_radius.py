@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.errors import BlastRadiusError
+from airflow_provider_rlmm.policy import values
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.policy.plan import Count, PlanSummary
@@ -20,11 +21,17 @@ class BlastRadius:
     :param max_segments: segments.
     :param max_bytes: bytes.
     :param max_share: share of all known segments of the cluster, 0 to 1.
+    :raises ConfigurationError: on a limit of another kind or out of its range.
     """
 
     max_segments: int = 100_000
     max_bytes: int = 10 * 2**40
     max_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        values.integer("max_segments", self.max_segments)
+        values.integer("max_bytes", self.max_bytes)
+        values.share("max_share", self.max_share)
 
     def excess(self, planned: Count, known: Count) -> str | None:
         """

@@ -7,11 +7,27 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
+from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 
-__all__ = ["OVERRIDES", "BlastRadius", "CleanerLimits", "check_cluster", "DEFAULT_MIN_ABSENCE_MS"]
+__all__ = [
+    "DEFAULT_MIN_ABSENCE_MS",
+    "MAX_BATCH_SEGMENTS",
+    "OVERRIDES",
+    "QUARANTINE_KINDS",
+    "BlastRadius",
+    "CleanerLimits",
+    "check_cluster",
+]
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
+
+MAX_BATCH_SEGMENTS = 10_000
+"""What is started, deleted and finished together is held in memory, and looked at the cluster for once."""
+
+QUARANTINE_KINDS = frozenset(code.name for code in ErrorCode if code is not ErrorCode.GOOD)
+"""Kinds of records that cannot be used."""
 
 OVERRIDES = {
     "short_min_absence": "min_absence below 24 h",
@@ -31,12 +47,12 @@ class CleanerLimits:
     Limits of one cleaner run.
 
     :param min_absence_ms: how far apart the two observations of an absent topic id must be, ms.
-    :param batch_segments: segments that are started, deleted and finished together.
+    :param batch_segments: segments that are started, deleted and finished together, at most :data:`MAX_BATCH_SEGMENTS`.
     :param max_missing_segments: how many segments with no object at all are tolerated before the run stops.
-    :param allowed_quarantine: names of :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode` that do not stop
-        destructive work on a metadata partition.
+    :param allowed_quarantine: names out of :data:`QUARANTINE_KINDS` that do not stop destructive work on a metadata
+        partition.
     :param overrides: names out of :data:`OVERRIDES`.
-    :raises ConfigurationError: on a limit out of range, an unknown override, or a low limit without its override.
+    :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
     min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
@@ -46,13 +62,11 @@ class CleanerLimits:
     overrides: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.min_absence_ms < 0 or self.batch_segments < 1 or self.max_missing_segments < 0:
-            raise ConfigurationError(
-                "min_absence_ms and max_missing_segments must be 0 or more, batch_segments 1 or more; "
-                f"got {self.min_absence_ms}, {self.max_missing_segments}, {self.batch_segments}"
-            )
-        if unknown := self.overrides - OVERRIDES.keys():
-            raise ConfigurationError(f"unknown overrides {sorted(unknown)}; known are {sorted(OVERRIDES)}")
+        values.integer("min_absence_ms", self.min_absence_ms)
+        values.integer("batch_segments", self.batch_segments, 1, MAX_BATCH_SEGMENTS)
+        values.integer("max_missing_segments", self.max_missing_segments)
+        values.names("allowed_quarantine", self.allowed_quarantine, QUARANTINE_KINDS)
+        values.names("overrides", self.overrides, OVERRIDES)
         if self.min_absence_ms < DEFAULT_MIN_ABSENCE_MS and "short_min_absence" not in self.overrides:
             raise ConfigurationError(
                 f"min_absence_ms {self.min_absence_ms} is below 24 h: this needs the override 'short_min_absence'"

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from math import isfinite
 from typing import Any, TypeVar
 
 MAX_INTEGER = 2**63 - 1
@@ -79,9 +78,9 @@ def share(value: object, what: str) -> float:
     :param value: what was read.
     :param what: the field, for the error.
     """
-    if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= 1:  # type: ignore[arg-type, operator]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{what} is {shown(value)}, not a number from 0 to 1")
-    return float(value)  # type: ignore[arg-type]  # it is a number
+    return float(value)
 
 
 def boolean(value: object, what: str) -> bool:

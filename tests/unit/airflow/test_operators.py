@@ -45,7 +45,6 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,
@@ -635,53 +634,6 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
     with pytest.raises(StorageRootError):
         clean(first)
     assert "no report of this try: no space left" in capsys.readouterr().out
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"batch": 1}, "unknown limits"),
-        ({"batch_segments": "many"}, "must be integers"),
-        ({"overrides": "short_min_absence"}, "must be a list of names"),
-        ({"overrides": [1]}, "must be a list of names"),
-        ({"overrides": ["x"]}, "unknown overrides"),
-        ({"min_absence_ms": 1}, "below 24 h"),
-    ],
-)
-def test_limits_of_the_wrong_kind_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        cleaner_limits(given)
-
-
-def test_limits_take_what_templates_render() -> None:
-    limits = cleaner_limits({"min_absence_ms": "86400000", "batch_segments": 7, "overrides": None})
-    assert (limits.min_absence_ms, limits.batch_segments, limits.overrides) == (86_400_000, 7, frozenset())
-    assert blast_radius({"max_share": "0.25", "max_bytes": None}).max_share == 0.25
-    for wrong in ({"share": 1}, {"max_share": "half"}):
-        with pytest.raises(ConfigurationError, match="blast radius"):
-            blast_radius(wrong)
-
-
-@pytest.mark.parametrize(("value", "meant"), [(True, True), ("False", False), ("true", True), (False, False)])
-def test_flags(value: object, meant: bool) -> None:
-    assert flag("dry_run_only", value) is meant
-
-
-@pytest.mark.parametrize("value", ["", "yes", "Flase", None, 0, 1])
-def test_a_misspelt_flag_is_no_false(value: object) -> None:
-    with pytest.raises(ConfigurationError, match="dry_run_only must be true or false"):
-        flag("dry_run_only", value)
-
-
-def test_a_run_has_one_artifact_name_and_another_run_another() -> None:
-    assert artifact_name(context("manual__2026-01-01T00:00:00+00:00")) == "dag.manual__2026-01-01T00-00-00-00-00"
-    long = [artifact_name(context("x" * 200 + end)) for end in ("1", "2")]
-    assert len(set(long)) == 2
-    assert {len(name) for name in long} == {128}
-    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", artifact_name(context("../../etc/passwd")))
 
 
 # -- Spark -------------------------------------------------------------------------------------------------------------

@@ -27,10 +27,55 @@ def test_min_absence_is_a_day_by_default() -> None:
     assert CleanerLimits().min_absence_ms == DEFAULT_MIN_ABSENCE_MS == 86_400_000
 
 
-@pytest.mark.parametrize("limits", [{"min_absence_ms": -1}, {"batch_segments": 0}, {"max_missing_segments": -1}])
-def test_a_limit_out_of_range_is_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(ConfigurationError, match="must be 0 or more, batch_segments 1 or more"):
-        CleanerLimits(**limits, overrides=SHORT)  # type: ignore[arg-type]  # one name at a time
+WRONG_INTEGERS: list[Any] = [1.0, 1.5, True, "1", None, float("nan"), 10**400]
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        *(({"min_absence_ms": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, *WRONG_INTEGERS)),
+        *(({"batch_segments": wrong}, "an integer from 1 to 10000") for wrong in (0, 10_001, *WRONG_INTEGERS)),
+        *(({"max_missing_segments": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, *WRONG_INTEGERS)),
+        *(({"overrides": wrong}, "a list of at most 1000 names") for wrong in ("short_min_absence", {1}, None, 5)),
+        *(({"allowed_quarantine": wrong}, "a list of at most 1000 names") for wrong in ("KEYED", {b"KEYED"}, {}, 5)),
+    ],
+    ids=repr,
+)
+def test_a_limit_out_of_range_is_refused(limits: dict[str, Any], allowed: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        CleanerLimits(**{"overrides": SHORT, **limits})
+    assert f"{next(iter(limits))} must be {allowed}, not " in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["GOOD", "keyed", "ANY"])
+def test_an_unknown_kind_of_record_is_refused_and_the_known_ones_named(kind: str) -> None:
+    known = r"\['KEYED', 'MALFORMED', 'MISROUTED', 'NEWER_VERSION', 'SNAPSHOT', 'TOMBSTONE', 'UNKNOWN_API_KEY'\]"
+    with pytest.raises(ConfigurationError, match=rf"unknown allowed_quarantine \['{kind}'\]; known are {known}"):
+        CleanerLimits(allowed_quarantine=frozenset({kind, "KEYED"}))
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        *(({"max_segments": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, 2**63, *WRONG_INTEGERS)),
+        *(({"max_bytes": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, *WRONG_INTEGERS)),
+        *(
+            ({"max_share": wrong}, "a number from 0 to 1")
+            for wrong in (-0.1, 1.1, float("nan"), float("inf"), -float("inf"), True, "0.5", None, 10**400)
+        ),
+    ],
+    ids=repr,
+)
+def test_a_blast_radius_out_of_range_is_refused(limits: dict[str, Any], allowed: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        BlastRadius(**limits)
+    assert f"{next(iter(limits))} must be {allowed}, not " in str(error.value)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("share", [0, 0.0, 1, 1.0, 0.5])
+def test_every_share_is_allowed(share: float) -> None:
+    assert BlastRadius(0, 0, share).max_share == share
 
 
 def test_the_smallest_limits_are_allowed() -> None:

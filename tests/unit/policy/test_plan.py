@@ -104,6 +104,7 @@ COUNT = {"segments": 2, "bytes": 200}
         {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": 1.1}},
         {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": float("nan")}},
         {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": True}},
+        {"blast_radius": {"max_segments": 10, "max_bytes": 1_000, "max_share": 10**400}},
         {"blast_radius": {"max_segments": 10, "max_bytes": 1_000}},
         {"within_blast_radius": 1},
         {"root": []},

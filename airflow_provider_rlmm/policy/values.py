@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Checks of single values that somebody set: exactly the kind, within bounds, and a message that says what is allowed.
+
+A boolean is no number, and a number with a point is no count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
+
+MAX_INTEGER = 2**63 - 1
+MAX_SHOWN = 80
+MAX_NAMES = 1_000
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def shown(value: object) -> str:
+    """
+    Return the beginning of a value, as Python writes it, for a message.
+
+    :param value: anything.
+    """
+    if isinstance(value, str):
+        return in_quotes(value, MAX_SHOWN)
+    if isinstance(value, bool | float | None):
+        return repr(value)
+    if isinstance(value, int):
+        # Python refuses to write out a huge one.
+        return repr(value) if value.bit_length() <= 128 else "a huge integer"
+    return f"a value of type {type(value).__name__}"
+
+
+def refused(name: str, value: object, allowed: str) -> ConfigurationError:
+    """
+    Return the error for a value.
+
+    :param name: of the setting or argument.
+    :param value: what was given.
+    :param allowed: what may be given, in words that fit behind "must be".
+    """
+    return ConfigurationError(f"{name} must be {allowed}, not {shown(value)}")
+
+
+def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
+    """
+    Return an integer within bounds.
+
+    :param name: of the setting, for the error.
+    :param value: what was given.
+    :param minimum: inclusive.
+    :param maximum: inclusive.
+    :raises ConfigurationError: for anything else.
+    """
+    if type(value) is not int or not minimum <= value <= maximum:
+        top = "2^63 - 1" if maximum == MAX_INTEGER else str(maximum)
+        raise refused(name, value, f"an integer from {minimum} to {top}")
+    return value
+
+
+def spelled_integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
+    """
+    Return an integer within bounds that may be written as text, as templates do.
+
+    :param name: of the setting, for the error.
+    :param value: an integer, or its decimal digits.
+    :param minimum: inclusive.
+    :param maximum: inclusive.
+    :raises ConfigurationError: for anything else, ``1.5``, ``1e3`` and ``1_000`` among it.
+    """
+    spelled = _INTEGER.fullmatch(value.strip()) if isinstance(value, str) else None
+    return integer(name, int(spelled[0]) if spelled else value, minimum, maximum)
+
+
+def share(name: str, value: object) -> float:
+    """
+    Return a share: a finite number from 0 to 1.
+
+    :param name: of the setting, for the error.
+    :param value: what was given.
+    :raises ConfigurationError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise refused(name, value, "a number from 0 to 1")
+    return float(value)
+
+
+def strings(name: str, value: object) -> frozenset[str]:
+    """
+    Return texts as a set.
+
+    :param name: of the setting, for the error.
+    :param value: what was given: a list, a tuple or a set.
+    :raises ConfigurationError: for anything else.
+    """
+    allowed = f"a list of at most {MAX_NAMES} names"
+    if not isinstance(value, list | tuple | set | frozenset) or len(value) > MAX_NAMES:
+        raise refused(name, value, allowed)
+    for element in value:
+        if not isinstance(element, str):
+            raise refused(name, element, allowed)
+    return frozenset(value)
+
+
+def names(name: str, value: object, known: Collection[str]) -> frozenset[str]:
+    """
+    Return a set of known names.
+
+    :param name: of the setting, for the error.
+    :param value: what was given: a list, a tuple or a set.
+    :param known: the names that there are.
+    :raises ConfigurationError: for anything else, naming what is not known.
+    """
+    found = strings(name, value)
+    if unknown := found - set(known):
+        raise ConfigurationError(f"unknown {name} {list_in_quotes(unknown)}; known are {sorted(known)}")
+    return found

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators take and what they refuse: the field, the value, what is allowed, before anything is touched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.operators import arguments
+from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
+from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
+
+HUGE = 10**400
+NAN, INF = float("nan"), float("inf")
+
+# --- every argument of every operator ---------------------------------------------------------------------------------
+
+TEXTS: list[Any] = [5, True, ["a"], {"a": 1}, "x" * 10_000, "two\nlines", "\u202eturned", b"bytes"]
+FLAGS: list[Any] = [None, "", "yes", "Flase", 0, 1, 1.0, [], ["true"]]
+INTEGERS: list[Any] = [
+    1.0,
+    1.5,
+    "1.5",
+    "1e3",
+    "1_000",
+    "",
+    "many",
+    "\u0661",
+    True,
+    [],
+    {},
+    [1],
+    -1,
+    "-1",
+    HUGE,
+    NAN,
+    INF,
+]
+MAPPINGS: list[Any] = [5, True, "a=1", ["a"], {"unknown": 1}, {5: 1}]
+
+LIMITS: list[Any] = [
+    *MAPPINGS,
+    *({name: wrong} for name in ("min_absence_ms", "batch_segments", "max_missing_segments") for wrong in INTEGERS),
+    *({"batch_segments": wrong} for wrong in (0, 10_001, "10001")),
+    *({name: wrong} for name in ("allowed_quarantine", "overrides") for wrong in ("KEYED", [1], [None], 5, {}, ["X"])),
+    {"allowed_quarantine": ["GOOD"]},
+    {"overrides": ["x"] * 1_001},
+    {"min_absence_ms": 1},
+]
+BLAST_RADIUS: list[Any] = [
+    *MAPPINGS,
+    *({name: wrong} for name in ("max_segments", "max_bytes") for wrong in INTEGERS),
+    *(
+        {"max_share": wrong}
+        for wrong in (-0.1, 1.1, "1.1", "-0", "half", "nan", "inf", NAN, INF, True, [], HUGE, "1_0")
+    ),
+]
+OFFSETS: list[Any] = [
+    *(m for m in MAPPINGS if m != {5: 1}),
+    *({0: wrong} for wrong in (*INTEGERS, None)),
+    *({wrong: 0} for wrong in (-1, "-1", 1.5, True, "../0", 2**31, None)),
+    {0: 1, "0": 2},
+]
+EVENTS: list[Any] = [None, 5, "event", {"topic": "a"}, ["event"], [{1: 2}], [[]], [{}] * 10_001, [{"topic": 5}]]
+
+OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, list[Any]]]] = [
+    (
+        MarkDeletedPartitionsOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "source_plan": [*TEXTS, 0, False, [], {}], "dry_run_only": FLAGS},
+    ),
+    (
+        PlanRemoteLogCleanupOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "source_plan": [*TEXTS, 0, False, [], {}],
+            "limits": LIMITS,
+            "blast_radius": BLAST_RADIUS,
+            "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
+        },
+    ),
+    (
+        CleanMetadataPartitionOperator,
+        {"metadata_partition": 0},
+        {
+            "metadata_partition": [*INTEGERS, None, "../0", 2**31],
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": LIMITS,
+            "dry_run_only": FLAGS,
+        },
+    ),
+    (ReportRemoteLogCleanupOperator, {}, {"dry_run_only": FLAGS}),
+    (
+        RemoteLogMetadataDoctorOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "min_age_ms": [*INTEGERS, None],
+            "max_copy_ms": [*INTEGERS, None],
+            "limit_per_kind": [*INTEGERS, None, 100_001],
+            "fail_on_critical": FLAGS,
+        },
+    ),
+    (
+        ReadRemoteLogMetadataOperator,
+        {"output_uri": "/nowhere"},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "output_uri": [None, "", *TEXTS],
+            "start_offsets": OFFSETS,
+            "end_offsets": OFFSETS,
+        },
+    ),
+    (
+        PublishRemoteLogMetadataOperator,
+        {"events": []},
+        {"rlmm_conn_id": [None, "", *TEXTS], "events": EVENTS, "limits": LIMITS},
+    ),
+    (
+        SegmentRetentionOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "min_age_ms": [*INTEGERS, None], "jars": [*TEXTS, 0, False, []]},
+    ),
+]
+CASES = [
+    pytest.param(operator, good, name, value, id=f"{operator.__name__}-{name}-{str(value)[:40]!r}")
+    for operator, good, bad in OPERATORS
+    for name, values in bad.items()
+    for value in values
+]
+
+
+def context(run_id: str = "run") -> Any:
+    ti = SimpleNamespace(xcom_push=lambda key, value: None)
+    return {"ti": ti, "dag_run": SimpleNamespace(dag_id="dag", run_id=run_id)}
+
+
+@pytest.fixture
+def untouchable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A work folder and connections; reading or writing the topic fails the test."""
+
+    def touched(*_: Any) -> None:
+        raise AssertionError("the cluster was touched")
+
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    monkeypatch.setattr(RemoteLogMetadataHook, "check_cluster", lambda *_: "cluster-1")
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_connection_settings", touched)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_event_log", touched)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", touched)
+
+
+@pytest.mark.parametrize(("operator", "good", "name", "value"), CASES)
+def test_a_wrong_argument_is_named_and_nothing_is_touched(
+    untouchable: None, tmp_path: Path, operator: Callable[..., Any], good: dict[str, Any], name: str, value: Any
+) -> None:
+    task = operator(task_id="task", **{**good, name: value})
+    with pytest.raises(ConfigurationError) as error:
+        task.execute(context())
+    text = str(error.value)
+    inner = next(iter(value)) if isinstance(value, dict) and isinstance(next(iter(value), None), str) else name
+    assert name in text or str(inner) in text or name == "events"
+    assert re.search("must be|known are|needs the override|twice|neither|cannot be read", text)
+    assert len(text) < 1_000
+    assert "\n" not in text
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_table_has_every_argument_of_every_operator() -> None:
+    for operator, _, bad in OPERATORS:
+        own = {n for n in operator.template_fields if hasattr(operator, "template_fields")}  # type: ignore[attr-defined]
+        inherited = set(getattr(operator.__mro__[1], "template_fields", ()))  # type: ignore[attr-defined]
+        # The report's connection is part of its form and is not used.
+        unused = {"rlmm_conn_id"} if operator is ReportRemoteLogCleanupOperator else set()
+        assert own - inherited - unused <= bad.keys(), operator
+
+
+# --- the toolkit ------------------------------------------------------------------------------------------------------
+
+
+def test_limits_take_what_templates_render() -> None:
+    limits = cleaner_limits(
+        {
+            "min_absence_ms": " 86400000 ",
+            "batch_segments": 7,
+            "max_missing_segments": "0",
+            "allowed_quarantine": ["KEYED", "MISROUTED"],
+            "overrides": None,
+        }
+    )
+    assert (limits.min_absence_ms, limits.batch_segments, limits.max_missing_segments) == (86_400_000, 7, 0)
+    assert (limits.allowed_quarantine, limits.overrides) == ({"KEYED", "MISROUTED"}, frozenset())
+    assert cleaner_limits(None) == cleaner_limits({})
+    assert blast_radius({"max_share": "0.25", "max_bytes": None, "max_segments": "007"}).max_share == 0.25
+    assert blast_radius(None) == blast_radius({})
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [("0", 0.0), ("1", 1.0), (".5", 0.5), ("1e-05", 1e-05), (0, 0.0), ("1.0", 1.0)]
+)
+def test_shares(value: Any, meant: float) -> None:
+    assert arguments.share("max_share", value) == meant
+
+
+@pytest.mark.parametrize(("value", "meant"), [(True, True), ("False", False), ("true", True), (False, False)])
+def test_flags(value: object, meant: bool) -> None:
+    assert flag("dry_run_only", value) is meant
+
+
+def test_offsets_take_what_an_xcom_holds() -> None:
+    assert arguments.offsets("start_offsets", {"0": 5, 3: "7"}) == {0: 5, 3: 7}
+    assert arguments.offsets("start_offsets", None) == {}
+
+
+def test_optional_texts() -> None:
+    assert [arguments.text_or_none("source_plan", v) for v in (None, "", "plan")] == [None, None, "plan"]
+
+
+def test_messages_name_the_field_the_value_and_what_is_allowed() -> None:
+    for given, message in (
+        ({"batch_segments": 0}, "batch_segments must be an integer from 1 to 10000, not 0"),
+        ({"batch_segments": HUGE}, "batch_segments must be an integer from 1 to 10000, not a huge integer"),
+        ({"batch_segments": "1.5"}, "batch_segments must be an integer from 1 to 10000, not '1.5'"),
+        ({"batch_segments": [1]}, "batch_segments must be an integer from 1 to 10000, not a value of type list"),
+        ({"overrides": "all"}, "overrides must be a list of at most 1000 names, not 'all'"),
+        ({"batch": 1}, "unknown limits ['batch']; known are ['allowed_quarantine', 'batch_segments', "),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(message)):
+            cleaner_limits(given)
+    with pytest.raises(ConfigurationError) as error:
+        arguments.integer("n", "9" * 10**6)
+    assert len(str(error.value)) < 200
+
+
+def test_a_run_has_one_artifact_name_and_another_run_another() -> None:
+    assert artifact_name(context("manual__2026-01-01T00:00:00+00:00")) == "dag.manual__2026-01-01T00-00-00-00-00"
+    long = [artifact_name(context("x" * 200 + end)) for end in ("1", "2")]
+    assert len(set(long)) == 2
+    assert {len(name) for name in long} == {128}
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", artifact_name(context("../../etc/passwd")))
