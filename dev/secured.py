@@ -52,19 +52,25 @@ class CertificateAuthority:
 
         return self.certificate.public_bytes(Encoding.PEM)
 
-    def issue_pem(self, name: str, address: str) -> bytes:
+    def issue_pem(
+        self, name: str, address: str, *, begins: datetime.timedelta = -_VALIDITY, ends: datetime.timedelta = _VALIDITY
+    ) -> bytes:
         """
         Issue a server's private key and certificate, in one PEM text as Kafka's key store of type PEM wants it.
 
         :param name: the server's common name.
-        :param address: the IP address that clients connect to.
+        :param address: the IP address or host name that clients connect to.
+        :param begins: when it becomes valid, from now.
+        :param ends: when it has expired, from now.
         """
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         key = ec.generate_private_key(ec.SECP256R1())
         (authority,) = self.certificate.subject
-        certificate = _certificate(name, key, issuer=str(authority.value), signed_with=self.key, address=address)
+        certificate = _certificate(
+            name, key, issuer=str(authority.value), signed_with=self.key, address=address, begins=begins, ends=ends
+        )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return private + certificate.public_bytes(Encoding.PEM) + self.certificate_pem()
 
@@ -157,6 +163,8 @@ def _certificate(
     signed_with: ec.EllipticCurvePrivateKey,
     is_authority: bool = False,
     address: str | None = None,
+    begins: datetime.timedelta = -_VALIDITY,
+    ends: datetime.timedelta = _VALIDITY,
 ) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -169,11 +177,19 @@ def _certificate(
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _VALIDITY)
-        .not_valid_after(now + _VALIDITY)
+        .not_valid_before(now + begins)
+        .not_valid_after(now + ends)
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
     if address is not None:
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-        builder = builder.add_extension(names, critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_name_of(address)]), critical=False)
     return builder.sign(signed_with, hashes.SHA256())
+
+
+def _name_of(address: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)

@@ -23,10 +23,11 @@ from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
+from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_cluster
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.spark.plan import plan_rows
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties, redact
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
@@ -156,12 +157,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             spark.stop()
     except RlmmError as e:
-        log.error("no plan: %s", redact(str(e), properties))
+        log.error("no plan: %s", without_secrets(str(e), secrets_of(properties)))
         return 1
     except Exception as e:
         # Spark's messages go on for pages of stack trace; executors have logged theirs already.
         first_line = next(iter(str(e).splitlines()), "")
-        log.error("no plan: %s: %s", type(e).__name__, redact(first_line, properties))
+        log.error("no plan: %s: %s", type(e).__name__, without_secrets(first_line, secrets_of(properties)))
         return 1
     return 0
 

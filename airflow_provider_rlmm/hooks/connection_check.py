@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from traceback import format_tb
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.quoting import printable
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
     from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription
+
+logger = logging.getLogger(__name__)
+
+_MAX_SENTENCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +139,24 @@ class ConnectionCheck:
 
 def _finding(subject: str, look: Callable[[], str]) -> Finding:
     try:
-        return Finding(True, look())
+        return Finding(True, _sentence(look()))
     except RlmmError as e:
         text = str(e)
-    except Exception as e:
-        # Whatever is wrong belongs into the form; text that this package did not write may hold a secret.
-        text = f"{subject} cannot be checked ({type(e).__name__})"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:
+        # Whatever is wrong belongs into the form, the panic of a Rust library too, which is no Exception. Text that this
+        # package did not write may hold a secret, and so may a log of it; where it happened cannot.
+        logger.warning(
+            "%s cannot be checked: %s at\n%s", subject, type(e).__name__, "".join(format_tb(e.__traceback__))
+        )
+        text = (
+            f"{subject} cannot be checked ({type(e).__name__}): look at its settings; the log of this process says where it "
+            "happened"
+        )
     return Finding(False, _sentence(text))
 
 
 def _sentence(text: str) -> str:
+    text = printable(text, _MAX_SENTENCE)
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, naming_connection
+from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
+from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
     from airflow_provider_rlmm.manager.event_log import MetadataEventLog
     from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
@@ -78,14 +81,17 @@ class RemoteLogMetadataHook(RlmmHook):
         """
         Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider.
 
-        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used.
+        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used, or names a file that is not
+            there.
         """
-        from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+        from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
 
         settings = self.get_connection_settings()
-        named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
+        connection = named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
         with naming_connection(settings.kafka_conn_id):
-            return KafkaClientConfig(_librdkafka_properties(settings.kafka_conn_id))
+            config = KafkaClientConfig(_librdkafka_properties(connection))
+            check_files(config.properties)
+        return config
 
     def get_event_log(self) -> KafkaMetadataEventLog:
         """
@@ -225,7 +231,7 @@ class RemoteLogMetadataHook(RlmmHook):
         return all(finding.good for finding in findings), " ".join(finding.sentence for finding in findings)
 
 
-def _librdkafka_properties(kafka_conn_id: str) -> dict[str, Any]:
+def _librdkafka_properties(connection: Connection) -> dict[str, Any]:
     from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 
     class ResolvedProperties(KafkaBaseHook):
@@ -236,7 +242,8 @@ def _librdkafka_properties(kafka_conn_id: str) -> dict[str, Any]:
 
     untyped: Any = ResolvedProperties
     try:
-        properties: dict[str, Any] = untyped(kafka_conn_id).get_conn
+        properties: dict[str, Any] = untyped(connection.conn_id).get_conn
     except (ValueError, ImportError, RuntimeError) as e:
-        raise ConfigurationError(str(e)) from e
+        # Text of others, which repeats values.
+        raise ConfigurationError(without_secrets(str(e), secrets_of(extra_of(connection)))) from None
     return properties

@@ -18,7 +18,10 @@ from airflow_provider_rlmm.errors import (
     EventLogError,
     EventLogUnavailableError,
 )
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
+from airflow_provider_rlmm.manager.tls_errors import explain_tls_refusal, is_tls_refusal
+from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 METADATA_TOPIC = "__remote_log_metadata"
 REQUEST_TIMEOUT_S = 15.0
 
+_MAX_TEXT = 1_000
 _POLL_S = 0.05
 # librdkafka times a request out by itself; ours is the net below it, for a client that is stuck.
 _SLACK_S = 2.0
@@ -77,13 +81,36 @@ def access_codes() -> frozenset[int]:
     )
 
 
-def error_text(error: KafkaError) -> str:
+def is_access_error(error: KafkaError) -> bool:
     """
-    Say an error of librdkafka or of a broker in words.
+    Tell whether an error means wrong credentials, no trust or no permission: nobody needs to try again.
 
-    :param error: the error.
+    :param error: of librdkafka or of a broker.
     """
-    return f"{error.name()}: {error.str()}"
+    # A certificate that is refused comes as _SSL or, at random, as a failure of the network.
+    return error.code() in access_codes() or is_tls_refusal(error.str())
+
+
+class _ClientLog:
+    """
+    What a client takes for its logger: librdkafka's lines without the client's secrets, each in one line.
+
+    :param properties: the client's.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._secrets = secrets_of(properties)
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """
+        Take a line.
+
+        :param level: Python's.
+        :param message: with the places of the arguments.
+        :param arguments: what belongs there.
+        """
+        text = str(message) % arguments if arguments else str(message)
+        client_logger.log(level, "%s", printable(without_secrets(text, self._secrets), _MAX_TEXT))
 
 
 class ClientWatch:
@@ -95,8 +122,17 @@ class ClientWatch:
 
     def __init__(self, config: KafkaClientConfig) -> None:
         self._config = config
+        self._secrets = config.secrets()
         self._last: KafkaError | None = None
         self._access: KafkaError | None = None
+
+    def text_of(self, error: KafkaError) -> str:
+        """
+        Say an error of librdkafka or of a broker in words, without the client's secrets.
+
+        :param error: the error.
+        """
+        return printable(without_secrets(f"{error.name()}: {error.str()}", self._secrets), _MAX_TEXT)
 
     def on_error(self, error: KafkaError) -> None:
         """
@@ -107,11 +143,11 @@ class ClientWatch:
         from confluent_kafka import KafkaError
 
         if self._last is None or self._last.code() != error.code():
-            _logger.info("Kafka client at %s: %s", self._config.bootstrap_servers, error_text(error))
+            _logger.info("Kafka client at %s: %s", self._config.bootstrap_servers, self.text_of(error))
         # That all brokers are down comes right after the error that says why.
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last = error
-        if error.code() in access_codes():
+        if is_access_error(error):
             self._access = error
 
     @property
@@ -146,14 +182,23 @@ class ClientWatch:
         :param cause: why it failed.
         """
         # A refused client's requests time out, so the cause alone may look like a broker that does not answer.
-        denied = self.access_denied or (not isinstance(cause, str) and cause.code() in access_codes())
-        text = cause if isinstance(cause, str) else error_text(cause)
+        denied = self.access_denied or (not isinstance(cause, str) and is_access_error(cause))
+        text = cause if isinstance(cause, str) else self.text_of(cause)
         if self._last is not None and (isinstance(cause, str) or self._last.code() != cause.code()):
-            text = f"{text}; last reported by the client: {error_text(self._last)}"
+            text = f"{text}; last reported by the client: {self.text_of(self._last)}"
         message = f"{what}, brokers {self._config.bootstrap_servers}: {text}"
+        if denied and (refusal := self._tls_refusal(cause)) is not None:
+            return EventLogAccessError(f"{what}, brokers {self._config.bootstrap_servers}: {refusal}")
         if denied:
             return EventLogAccessError(f"{message}; check the credentials and ACLs of the Kafka connection")
         return EventLogUnavailableError(message)
+
+    def _tls_refusal(self, cause: KafkaError | str) -> str | None:
+        """Say why a certificate is refused, ``None`` where none is or the reason cannot be found out."""
+        for error in (cause, self._access):
+            if error is not None and not isinstance(error, str) and is_tls_refusal(error.str()):
+                return explain_tls_refusal(error.str(), self._config.properties)
+        return None
 
 
 def admin_api() -> Any:
@@ -170,14 +215,16 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
     :param factory: ``Producer``, ``Consumer`` or ``AdminClient``.
     :param properties: from :class:`~airflow_provider_rlmm.manager.kafka_config.KafkaClientConfig`.
     :param watch: gets the client's errors.
-    :raises ConfigurationError: if librdkafka refuses a property.
+    :raises ConfigurationError: if a file does not exist that a property names, or librdkafka refuses a property.
     """
     from confluent_kafka import KafkaException
 
+    check_files(properties)
     try:
-        return factory(dict(properties), error_cb=watch.on_error, logger=client_logger)
+        return factory(dict(properties), error_cb=watch.on_error, logger=_ClientLog(properties))
     except KafkaException as error:
-        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {_named(error.args[0].str())}") from None
+        complaint = printable(without_secrets(error.args[0].str(), secrets_of(properties)), _MAX_TEXT)
+        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {_named(complaint)}") from None
     except (TypeError, ValueError):
         # Its message may quote a value.
         raise ConfigurationError(

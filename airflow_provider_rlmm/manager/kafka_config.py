@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.redaction import secrets_of
 
 CLIENT_ID_PREFIX = "__remote_log_metadata_client"
 """As in Kafka's ``TopicBasedRemoteLogMetadataManagerConfig``, so that quotas and logs show these clients alike."""
@@ -104,6 +108,14 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
 # These two change what a delivery report says, and the outcomes are read from delivery reports.
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
 
+_FILES = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.crl.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+)
+
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
 
 
@@ -119,7 +131,7 @@ class KafkaClientConfig:
     :param consumer_properties: further ones for consumers, which win.
     :param admin_properties: further ones for admin clients, which win.
     :raises ConfigurationError: naming the property that is missing, of the wrong type, or set to a value that would
-        break the guarantees of the event log.
+        break the guarantees of the event log; or a login that would not be used.
     """
 
     properties: Mapping[str, Any]
@@ -132,6 +144,8 @@ class KafkaClientConfig:
             object.__setattr__(self, kind, _checked(getattr(self, kind)))
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
+        for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
+            _check_login({**self.properties, **own})
 
     @property
     def bootstrap_servers(self) -> str:
@@ -183,8 +197,46 @@ class KafkaClientConfig:
             for name, value in sorted(properties.items())
         )
 
+    def secrets(self) -> frozenset[str]:
+        """Return what of all these properties must appear in no text (:mod:`~airflow_provider_rlmm.redaction`)."""
+        kinds = (self.properties, self.producer_properties, self.consumer_properties, self.admin_properties)
+        return frozenset[str]().union(*map(secrets_of, kinds))
+
     def __repr__(self) -> str:
         return f"KafkaClientConfig({self.describe()})"
+
+
+def _check_login(properties: Mapping[str, Any]) -> None:
+    """Refuse a login that librdkafka would leave unused: it connects in plain text where no protocol is named."""
+    login = sorted(name for name in properties if name.startswith("sasl."))
+    if login and not str(properties.get("security.protocol") or "").strip():
+        raise ConfigurationError(
+            f"{', '.join(login)} without security.protocol: the client would connect in plain text and without a login; set "
+            "security.protocol to SASL_SSL (to SASL_PLAINTEXT only where the network is trusted)"
+        )
+
+
+def check_files(properties: Mapping[str, Any]) -> None:
+    """
+    Refuse a client whose certificates are not there: librdkafka does not say which file it means.
+
+    :param properties: of one client.
+    :raises ConfigurationError: naming the property and the file.
+    """
+    if not str(properties.get("security.protocol") or "").strip().upper().endswith("SSL"):
+        return
+    for name in _FILES:
+        location = str(properties.get(name) or "").strip()
+        # librdkafka looks for the machine's authorities itself where it is told to.
+        if not location or (name == "ssl.ca.location" and location == "probe"):
+            continue
+        if not Path(location).exists():
+            raise ConfigurationError(
+                f"{name} names {in_quotes(location)}, and there is no such file on this machine: it must lie on every "
+                "worker, and on the API server if connections are tested there"
+            )
+        if not os.access(location, os.R_OK):
+            raise ConfigurationError(f"{name} names {in_quotes(location)}, and this process may not read it")
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -287,7 +287,8 @@ class _Reader:
                 # The end of what is readable, past any offsets without records (transaction markers, compaction).
                 reached = max(reached, _offset(message))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise OffsetOutOfRangeError(f"{what}: records were lost while they were read: {error.str()}", *at)
+                text = self._watch.text_of(error)
+                raise OffsetOutOfRangeError(f"{what}: records were lost while they were read: {text}", *at)
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
                 raise self._watch.error(what, error)

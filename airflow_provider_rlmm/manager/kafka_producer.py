@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, PublishOutcome, Unknown
-from airflow_provider_rlmm.manager.kafka_client import ClientWatch, error_text, open_client
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, open_client
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 
 if TYPE_CHECKING:
@@ -48,16 +48,17 @@ def _refusal_codes() -> frozenset[int]:
     )
 
 
-def outcome_of(error: KafkaError | None, offset: int | None) -> PublishOutcome:
+def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[KafkaError], str]) -> PublishOutcome:
     """
     Translate a delivery report.
 
     :param error: the report's error, if any.
     :param offset: the report's offset.
+    :param text_of: says an error in words (:meth:`~airflow_provider_rlmm.manager.kafka_client.ClientWatch.text_of`).
     """
     if error is not None:
         refused = error.code() in _refusal_codes() and not error.fatal()
-        return Failed(error_text(error)) if refused else Unknown(error_text(error))
+        return Failed(text_of(error)) if refused else Unknown(text_of(error))
     if offset is None or offset < 0:
         # A broker that recognises a retry as a duplicate no longer knows where the first attempt went.
         return Unknown("the broker has the record already and does not say at which offset")
@@ -102,7 +103,8 @@ class BatchProducer:
         deadline = time.monotonic() + self._delivery_timeout_s
         try:
             for index, (partition, value) in enumerate(records):
-                outcomes[index] = self._enqueue(producer, partition, value, partial(_report, outcomes, index), deadline)
+                report = partial(_report, outcomes, self._watch.text_of, index)
+                outcomes[index] = self._enqueue(producer, partition, value, report, deadline)
             self._wait(producer)
         except BaseException:
             # What is still queued must not be written behind the back of whoever comes next.
@@ -138,7 +140,7 @@ class BatchProducer:
                 refusal: KafkaError = error.args[0]
                 if refusal.fatal():
                     self._producer = None
-                return Failed(error_text(refusal), retriable=refusal.fatal() or refusal.retriable())
+                return Failed(self._watch.text_of(refusal), retriable=refusal.fatal() or refusal.retriable())
             else:
                 return None
 
@@ -162,5 +164,11 @@ class BatchProducer:
         self._producer = None
 
 
-def _report(outcomes: list[PublishOutcome | None], index: int, error: KafkaError | None, message: Message) -> None:
-    outcomes[index] = outcome_of(error, message.offset())
+def _report(
+    outcomes: list[PublishOutcome | None],
+    text_of: Callable[[KafkaError], str],
+    index: int,
+    error: KafkaError | None,
+    message: Message,
+) -> None:
+    outcomes[index] = outcome_of(error, message.offset(), text_of)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS, event_batch, subscription_batch
-from airflow_provider_rlmm.manager.kafka_client import ClientWatch, Handle, error_text, open_client
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, Handle, open_client
 from airflow_provider_rlmm.manager.kafka_config import CLIENT_ID_PREFIX, KafkaClientConfig
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class KafkaSubscription:
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
             self._errors.append(
                 MetadataTopicNotFoundError(
-                    f"following {self._topic}-{number}: {error_text(error)}; was the topic deleted?"
+                    f"following {self._topic}-{number}: {self._watch.text_of(error)}; was the topic deleted?"
                 )
             )
         elif code != KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -158,8 +158,8 @@ class KafkaSubscription:
         else:
             held = f"the log holds offsets {known[0]} to {known[1]} (exclusive)"
         return OffsetOutOfRangeError(
-            f"following {self._topic}-{number}: no record can be read at offset {position}, {held}; {error.str()}: read "
-            "it from its beginning",
+            f"following {self._topic}-{number}: no record can be read at offset {position}, {held}; "
+            f"{self._watch.text_of(error)}: read it from its beginning",
             number,
             position,
         )

@@ -23,7 +23,6 @@ from airflow_provider_rlmm.manager.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
-    error_text,
 )
 from airflow_provider_rlmm.manager.retry import Retry
 
@@ -160,7 +159,7 @@ def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataMa
         if outcome.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         if (names := _to_blame().get(outcome.code())) is not None:
-            raise ConfigurationError(_refusal(topic, config, names, error_text(outcome)))
+            raise ConfigurationError(_refusal(topic, config, names, admin.watch.text_of(outcome)))
     admin.checked(what, outcome)
     _logger.info("topic %s created with %d partitions", topic, config.topic_num_partitions)
     return True

@@ -14,7 +14,8 @@ from airflow_provider_rlmm.errors import (
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, redact
+from airflow_provider_rlmm.redaction import secrets_of, without_secrets
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +100,7 @@ def _kafka_error(exception: Any, properties: Mapping[str, str], topic: str) -> E
     servers = properties.get(BOOTSTRAP_SERVERS, "")
     chain = causes(exception)
     names = " ".join(name for name, _ in chain)
-    said = redact(": ".join(chain[-1]), properties)
+    said = without_secrets(": ".join(chain[-1]), secrets_of(properties))
     if "Authentication" in names or "Authorization" in names:
         return EventLogAccessError(f"no access to topic {topic!r} at {servers}: {said}")
     if "UnknownTopic" in names or "InvalidTopic" in names:

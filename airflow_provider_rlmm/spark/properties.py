@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of Kafka's Java clients in a Spark job: how they get there, and how they stay out of its messages."""
+"""The settings of Kafka's Java clients in a Spark job: how they get there."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +20,6 @@ PIPE_TIMEOUT_S = 30.0
 """How long properties that come through a pipe may take."""
 
 _PIPE_BYTES = 65_536
-_JAAS_CONFIG = "sasl.jaas.config"
-_OPTION_VALUE = re.compile(r"""=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL)
-_SHORTEST_SECRET = 4
-"""Anything shorter stands in ordinary words, too."""
 
 
 def load_properties(spark: SparkSession, path: Path) -> dict[str, str]:
@@ -69,27 +63,3 @@ def _read_pipe(path: Path) -> bytes:
     finally:
         os.close(pipe)
     raise TimeoutError(errno.ETIMEDOUT, f"its writer was not done within {PIPE_TIMEOUT_S:.0f} s")
-
-
-def redact(text: str, properties: Mapping[str, str]) -> str:
-    """
-    Return ``text`` without the values of client properties: any of them may be a secret, wherever a client repeats it.
-
-    What a login module is told within ``sasl.jaas.config`` is hidden where it appears alone, too.
-
-    :param text: a message of Kafka or Spark.
-    :param properties: the client properties; ``bootstrap.servers`` is not hidden.
-    """
-    for secret in sorted(set(_secrets(properties)), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets(properties: Mapping[str, str]) -> Iterator[str]:
-    for name, value in properties.items():
-        if name != BOOTSTRAP_SERVERS and len(value) >= _SHORTEST_SECRET:
-            yield value
-        if name.endswith(_JAAS_CONFIG):
-            for match in _OPTION_VALUE.finditer(value):
-                written = next(group for group in match.groups() if group is not None)
-                yield from (s for s in (written, re.sub(r"\\(.)", r"\1", written)) if len(s) >= _SHORTEST_SECRET)

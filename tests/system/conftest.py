@@ -76,7 +76,12 @@ def broker() -> Iterator[LocalKafka]:
 def connected(local_airflow: LocalAirflow, broker: LocalKafka, work_dir: Path) -> LocalAirflow:
     """Airflow with connections to the broker: ``rlmm_up``, and ``rlmm_lost`` whose storage is not there."""
     # The broker asks for no login; one is given all the same, to see that it stays where it belongs.
-    login = {"sasl.mechanism": "PLAIN", "sasl.username": "nobody", "sasl.password": SECRET}
+    login = {
+        "security.protocol": "PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "nobody",
+        "sasl.password": SECRET,
+    }
     kafka = {"bootstrap.servers": broker.bootstrap_servers, **login}
     rlmm: dict[str, Any] = {
         "kafka_conn_id": "kafka_up",

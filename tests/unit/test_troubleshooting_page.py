@@ -18,6 +18,7 @@ from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataMana
 from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWatch, open_client
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.settings import plan_uri
@@ -53,6 +54,19 @@ def test_settings(name: str, value: object) -> None:
     }
     with pytest.raises(ConfigurationError) as caught:
         open_producer(properties)
+    assert quoted(str(caught.value))
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_files({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/kafka/missing.pem"})
+    assert quoted(f"connection 'kafka_prod': {caught.value}")
+
+
+def test_a_login_without_a_protocol() -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "user", "sasl.password": "hunter2"}
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClientConfig({"bootstrap.servers": "127.0.0.1:1", **login})
     assert quoted(str(caught.value))
 
 

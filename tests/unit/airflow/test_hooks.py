@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from tests.contracts.s3_server import running_s3_server
 
 SECRET = "s3cr3t"
+LOGIN = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.password": SECRET}
 
 
 @pytest.fixture
@@ -64,10 +66,35 @@ def test_airflow_finds_the_hook_by_the_type_of_the_connection(connect: Any) -> N
 
 def test_the_kafka_connections_properties_reach_the_client(connect: Any) -> None:
     connect("rlmm_default", "rlmm", {"kafka_conn_id": "kafka_prod"})
-    connect("kafka_prod", "kafka", {"bootstrap.servers": "b:9092", "sasl.password": SECRET})
+    connect("kafka_prod", "kafka", LOGIN)
     config = RemoteLogMetadataHook().get_client_config()
-    assert config.properties == {"bootstrap.servers": "b:9092", "sasl.password": SECRET}
+    assert config.properties == LOGIN
     assert SECRET not in repr(config)
+
+
+def test_what_others_say_about_a_connection_is_not_repeated_with_its_secrets(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
+
+    def fail(self: Any) -> None:
+        raise ValueError(f"no login with {SECRET}")
+
+    monkeypatch.setattr(KafkaBaseHook, "_build_config", fail)
+    connect("rlmm_default", "rlmm")
+    connect("kafka_default", "kafka", LOGIN)
+    with pytest.raises(ConfigurationError, match=r"'kafka_default': no login with \*\*\*$") as caught:
+        RemoteLogMetadataHook().get_client_config()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_missing_file_is_named_beside_its_connection(connect: Any) -> None:
+    connect("rlmm_default", "rlmm")
+    connect("kafka_default", "kafka", LOGIN | {"ssl.ca.location": "/nowhere/ca.pem"})
+    with pytest.raises(
+        ConfigurationError, match=r"^connection 'kafka_default': ssl.ca.location names '/nowhere/ca.pem'"
+    ):
+        RemoteLogMetadataHook().java_client_properties()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +114,7 @@ def test_a_useless_kafka_connection_is_named(connect: Any, extra: dict[str, Any]
 
 def test_the_manager_is_configured_from_the_connection_and_kafkas_properties(connect: Any) -> None:
     connect("rlmm_default", "rlmm")
-    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092", "sasl.password": SECRET, "linger.ms": 1})
+    connect("kafka_default", "kafka", LOGIN | {"linger.ms": 1})
     config = RemoteLogMetadataHook().get_manager_config(
         {"remote.log.metadata.topic.num.partitions": 5, "remote.log.metadata.producer.linger.ms": 2}
     )
@@ -362,8 +389,67 @@ def test_it_never_raises_and_shows_no_text_of_others(
     monkeypatch.setattr(hook, "get_cluster", fail)
     good, text = hook.test_connection()
     assert not good
-    assert "The cluster cannot be checked (RuntimeError)." in text
+    assert "The cluster cannot be checked (RuntimeError): look at its settings; the log of this process says" in text
     assert SECRET not in text
+
+
+class Panic(BaseException):
+    """As obstore's, which is no Exception."""
+
+
+@pytest.mark.parametrize("error", [Panic, SystemExit, MemoryError, RecursionError])
+@pytest.mark.parametrize("place", ["get_connection_settings", "check_cluster", "get_cluster_topics"])
+def test_whatever_happens_becomes_a_sentence(
+    hook: RemoteLogMetadataHook,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: type[BaseException],
+    place: str,
+) -> None:
+    def fail() -> None:
+        raise error(f"password={SECRET}")
+
+    monkeypatch.setattr(hook, place, fail)
+    good, text = hook.test_connection()
+    assert not good
+    assert f"cannot be checked ({error.__name__}): look at its settings" in text
+    assert SECRET not in text + caplog.text
+    assert "in fail" in caplog.text
+
+
+def test_a_real_panic_of_the_storage_becomes_a_sentence(
+    hook: RemoteLogMetadataHook, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obstore.store import from_url
+
+    def panicking(*_: Any, **__: Any) -> Any:
+        # An option of the client among the store's own.
+        return from_url("s3://bucket", config={"aws_allow_http": "true"})
+
+    monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", panicking)
+    good, text = hook.test_connection()
+    assert not good
+    assert "The storage cannot be checked (PanicException): look at its settings" in text
+    assert "Cluster cluster-1 answers" in text
+
+
+def test_a_person_may_interrupt(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hook, "get_cluster_topics", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        hook.test_connection()
+
+
+def test_a_sentence_is_one_line(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise EventLogUnavailableError("first\nsecond\u202e\ud800" + "x" * 3_000)
+
+    monkeypatch.setattr(hook, "get_cluster_topics", fail)
+    text = hook.test_connection()[1]
+    assert r"first\nsecond\u202e\ud800xxx" in text
+    assert "x" * 2_001 not in text
 
 
 def test_a_connection_that_cannot_be_read_is_the_only_finding(connect: Any) -> None:

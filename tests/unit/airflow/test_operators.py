@@ -105,7 +105,13 @@ def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
     values = {"kafka_conn_id": "kafka_prod", "allow_writes": True, "expected_cluster_id": "cluster-1"} | extra
     document = {"conn_type": "rlmm", "extra": {k: v for k, v in values.items() if v is not None}}
     monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps(document))
-    kafka = {"bootstrap.servers": "b:9092", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": SECRET}
+    kafka = {
+        "bootstrap.servers": "b:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+    }
+    kafka["sasl.password"] = SECRET
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_PROD", json.dumps({"conn_type": "kafka", "extra": kafka}))
 
 

@@ -17,6 +17,7 @@ PRODUCER = "remote.log.metadata.producer."
 CONSUMER = "remote.log.metadata.consumer."
 ADMIN = "remote.log.metadata.admin."
 BROKERS = {f"{COMMON}bootstrap.servers": "127.0.0.1:1"}
+TLS = {"security.protocol": "SASL_SSL"}
 SECRET = "hunter2"
 
 
@@ -125,7 +126,8 @@ def test_the_specific_prefix_wins_over_the_common_one_and_that_over_the_connecti
             f"{ADMIN}request.timeout.ms": 4_000,
             f"{COMMON}sasl.mechanism": "SCRAM-SHA-512",
         },
-        {"bootstrap.servers": "c:1", "socket.timeout.ms": 1_000, "sasl.mechanisms": "PLAIN", "sasl.username": "u"},
+        {"bootstrap.servers": "c:1", "socket.timeout.ms": 1_000, "sasl.mechanisms": "PLAIN", "sasl.username": "u"}
+        | TLS,
     )
 
     producer, consumer, admin = config.client.producer(1), config.client.consumer("g"), config.client.admin()
@@ -203,7 +205,8 @@ def test_the_required_value_may_be_given(name, value):
     ],
 )
 def test_names_of_java_clients_become_librdkafkas(java, librdkafka):
-    assert dict(config_of(**{f"{COMMON}{java}": "9"}).client.properties)[librdkafka] == "9"
+    config = config_of(**{f"{COMMON}{java}": "9", f"{COMMON}security.protocol": "SASL_SSL"})
+    assert dict(config.client.properties)[librdkafka] == "9"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,7 @@ def test_no_secret_is_shown():
         f"{CONSUMER}ssl.keystore.key": SECRET,
         f"{ADMIN}ssl.key.password": SECRET,
     }
-    config = Config.from_properties(BROKERS | secrets, {"sasl.oauthbearer.client.secret": SECRET})
+    config = Config.from_properties(BROKERS | secrets, {"sasl.oauthbearer.client.secret": SECRET} | TLS)
 
     for text in (repr(config), str(config)):
         assert SECRET not in text
@@ -271,6 +274,6 @@ def test_no_secret_is_shown():
 
 
 def test_it_can_be_sent_to_another_process():
-    config = config_of(**{f"{COMMON}sasl.password": SECRET})
+    config = config_of(**{f"{COMMON}sasl.password": SECRET, f"{COMMON}security.protocol": "SASL_SSL"})
 
     assert pickle.loads(pickle.dumps(config)) == config

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import (
@@ -27,9 +27,17 @@ from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog, _Reader
 from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
 from airflow_provider_rlmm.manager.kafka_producer import BatchProducer, outcome_of
+from dev.broker import await_condition
 
 NOWHERE = "127.0.0.1:1"
-CONFIG = KafkaClientConfig({"bootstrap.servers": NOWHERE, "sasl.password": "hunter2"})
+LOGIN = {
+    "bootstrap.servers": NOWHERE,
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "hunter2",
+}
+CONFIG = KafkaClientConfig(LOGIN)
 QUICKLY_S = 0.5
 
 
@@ -152,6 +160,89 @@ class TestAccess:
         )
 
 
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("sasl.password", "battery-staple"),
+            ("sasl.oauthbearer.config", "principal=alice clientSecret=battery-staple"),
+            ("sasl.jaas.config", 'Module required username="alice" password="battery-staple";'),
+        ],
+    )
+    def test_what_librdkafka_repeats_of_them_is_hidden(self, caplog, name, value):
+        caplog.set_level(logging.INFO)
+        config = KafkaClientConfig({**LOGIN, "sasl.username": "alice", name: value})
+        watch = ClientWatch(config)
+        error = KafkaError(KafkaError._AUTHENTICATION, f"alice and battery-staple by [{value}]\nare refused")
+
+        watch.on_error(error)
+        texts = [
+            str(watch.error("asking", "late")),
+            str(watch.error("asking", error)),
+            watch.text_of(error),
+            caplog.text,
+        ]
+
+        for text in texts:
+            assert "battery-staple" not in text
+            assert r"alice and *** by [***]\nare refused" in text
+
+    def test_where_each_client_has_its_own_all_are_hidden(self):
+        config = KafkaClientConfig(LOGIN, producer_properties={"sasl.password": "battery-staple"})
+
+        assert ClientWatch(config).text_of(KafkaError(KafkaError._FAIL, "hunter2 battery-staple")) == "_FAIL: *** ***"
+
+    def test_a_delivery_report_repeats_none(self, monkeypatch):
+        producer = BatchProducer(CONFIG, "topic", 1.0, require_cluster=any_cluster)
+
+        class Refusing:
+            def produce(self, *_, **__):
+                raise KafkaException(KafkaError(KafkaError.INVALID_RECORD, "no record of hunter2"))
+
+            def flush(self, *_):
+                return 0
+
+            purge = __len__ = flush
+
+        monkeypatch.setattr(producer, "_producer", Refusing())
+
+        assert producer.publish([(0, b"a")]) == [Failed("INVALID_RECORD: no record of ***")]
+
+    def test_a_refused_property_repeats_none(self):
+        with pytest.raises(ConfigurationError, match=r"librdkafka refuses .*ssl\.ca\.pem.*\*\*\*") as caught:
+            open_client(
+                lambda *_, **__: _raise(
+                    KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.pem is not hunter2"))
+                ),
+                LOGIN,
+                ClientWatch(CONFIG),
+            )
+
+        assert "hunter2" not in str(caught.value)
+
+    def test_what_librdkafka_does_not_understand_of_a_configuration_is_not_repeated(self, caplog):
+        caplog.set_level(logging.DEBUG)
+        oauth = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=alice password=battery-staple"}
+        config = KafkaClientConfig({**LOGIN, **oauth, "enable.sasl.oauthbearer.unsecure.jwt": True})
+
+        with pytest.raises(EventLogAccessError, match=r"sasl.oauthbearer.config.*password=\*\*\*") as caught:
+            KafkaClusterTopics(config, request_timeout_s=QUICKLY_S).cluster_id()
+
+        assert "battery-staple" not in str(caught.value) + caplog.text
+
+    def test_librdkafkas_own_lines_repeat_none(self, caplog):
+        caplog.set_level(logging.DEBUG)
+        config = KafkaClientConfig({**LOGIN, "debug": "conf", "sasl.kerberos.kinit.cmd": "kinit battery-staple"})
+        with KafkaAdmin(config, QUICKLY_S) as admin:
+            await_condition(lambda: (admin.client.poll(0), "kinit.cmd = ***" in caplog.text)[1], "the line", 20)
+
+        assert "battery-staple" not in caplog.text
+
+
+def _raise(error):
+    raise error
+
+
 class TestLogging:
     def test_a_line_per_failed_connect_is_dropped(self, caplog):
         caplog.set_level(logging.INFO)
@@ -183,11 +274,11 @@ class TestConfiguration:
 
 class TestOutcomes:
     def test_acked(self):
-        assert outcome_of(None, 7) == Acked(7)
+        assert outcome_of(None, 7, str) == Acked(7)
 
     @pytest.mark.parametrize("offset", [None, -1, -1001])
     def test_a_duplicate_without_an_offset_is_not_acked(self, offset):
-        assert isinstance(outcome_of(None, offset), Unknown)
+        assert isinstance(outcome_of(None, offset, str), Unknown)
 
     @pytest.mark.parametrize(
         "code",
@@ -201,7 +292,7 @@ class TestOutcomes:
         ],
     )
     def test_refused_before_anything_was_appended(self, code):
-        outcome = outcome_of(KafkaError(code, "no"), None)
+        outcome = outcome_of(KafkaError(code, "no"), None, str)
 
         assert isinstance(outcome, Failed)
         assert "no" in outcome.reason
@@ -227,10 +318,10 @@ class TestOutcomes:
         ],
     )
     def test_in_doubt_it_is_unknown(self, code):
-        assert isinstance(outcome_of(KafkaError(code, "?"), None), Unknown)
+        assert isinstance(outcome_of(KafkaError(code, "?"), None, str), Unknown)
 
     def test_a_fatal_refusal_says_nothing_about_earlier_attempts(self):
-        assert isinstance(outcome_of(KafkaError(KafkaError.INVALID_RECORD, "?", fatal=True), None), Unknown)
+        assert isinstance(outcome_of(KafkaError(KafkaError.INVALID_RECORD, "?", fatal=True), None, str), Unknown)
 
 
 def any_cluster(handle, what):

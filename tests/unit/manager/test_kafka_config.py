@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, open_client
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
 
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -112,7 +113,7 @@ def test_tuning_is_left_to_the_user():
 
 def test_what_is_meant_for_one_client_wins_there_and_nowhere_else():
     config = KafkaClientConfig(
-        {**BROKERS, "socket.timeout.ms": 1, "sasl.mechanism": "PLAIN"},
+        {**BROKERS, "socket.timeout.ms": 1, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
         producer_properties={"socket.timeout.ms": 2, "sasl.mechanisms": "SCRAM-SHA-512"},
         consumer_properties={"socket.timeout.ms": 3},
         admin_properties={"socket.timeout.ms": 4},
@@ -128,7 +129,9 @@ def test_what_is_meant_for_one_client_wins_there_and_nowhere_else():
 def test_what_is_meant_for_one_client_is_checked_and_hidden_too(kind):
     with pytest.raises(ConfigurationError, match=r"^acks must be 'all', not 1"):
         KafkaClientConfig(BROKERS, **{kind: {"acks": 1}})
-    assert "hunter2" not in repr(KafkaClientConfig(BROKERS, **{kind: {"sasl.password": "hunter2"}}))
+    own = {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
+    assert "hunter2" not in repr(KafkaClientConfig(BROKERS, **{kind: own}))
+    assert "hunter2" in KafkaClientConfig(BROKERS, **{kind: own}).secrets()
 
 
 def test_the_group_of_a_shared_connection_is_not_used():
@@ -212,3 +215,66 @@ def test_the_given_mapping_is_copied():
     given["acks"] = "0"
 
     assert dict(config.properties) == BROKERS
+
+
+@pytest.mark.parametrize("kind", ["properties", "producer_properties", "consumer_properties", "admin_properties"])
+@pytest.mark.parametrize("protocol", [{}, {"security.protocol": " "}])
+def test_a_login_that_would_not_be_used_is_refused(kind, protocol):
+    own = {"sasl.username": "alice", "sasl.password": "hunter2", **protocol}
+    with pytest.raises(ConfigurationError, match=r"^sasl.password, sasl.username without security.protocol") as caught:
+        KafkaClientConfig(**{"properties": BROKERS, kind: {**(BROKERS if kind == "properties" else {}), **own}})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_protocol_may_be_said_for_all_clients():
+    config = KafkaClientConfig(
+        {**BROKERS, "security.protocol": "SASL_SSL"}, admin_properties={"sasl.mechanisms": "PLAIN"}
+    )
+    assert config.admin()["sasl.mechanism"] == "PLAIN"
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+TLS_FILES = [
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.crl.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+]
+
+
+@pytest.mark.parametrize("name", TLS_FILES)
+@pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl"])
+def test_a_missing_file_is_named_before_a_client_is_opened(tmp_path, name, protocol):
+    properties = {"security.protocol": protocol, name: str(tmp_path / "missing.pem")}
+    config = KafkaClientConfig({**BROKERS, **properties})
+
+    def opened(*_, **__):
+        raise AssertionError("a client was opened")
+
+    with pytest.raises(ConfigurationError, match=rf"^{name} names '{tmp_path}/missing.pem', and there is no such file"):
+        open_client(opened, config.admin(), ClientWatch(config))
+
+
+def test_a_file_that_one_may_not_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(
+        ConfigurationError, match=r"^ssl.ca.location names '.*/ca.pem', and this process may not read it$"
+    ):
+        check_files({"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"security.protocol": "PLAINTEXT", "ssl.ca.location": "/missing"},
+        {"ssl.ca.location": "/missing"},
+        {"security.protocol": "SSL", "ssl.ca.location": "probe"},
+        {"security.protocol": "SSL", "ssl.ca.location": ""},
+        {"security.protocol": "SSL", "ssl.ca.location": "/"},
+    ],
+)
+def test_files_that_nobody_opens_may_be_missing(properties):
+    check_files(properties)
