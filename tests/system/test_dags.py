@@ -31,6 +31,7 @@ MIN_AGE_MS = 259_200_000
 GONE_PARTITIONS, GONE_SEGMENTS = 3, 5
 NOW = {
     "rlmm_conn_id": "rlmm_up",
+    "dry_run": False,
     "min_absence_ms": 0,
     "overrides": ["short_min_absence"],
     "max_share": 1.0,
@@ -87,8 +88,13 @@ class Scene:
 
     def clean(self, **conf: Any) -> tuple[str, str]:
         """Run the cleaner on Spark's plan; returns the run and how it ended."""
-        run_id = self.airflow.trigger(CLEANER, NOW | {"source_plan": str(self.plan)} | conf)
+        given = {k: v for k, v in (NOW | {"source_plan": str(self.plan)} | conf).items() if v is not None}
+        run_id = self.airflow.trigger(CLEANER, given)
         return run_id, self.airflow.wait(CLEANER, run_id, timeout=200)
+
+    def report_page(self, run_id: str) -> str:
+        links = self.airflow.get(f"/dags/{CLEANER}/dagRuns/{run_id}/taskInstances/report/links")["extra_links"]
+        return page(self.airflow, links["Report"])
 
     def tasks(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
         tasks: dict[str, list[dict[str, Any]]] = {}
@@ -112,13 +118,11 @@ def scene(connected: LocalAirflow, broker: LocalKafka) -> Iterator[Scene]:
     assert scrub(broker) == []
 
 
-def asset_extra(airflow: LocalAirflow, name: str, run_id: str) -> dict[str, Any]:
-    """What the run's event of an asset says."""
+def asset_events(airflow: LocalAirflow, name: str, run_id: str) -> list[dict[str, Any]]:
+    """What the run's events of an asset say."""
     (asset,) = [a for a in airflow.get("/assets", limit=100)["assets"] if a["name"] == name]
     events = airflow.get("/assets/events", asset_id=asset["id"])["asset_events"]
-    (extra,) = [e["extra"] for e in events if e["source_run_id"] == run_id]
-    found: dict[str, Any] = extra
-    return found
+    return [e["extra"] for e in events if e["source_run_id"] == run_id]
 
 
 def page(airflow: LocalAirflow, url: str) -> str:
@@ -153,7 +157,7 @@ def test_the_retention_run_tells_its_counts_and_no_secret(scene: Scene, temporar
     airflow, run_id = scene.airflow, scene.retention_run
     counts = airflow.xcom(RETENTION, run_id, "publish")
     assert counts["orphaned"] == GONE_PARTITIONS * GONE_SEGMENTS
-    assert asset_extra(airflow, "remote_log_plan", run_id) == counts
+    assert asset_events(airflow, "remote_log_plan", run_id) == [counts]
     for task_id in ("evaluate", "publish"):
         links = airflow.get(f"/dags/{RETENTION}/dagRuns/{run_id}/taskInstances/{task_id}/links")["extra_links"]
         assert "the topic no longer exists" in page(airflow, links["Plan"])
@@ -179,14 +183,16 @@ def test_a_failing_cleaning_task_fails_the_run_and_the_report_still_tells(scene:
     assert "/missing" in log
     report = scene.airflow.task_log(CLEANER, run_id, "report")
     assert f"{len(tasks['clean'])} tasks before this one failed" in report
-    links = scene.airflow.get(f"/dags/{CLEANER}/dagRuns/{run_id}/taskInstances/report/links")["extra_links"]
-    assert "its cleaning task left no report" in page(scene.airflow, links["Report"])
+    shown = scene.report_page(run_id)
+    assert "its cleaning task left no report" in shown
+    assert 'role="alert"' in shown
     assert scene.objects(scene.gone) == objects
 
 
 def test_a_dry_run_writes_and_deletes_nothing(scene: Scene) -> None:
     objects, ends = scene.objects(scene.gone), ends_of(scene.kafka)
-    run_id, state = scene.clean(dry_run=True)
+    # What the form offers: a dry run.
+    run_id, state = scene.clean(dry_run=None)
     assert state == "success"
     index = scene.tasks(run_id)["clean"][0]["map_index"]
     log = scene.airflow.task_log(CLEANER, run_id, "clean", map_index=index)
@@ -194,9 +200,12 @@ def test_a_dry_run_writes_and_deletes_nothing(scene: Scene) -> None:
     assert "would write DELETE_SEGMENT_STARTED" in log
     assert all("would be deleted" in i["rendered_map_index"] for i in scene.tasks(run_id)["clean"])
     totals = scene.airflow.xcom(CLEANER, run_id, "report")
-    assert totals["dry_run"] is True
+    assert (totals["dry_run"], totals["would_delete_segments"]) == (True, GONE_PARTITIONS * GONE_SEGMENTS)
+    assert not [name for name in totals if "deleted" in name]
+    assert asset_events(scene.airflow, "remote_log_cleanup", run_id) == []
     report = page(scene.airflow, f"/rlmm/reports/{Path(totals['report']).parent.name}")
     assert "dry run: nothing was written or deleted" in report
+    assert "Would delete segments" in report
     assert scene.objects(scene.gone) == objects
     assert ends_of(scene.kafka) == ends
 
@@ -220,7 +229,7 @@ def test_the_cleaner_deletes_what_spark_found_and_shows_it(scene: Scene) -> None
     assert totals["objects_deleted"] == len(orphans)
     assert totals["partitions_finished"] == GONE_PARTITIONS
     assert (totals["segments_left"], totals["refusals"], totals["dry_run"]) == (0, 0, False)
-    assert asset_extra(scene.airflow, "remote_log_cleanup", run_id) == totals
+    assert asset_events(scene.airflow, "remote_log_cleanup", run_id) == [totals]
     assert scene.objects(scene.gone) == set()
     assert scene.objects(scene.alive) == living
 
