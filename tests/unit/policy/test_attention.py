@@ -18,6 +18,7 @@ from airflow_provider_rlmm.policy.attention import (
     judge,
     read_acknowledgements,
 )
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 NOW = 1_800_000_000_000
 CLUSTER = "cluster-1"
@@ -87,6 +88,24 @@ def test_two_partitions_refused_for_one_record_are_acknowledged_singly() -> None
     first = replace(RECORD, topic="orders", what="AAA:orders-0")
     second = replace(first, what="AAA:orders-1")
     assert judged([first, second], word(first)) == (["MALFORMED"], ["MALFORMED"])
+
+
+def test_where_the_kind_does_not_say_what_is_wrong_the_words_do() -> None:
+    for kind in (RefusalKind.STORAGE, RefusalKind.OTHER, RefusalKind.CLOCK):
+        denied = Attention.of_refusal(Refusal("AAA:orders-0", "access denied", "grant it", kind, 3, topic="orders"))
+        again = Attention.of_refusal(Refusal("AAA:orders-0", "objects elsewhere", "look", kind, 3, topic="orders"))
+        assert judged([denied, again], word(denied)) == ([kind], [kind])
+
+
+def test_a_refusal_that_names_nothing_or_one_run_cannot_be_acknowledged() -> None:
+    nothing = Refusal("37 more", "a plan names the first ones only", "settle these first", RefusalKind.OTHER)
+    lost = Refusal("metadata partition 3", "its task left no report", "look", RefusalKind.REPORT, 3)
+    for refusal in (nothing, lost, replace(lost, kind=RefusalKind.BLAST_RADIUS)):
+        assert not Attention.of_refusal(refusal).acknowledgeable
+    assert Attention.of_refusal(replace(lost, kind=RefusalKind.LOST_RECORDS)).acknowledgeable
+    # A cleaner's refusal is met in a metadata partition, though it does not say so itself.
+    met = Attention.of_refusal(replace(nothing, topic="orders"), 3)
+    assert (met.metadata_partition, met.acknowledgeable) == (3, True)
 
 
 def test_another_clusters_acknowledgement_covers_nothing_here() -> None:
