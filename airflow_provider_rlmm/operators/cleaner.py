@@ -318,16 +318,19 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )
+        # Said first: where the report cannot be written, the log is the only place left.
+        self._say(report)
         path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         dry_run = report.document["dry_run"]
         counts = {**report.document["totals"], "dry_run": dry_run, "report": path}
         self.log.info("report %s", counts)
-        for seen in report.judgement.acknowledged:
-            self.log.warning("acknowledged: %s", seen.attention)
         if report.judgement.failing:
-            self._fail(report, path)
+            raise AirflowFailException(
+                f"{report.judgement.headline()} The report is {path}. To let a problem be for a while, put its JSON from "
+                f"the log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+            )
         if dry_run:
             # Airflow registers an event for every outlet of a task that succeeds.
             self.outlets = []
@@ -335,16 +338,14 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             context["outlet_events"][asset].extra = counts
         return counts
 
-    def _fail(self, report: RunReport, path: str) -> None:
-        """Say what needs a person, and what would acknowledge it."""
+    def _say(self, report: RunReport) -> None:
+        """Say what needs a person, what would acknowledge it, and what has been."""
+        for seen in report.judgement.acknowledged:
+            self.log.warning("acknowledged: %s", seen.attention)
         for entry, judged in zip(report.document["needs_person"], report.judgement.failing, strict=True):
             suggested = entry["acknowledge_with"]
             how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
             self.log.error("needs a person: %s. What to do: %s. %s", judged.attention, entry["what_to_do"], how)
-        raise AirflowFailException(
-            f"{report.judgement.headline()} The report is {path}. To let a problem be for a while, put its JSON from the "
-            f"log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
-        )
 
     def _failed_before(self, context: Context) -> int:
         """Count the failed instances of the tasks that this one waits for."""

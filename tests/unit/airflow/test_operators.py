@@ -580,6 +580,18 @@ def test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed(c
     assert "DESCRIBE on every topic" in Path(work / "dag.run" / "report.json").read_text()
 
 
+def test_where_the_report_cannot_be_written_the_log_says_what_needs_a_person(
+    cluster: Cluster, work: Path, poisoned: tuple[int, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for metadata_partition in mark_and_plan():
+        clean(metadata_partition)
+    # Nothing replaces a directory, as nothing is written to a full disk.
+    (work / "dag.run" / "report.json" / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"report\.json"):
+        ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert "needs a person: QUARANTINED" in capsys.readouterr().out
+
+
 def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path) -> None:
     with pytest.raises(BlastRadiusError):
         mark_and_plan(blast_radius={})
