@@ -40,7 +40,7 @@ NEEDS_A_PERSON = [
         "I12",
         "quarantined records where nothing is marked are only counted",
         PLANNER,
-        "            self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])\n",
+        "        self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])\n",
         "",
         "lifecycle/test_planner.py::test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a_bound",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
@@ -59,6 +59,7 @@ def test_client_options_are_taken_in_any_spelling(uri: str, prefix: str, case: i
     open_store(uri, STORE_OPTIONS[uri.partition(":")[0]] | options)
 
 
+@settings(deadline=None)
 @given(
     uri=st.sampled_from(URIS),
     options=st.dictionaries(
