@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Protocol
+from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.manager.event_log import ClusterTopics
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.quoting import list_in_quotes
+
+logger = logging.getLogger(__name__)
 
 UNLIMITED = -1
 
@@ -35,16 +41,20 @@ def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock
     List every topic that may be described, with the limits of those that have remote storage.
 
     The time of observation is taken before the listing is asked for, so that nothing newer can be judged with it. A topic
-    that the listing lacks is not called deleted for it: the job asks for its name after the read.
+    that is missing here is not called deleted for it: the job asks for its name after the read, and refuses it by name.
 
     :param topics: the cluster.
     :param metadata_topic: name of the topic that the job reads; a listing without it is of no use.
     :param clock: time.
-    :raises EventLogAccessError: if the listing lacks the metadata topic, or a listed topic may not be described.
+    :raises ClusterMismatchError: if two clusters answer.
+    :raises EventLogAccessError: if the metadata topic may not be described, or the configuration of a topic that may be.
     :raises EventLogUnavailableError: if an answer is partial or late.
     """
     observed_at_ms = clock()
-    listing = topics.list_topics()
+    answers = topics.describe_topics(topics.topic_names()).answers
+    listing = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
+    if denied := sorted(name for name, answer in answers.items() if answer is NoTopic.DENIED):
+        logger.warning("%d listed topics may not be described: %s", len(denied), list_in_quotes(denied))
     if metadata_topic not in listing:
         raise EventLogAccessError(
             f"the listing of {len(listing)} topics lacks {metadata_topic!r}: the principal needs DESCRIBE on every topic"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -19,8 +20,11 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
+from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
 from airflow_provider_rlmm.operators.arguments import artifact_name, integer, text, text_or_none
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
+from airflow_provider_rlmm.policy.attention import Attention, judge
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
@@ -33,6 +37,9 @@ FOLDER_PREFIX = "rlmm-retention-"
 """Begins the name of the temporary folder of each try."""
 
 PROPERTIES_NAME = "client.properties"
+
+PLAN_KEY = "plan"
+"""Of the XCom that holds the directory of a published plan."""
 
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
@@ -141,13 +148,15 @@ class SegmentRetentionOperator(SparkSubmitOperator):
 
 class PublishRetentionPlanOperator(BaseOperator):
     """
-    Report what the Spark job planned, and emit the counts with the task's outlet assets; then fail if somebody has to look.
+    Report what the Spark job planned, and emit the counts with the task's outlet assets.
 
-    The plan is published and can be cleaned in either case: what was refused is not in it.
+    It fails, after it has published the plan, as long as something needs a person that nobody has acknowledged; the Airflow
+    variable ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is
+    not in it. Its directory is in the XCom ``plan`` in either case.
 
     :return: segments per reason, all segments known, and the plan's directory.
     :raises PlanError: if the job left no plan.
-    :raises AirflowFailException: naming the first refusal that needs a person, after the plan was published.
+    :raises AirflowFailException: naming how many things need a person, and the first of them.
     """
 
     operator_extra_links = (PlanLink(),)
@@ -160,19 +169,29 @@ class PublishRetentionPlanOperator(BaseOperator):
         summary = read_plan(uri)
         PlanLink.persist(context, name)
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
-        refused = [refusal for refusal in summary.refusals if refusal.kind.needs_person]
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
         self.log.info("plan %s: %s", name, counts)
-        for refusal in refused:
-            self.log.error("needs a person: %s: %s; %s", refusal.what, refusal.why, refusal.what_to_do)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
-        if refused:
-            # A task that fails returns nothing.
-            context["ti"].xcom_push(key="return_value", value=counts)
-            first = refused[0]
-            raise AirflowFailException(
-                f"plan {name} is published, and {len(refused)} things need a person. The first: {first.what}: {first.why}. "
-                f"What to do: {first.what_to_do}"
-            )
+        # A task that fails returns nothing, and the plan can be used all the same.
+        context["ti"].xcom_push(key=PLAN_KEY, value=uri)
+        self._fail_unless_acknowledged(summary)
         return counts
+
+    def _fail_unless_acknowledged(self, summary: PlanSummary) -> None:
+        """Say what needs a person, and what would acknowledge it."""
+        now_ms = system_clock()
+        said = acknowledgements(now_ms)
+        refused = [Attention.of_refusal(refusal) for refusal in summary.refusals if refusal.kind.needs_person]
+        judgement = judge([*said.problems, *refused], said.known, summary.cluster_id, now_ms)
+        for seen in judgement.acknowledged:
+            self.log.warning("acknowledged: %s", seen.attention)
+        for judged in judgement.failing:
+            suggested = judged.suggestion(summary.cluster_id, now_ms)
+            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
+            self.log.error("needs a person: %s. What to do: %s. %s", judged.attention, judged.attention.what_to_do, how)
+        if judgement.failing:
+            raise AirflowFailException(
+                f"plan {summary.plan_id} is published. {judgement.headline()} To let a problem be for a while, put its JSON "
+                f"from the log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+            )

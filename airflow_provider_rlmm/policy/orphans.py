@@ -121,5 +121,5 @@ def _refusal(candidate: OrphanCandidate, kind: RefusalKind, reason: str) -> Refu
         why=f"{reason}; {candidate.count.segments} segments, {candidate.count.bytes} bytes of it are not planned",
         what_to_do=_WHAT_TO_DO[kind],
         kind=kind,
-        topic=name if is_legal_topic_name(name) else None,
+        topic=name_in_text(name),
     )

@@ -63,7 +63,7 @@ def look_for_orphans(
 
 def orphan_candidates(resolved: DataFrame, cluster_state: ClusterState) -> list[OrphanCandidate]:
     """
-    Return the topic ids that the listing lacks and that have a segment which is not finished, in the order of the ids.
+    Return the topic ids that the listing lacks and that have an older segment which is not finished, in the order of the ids.
 
     :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned.
     :param cluster_state: the listing.
@@ -74,8 +74,9 @@ def orphan_candidates(resolved: DataFrame, cluster_state: ClusterState) -> list[
     listed = arrow_table(
         resolved.sparkSession, [(topic.topic_id.bytes,) for topic in cluster_state.topics], {"topic_id": "binary"}
     )
-    is_segment = sf.col("kind") == SEGMENT
-    size = sf.when(is_segment, sf.col("segment_size_in_bytes"))
+    # The topic of a later segment may be newer than the listing: that is not in doubt.
+    is_older = (sf.col("kind") == SEGMENT) & (sf.col("event_timestamp_ms") < cluster_state.observed_at_ms)
+    size = sf.when(is_older, sf.col("segment_size_in_bytes"))
     found = (
         resolved.where("topic_id IS NOT NULL")
         .join(sf.broadcast(listed), "topic_id", "left_anti")

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
@@ -164,5 +163,5 @@ def _unresolved(resolved: DataFrame) -> Iterator[Refusal]:
             what_to_do="let the doctor look at this partition; its segments without a beginning are not planned",
             kind=RefusalKind.INCOMPLETE_HISTORY,
             metadata_partition=row["metadata_partition"],
-            topic=topic if is_legal_topic_name(topic) else None,
+            topic=name_in_text(topic),
         )

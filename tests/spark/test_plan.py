@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -15,11 +16,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, SUMMARY_NAME, Count, PlanFile, PlanSummary, Reason
+from airflow_provider_rlmm.policy.orphans import OrphanCandidate
+from airflow_provider_rlmm.policy.plan import (
+    PLAN_COLUMNS,
+    SUMMARY_NAME,
+    Count,
+    PlanFile,
+    PlanSummary,
+    Reason,
+    RefusalKind,
+    plan_file_name,
+)
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.spark.plan import plan_rows
+from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
@@ -87,24 +101,31 @@ def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return topic, summary, folder / "plan"
 
 
+MANY = tuple(TopicState(UUID(int=100 + n), f"many-{n}", 4_000, 5_000, {0: 30, 1: 0, 2: 0}) for n in range(40))
+
+
 @pytest.fixture
 def default_settings(spark: SparkSession) -> Iterator[None]:
     """Spark as its users have it; the session of the tests has fewer partitions."""
-    name = "spark.sql.shuffle.partitions"
+    name, small = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.minPartitionSize"
     before = spark.conf.get(name)
     spark.conf.unset(name)
-    assert spark.conf.get(name) == "200"
-    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    assert (spark.conf.get(name), spark.conf.get("spark.sql.adaptive.enabled")) == ("200", "true")
+    # As many tasks for the kilobytes here as for megabytes elsewhere: in one task a user partition cannot come in pieces.
+    spark.conf.set(small, "1KB")
     yield
     spark.conf.set(name, before)
+    spark.conf.unset(small)
 
 
 @pytest.mark.usefixtures("default_settings")
 def test_plan_equals_the_plain_evaluation_at_default_settings(spark: SparkSession, tmp_path: Path) -> None:
-    live = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
-    topic = random_topic(7, live + DEAD, NOW, MIN_AGE, segments=2_000, num_partitions=PARTITIONS)
-    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
+    cluster = replace(CLUSTER, topics=MANY)
+    topic = random_topic(
+        7, [(t.topic_id.bytes, t.name) for t in MANY] + DEAD, NOW, MIN_AGE, segments=1_200, num_partitions=PARTITIONS
+    )
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan", cluster)
+    expected = evaluate_plan(topic.records, json.loads(cluster.to_json()), NOW, MIN_AGE, PARTITIONS)
     assert written_rows(tmp_path / "plan") == [{name: row[name] for name in NAMES} for row in expected]
     assert sum(file.rows for file in summary.files.values()) == len(expected)
 
@@ -243,10 +264,7 @@ def test_orphans_beside_quarantined_records_are_planned(spark: SparkSession, tmp
 
 
 def test_an_empty_topic_gives_an_empty_plan_that_replaces_an_older_one(spark: SparkSession, tmp_path: Path) -> None:
-    s = Segment(*DEAD[0], 0, bytes(16))
-    topic = Topic(PARTITIONS)
-    topic.put_home(s, s.add(1))
-    assert make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan").planned == Count(1, 100)
+    assert make_plan(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan").planned == Count(1, 100)
     summary = make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
     assert (summary.planned, summary.known, summary.quarantined, summary.unresolved) == (
         Count(0, 0),
@@ -259,16 +277,104 @@ def test_an_empty_topic_gives_an_empty_plan_that_replaces_an_older_one(spark: Sp
     assert json.loads((tmp_path / "plan" / SUMMARY_NAME).read_text())["known"] == {"bytes": 0, "segments": 0}
 
 
+def one_orphan() -> Topic:
+    s = Segment(*DEAD[0], 0, bytes(16))
+    topic = Topic(PARTITIONS)
+    topic.put_home(s, s.add(1))
+    return topic
+
+
+def test_what_a_killed_try_left_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
+    """A try that was killed at its worst: rows half written, files of another plan under the final names."""
+    output = tmp_path / "plan"
+    (output / "rows-0123.tmp" / "home=1").mkdir(parents=True)
+    (output / "rows-0123.tmp" / "home=1" / "part-0.parquet").write_bytes(b"half a file")
+    for partition in range(PARTITIONS):
+        (output / plan_file_name(partition)).write_bytes(b"of another plan")
+    summary = make_plan(frame_of(spark, one_orphan().records, tmp_path), output)
+    (home,) = summary.files
+    assert read_plan(str(output)) == summary
+    assert sum(map(len, planned_segments(str(output), summary, home).values())) == 1
+    assert list(output.glob("rows-*")) == []
+    with pytest.raises(PlanError, match="has no metadata partition"):
+        planned_segments(str(output), summary, (home + 1) % PARTITIONS)
+
+
+def test_of_two_tries_at_once_one_fails_and_the_other_has_the_plan(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, records, output = PlanFolder.take, frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan"
+    other: list[PlanSummary] = []
+
+    def take_late(folder: PlanFolder, pattern: str, name: str) -> tuple[int, str]:
+        monkeypatch.setattr(PlanFolder, "take", take)
+        found = take(folder, pattern, name)
+        other.append(make_plan(records, output))
+        return found
+
+    monkeypatch.setattr(PlanFolder, "take", take_late)
+    with pytest.raises(PlanError, match=r"summary.json exists already: another try"):
+        make_plan(records, output)
+    assert [read_plan(str(output))] == other
+    assert list(output.glob(".summary*")) == []
+
+
+def test_topic_ids_in_doubt_are_those_that_the_listing_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    dead, timed = (Segment(*named, 0, bytes(15) + b"\1", size=70) for named in DEAD)
+    topic.put_home(dead, dead.add(1), dead.update(2, COPIED))
+    more = Segment(*DEAD[0], 1, bytes(15) + b"\2", size=30)
+    topic.put_home(more, more.add(1))
+    topic.put_home(timed, timed.add(1), timed.update(2, DELETING), timed.update(3, DELETED))
+    lives = segment(3)
+    topic.put_home(lives, lives.add(1), b"garbage")
+    first, second = (Segment(UUID(int=92).bytes, name, 0, bytes(15) + b"\4", size=5) for name in ("b", "a"))
+    topic.put_home(first, first.add(1))
+    topic.put_home(second, second.update(1, COPIED))
+    newer = Segment(UUID(int=93).bytes, "newer", 0, bytes(15) + b"\5")
+    topic.put_home(newer, newer.add(CLUSTER.observed_at_ms))
+    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))
+    assert orphan_candidates(resolved, CLUSTER) == [
+        OrphanCandidate(UUID(bytes=DEAD[0][0]), frozenset({"dead"}), Count(2, 100)),
+        OrphanCandidate(UUID(int=92), frozenset({"a", "b"}), Count(1, 5)),
+    ], "names of incomplete histories count; finished segments and those newer than the listing do not"
+
+
+def test_only_what_was_proven_absent_is_orphaned(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    for number, (topic_id, name) in enumerate([DEAD[0], (DEAD[0][0], "alias"), DEAD[1]]):
+        s = Segment(topic_id, name, 0, number.to_bytes(16, "big"))
+        topic.put_home(s, s.add(1))
+    states = segment_states(resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)))
+    proven = (UUID(bytes=DEAD[0][0]), DEAD[0][1])
+    rows = plan_rows(states, CLUSTER, LIMITS, [proven]).collect()
+    assert [(UUID(bytes=bytes(row["topic_id"])), row["topic"], row["reason"]) for row in rows] == [
+        (*proven, "ORPHANED")
+    ]
+    assert plan_rows(states, CLUSTER, LIMITS, []).count() == 0
+
+
+def test_bad_records_and_incomplete_histories_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    lost = Segment(*DEAD[0], 4, bytes(16))
+    home = lost.metadata_partition(PARTITIONS)
+    topic = Topic(PARTITIONS)
+    topic.put_home(lost, lost.update(1, COPIED), b"garbage", b"")
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    assert [(r.kind, r.metadata_partition, r.topic) for r in summary.refusals] == [
+        (RefusalKind.QUARANTINED, home, None),
+        (RefusalKind.INCOMPLETE_HISTORY, home, "dead"),
+    ]
+    assert summary.refusals[0].what == f"2 records of metadata partition {home}"
+    assert summary.refusals[1].what == "partition 4 of topic dead, id AAAAAAAAAAAAAAAAAAAAWg"
+
+
 def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> None:
     """A summary that stays from an earlier run would vouch for data that it does not describe."""
     from pyspark.sql import functions as sf
 
     make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
     assert (tmp_path / "plan" / SUMMARY_NAME).exists()
-    s = Segment(*DEAD[0], 0, bytes(16))
-    topic = Topic(PARTITIONS)
-    topic.put_home(s, s.add(1))
-    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))
+    resolved = resolve(decode_metadata(frame_of(spark, one_orphan().records, tmp_path), PARTITIONS))
     plan = plan_rows(segment_states(resolved), CLUSTER, LIMITS, ABSENT)
     broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
     with pytest.raises(Exception, match="the disk is full"):

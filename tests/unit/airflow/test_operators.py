@@ -753,21 +753,40 @@ def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> Non
         PublishRetentionPlanOperator(task_id="publish").execute(context("another"))
 
 
-def test_a_plan_with_something_for_a_person_is_published_and_fails(cluster: Cluster, work: Path) -> None:
+def test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_acknowledged(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def publish(*refusals: Refusal) -> TaskInstance:
+        write_plan(uri, rows, replace(found, files={}, refusals=refusals))
+        ctx = context()
+        try:
+            PublishRetentionPlanOperator(task_id="publish").execute(ctx)
+        finally:
+            published.append(ctx["ti"].pushed)
+        return ctx["ti"]
+
+    published: list[dict[str, Any]] = []
     mark_and_plan()
     uri = str(work / "dag.run")
     found = read_plan(uri)
-    waits = Refusal("topic b", "it waits", "nothing", RefusalKind.WAITING)
-    denied = Refusal(
-        "topic hidden", "it may not be described", "give DESCRIBE", RefusalKind.ACCESS_DENIED, topic="hidden"
-    )
     rows = pa.concat_tables(pq.read_table(f"{uri}/{file.name}") for file in found.files.values())
-    write_plan(uri, rows, replace(found, files={}, refusals=(waits,)))
-    assert PublishRetentionPlanOperator(task_id="publish").execute(context())["orphaned"] == 6, "a wait is not red"
-    write_plan(uri, rows, replace(found, files={}, refusals=(waits, denied)))
-    ctx = context()
+    waits = Refusal("topic b", "it waits", "nothing", RefusalKind.WAITING)
+    publish(waits)
+
+    denied = Refusal(
+        "topic hidden, id x", "it may not be described", "give DESCRIBE", RefusalKind.ACCESS_DENIED, topic="hidden"
+    )
     with pytest.raises(
-        AirflowFailException, match=r"1 things? needs? a person.*topic hidden.*: it may not be.*DESCRIBE"
+        AirflowFailException, match=r"^plan dag.run is published. 1 thing needs a person.*ACCESS_DENIED.*hidden"
     ):
-        PublishRetentionPlanOperator(task_id="publish").execute(ctx)
-    assert ctx["ti"].pushed["return_value"]["orphaned"] == 6
+        publish(waits, denied)
+    assert published == [{"plan": uri, "rlmm_plan": "dag.run"}] * 2, "the plan is there in either case"
+
+    suggested = re.search(r"What to do: give DESCRIBE. To acknowledge it: (\{.*?\})", capsys.readouterr().out)
+    assert suggested is not None
+    signed = json.loads(suggested[1]) | {"by": "me", "why": "known"}
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", json.dumps([signed]))
+    publish(waits, denied)
+    assert "acknowledged: ACCESS_DENIED" in capsys.readouterr().out
+    with pytest.raises(AirflowFailException, match="1 thing needs a person"):
+        publish(denied, replace(denied, what="topic other, id y", topic="other"))

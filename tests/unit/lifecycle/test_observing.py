@@ -49,3 +49,17 @@ def test_a_listing_without_the_metadata_topic_is_no_listing() -> None:
     topics.denied.add(METADATA_TOPIC)
     with pytest.raises(EventLogAccessError, match=r"2 topics lacks '__remote_log_metadata': .*DESCRIBE on every topic"):
         observe_cluster(topics, METADATA_TOPIC, lambda: 17)
+
+
+def test_a_listed_topic_that_may_not_be_described_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Contradicting(Topics):
+        """Lists a name whose description it denies, as brokers do whose rights have just changed."""
+
+        def topic_names(self) -> frozenset[str]:
+            return frozenset({*TOPICS, METADATA_TOPIC})
+
+    topics = Contradicting(TOPICS)
+    topics.denied.add("orders")
+    state = observe_cluster(topics, METADATA_TOPIC, lambda: 17)
+    assert [topic.name for topic in state.topics] == [METADATA_TOPIC, "local"]
+    assert "1 listed topics may not be described: ['orders']" in caplog.text
