@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
@@ -21,9 +22,11 @@ from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, Real
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
+from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -70,6 +73,7 @@ class RemoteLogCleaner:
         dry_run: bool = False,
         hold: HoldSource = nothing_held,
         root: RootExpectation = UNKNOWN_ROOT,
+        samples: Sequence[Sample] | None = None,
     ) -> None:
         self._log = log
         self._publisher = publisher
@@ -82,6 +86,7 @@ class RemoteLogCleaner:
         self._dry_run = dry_run
         self._hold = hold
         self._root = root
+        self._samples = samples
 
     def clean(
         self,
@@ -126,8 +131,7 @@ class RemoteLogCleaner:
 
         cleaners: list[UserPartitionCleaner] = []
         if work:
-            topic_ids = ids.all | frozenset(look(self._topics, self._log, {}).living.values())
-            cleaners = _prepared(work, self._context(replay, effects, topic_ids, cluster_id), planned)
+            cleaners = _prepared(work, self._context(replay, effects, ids.all, cluster_id), planned)
         try:
             for cleaner in cleaners:
                 cleaner.clean()
@@ -143,12 +147,21 @@ class RemoteLogCleaner:
         return RealEffects(self._publisher, self._storage, self._offsets)
 
     def _context(
-        self, replay: MetadataPartitionReplay, effects: Effects, topic_ids: frozenset[UUID], cluster_id: str
+        self, replay: MetadataPartitionReplay, effects: Effects, named: frozenset[UUID], cluster_id: str
     ) -> CleaningContext:
-        """Verify the storage root before anything is done there, and leave the stamp that says so."""
-        root = self._storage.check_root(topic_ids, cluster_id, self._root)
-        logger.info("storage root: %s", root.reason)
-        root = effects.stamp_root(root)
+        """Prove the storage root before anything is done there, and leave the stamp that says so."""
+        living = frozenset(look(self._topics, self._log, {}).living.values())
+        root = prove_root(
+            self._log,
+            self._storage,
+            cluster_id=cluster_id,
+            topic_ids=named | living,
+            living=living,
+            expectation=self._root,
+            overrides=self._limits.overrides,
+            samples=self._samples,
+        )
+        root = replace(root, check=effects.stamp_root(root.check))
         state = WorkState(replay, allowed_quarantine=self._limits.allowed_quarantine)
         return CleaningContext(
             self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock, self._hold

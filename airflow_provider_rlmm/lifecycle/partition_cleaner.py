@@ -16,6 +16,7 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import WorkState
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
+from airflow_provider_rlmm.lifecycle.root_proof import RootProof
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
@@ -32,13 +33,13 @@ from airflow_provider_rlmm.policy.absence import Observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     RemoteStorageManager,
     SegmentDeletion,
 )
-from airflow_provider_rlmm.storage.root import RootCheck
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class CleaningContext:
     :param effects: everything that changes the world.
     :param storage: remote storage, for listings.
     :param limits: limits of destructive work.
-    :param root: whether the storage root was verified.
+    :param root: what is known about the storage root.
     :param clock: time.
     :param hold: what is never touched, asked before every batch.
     :param missing: segments of this run that have no object though their copy was finished.
@@ -69,7 +70,7 @@ class CleaningContext:
     effects: Effects
     storage: RemoteStorageManager
     limits: CleanerLimits
-    root: RootCheck
+    root: RootProof
     clock: Clock
     hold: HoldSource = nothing_held
     missing: int = 0
@@ -288,28 +289,40 @@ class UserPartitionCleaner:
             segment_id = metadata.remote_log_segment_id
             if segment_id.id not in self._planned:
                 self._progress.leave(segment_id, "not in the plan", "make a new plan")
-            elif segment_id.id in self._listed or self._may_finish_unseen(metadata.state):
+            elif segment_id.id in self._listed or self._may_finish_unseen(metadata):
                 eligible.append(metadata)
-            elif metadata.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                self._context.missing += 1
-                self._progress.leave(segment_id, MISSING, MISSING_ADVICE, RefusalKind.MISSING_OBJECTS)
-            else:
-                why = f"it has no object, and {self._context.root.reason}"
-                self._progress.leave(segment_id, why, MISSING_ADVICE, RefusalKind.MISSING_OBJECTS)
-        tolerated = self._context.limits.max_missing_segments if self._context.root.verified else 0
+        root = self._context.root.check
+        tolerated = self._context.limits.max_missing_segments if root.verified else 0
         if self._context.missing > tolerated:
             raise StorageRootError(
                 f"{self._context.missing} segments, {self._tip} among them, have no object in storage though their "
-                f"copy was finished ({self._context.root.reason}): nothing more is deleted. {MISSING_ADVICE}"
+                f"copy was finished ({root.reason}): nothing more is deleted. "
+                + MISSING_ADVICE.format(override=SETTLE_MISSING)
             )
         return eligible
 
-    def _may_finish_unseen(self, state: RemoteLogSegmentState) -> bool:
-        """Tell whether a segment in this state may be finished though no object of it was ever seen."""
-        if not self._context.root.verified:
-            return False
-        return (
-            state != RemoteLogSegmentState.COPY_SEGMENT_FINISHED or "settle_missing" in self._context.limits.overrides
+    def _may_finish_unseen(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Tell whether a segment may be finished of which this run's listing showed no object; else say why not."""
+        segment_id = metadata.remote_log_segment_id
+        decision = decide_unseen(self._as_unseen(metadata), self._context.limits.overrides)
+        if decision.verdict is UnseenVerdict.MAY_FINISH:
+            return True
+        self._context.missing += decision.verdict is UnseenVerdict.MISSING
+        why = decision.why if decision.override else f"{decision.why}: {self._context.root.check.reason}"
+        advice = MISSING_ADVICE.format(override=decision.override or SETTLE_MISSING)
+        self._progress.leave(segment_id, why, advice, RefusalKind.MISSING_OBJECTS)
+        return False
+
+    def _as_unseen(self, metadata: RemoteLogSegmentMetadata) -> UnseenSegment:
+        root, storage, segment_id = self._context.root, self._context.storage, metadata.remote_log_segment_id.id
+        ours = self._history.started_by.get(segment_id) == OWN_BROKER_ID
+        return UnseenSegment(
+            state=metadata.state,
+            was_copied=segment_id in self._history.copied,
+            places_proven=root.places_proven(storage, metadata),
+            only_place=len(storage.layout.places) == 1,
+            root_is_fresh=root.is_fresh(storage, metadata),
+            started_by_us=ours and root.is_recorded(storage, metadata),
         )
 
     def _current(self, batch: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
@@ -323,15 +336,13 @@ class UserPartitionCleaner:
         self._publish([self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_STARTED) for m in to_start])
         if self._history.last_foreign_offset != self._foreign_offset:
             return
-        before = {m.remote_log_segment_id: m.state for m in batch}
         # What was read back below the high watermark is durable, whatever the acknowledgement said (I1).
         started = [m for m in self._current(batch) if m.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
         deletions = self._context.effects.delete(started).segments
-        left = self._left_under_other_keys(deletions)
         gone: list[tuple[RemoteLogSegmentMetadata, SegmentDeletion]] = []
         for metadata, deletion in zip(started, deletions, strict=True):
             segment_id = metadata.remote_log_segment_id
-            if segment_id.id not in left and self._is_gone(deletion, before[segment_id]):
+            if self._is_gone(deletion):
                 gone.append((metadata, deletion))
             else:
                 why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
@@ -344,18 +355,11 @@ class UserPartitionCleaner:
                 self._progress.objects += deletion.objects_deleted
                 self._progress.bytes += deletion.bytes_deleted
 
-    def _left_under_other_keys(self, deletions: Sequence[SegmentDeletion]) -> frozenset[UUID]:
-        """Return segments seen before the deletion that it did not see, and that are still listed."""
-        doubtful = {d.remote_log_segment_id.id for d in deletions if d.outcome is DeleteOutcome.NEVER_SEEN}
-        if doubtful.isdisjoint(self._listed):
-            return frozenset()
-        # Another run may have deleted them in between; or their objects lie where their metadata does not say.
-        return frozenset(doubtful & self._context.storage.list_log_segments(self._tip).keys())
-
-    def _is_gone(self, deletion: SegmentDeletion, state: RemoteLogSegmentState) -> bool:
+    def _is_gone(self, deletion: SegmentDeletion) -> bool:
         if deletion.outcome is DeleteOutcome.NEVER_SEEN:
-            # Seen by this run's listing and not any more: another actor deleted it in between.
-            return deletion.remote_log_segment_id.id in self._listed or self._may_finish_unseen(state)
+            # What this run's listing had shown and its deletion did not find may lie in a folder that was renamed: the next
+            # run decides, with a new look at the root. What was unseen from the start was decided upon before.
+            return deletion.remote_log_segment_id.id not in self._listed
         return deletion.outcome is DeleteOutcome.GONE
 
     def _finished_at(self, metadata: RemoteLogSegmentMetadata) -> int | None:
@@ -395,9 +399,8 @@ class UserPartitionCleaner:
         return True
 
 
-MISSING = "COPY_SEGMENT_FINISHED, but storage lists no object of it"
 MISSING_ADVICE = (
-    "check storage URI, layout and mount; if the objects are really lost, the override 'settle_missing' settles them"
+    "check storage URI, layout and mount; if the objects are really lost, the override '{override}' settles them"
 )
 
 

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     SegmentEvent,
     TopicIdPartition,
@@ -61,6 +62,8 @@ class UserPartitionHistory:
         never does, so it is not kept.
     :param unsettled_marker_offset: offset of the first marker of the deletion under way.
     :param finished_at: segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came.
+    :param copied: every segment whose copy was finished once.
+    :param started_by: segment id → broker id of the DELETE_SEGMENT_STARTED that started its deletion.
     :param last_foreign_offset: offset of the last segment event that this package did not write.
     """
 
@@ -73,6 +76,8 @@ class UserPartitionHistory:
     unsettled_marker_offset: int | None = None
     last_foreign_offset: int | None = None
     finished_at: dict[UUID, int] = field(default_factory=dict)
+    copied: set[UUID] = field(default_factory=set)
+    started_by: dict[UUID, int] = field(default_factory=dict)
 
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that are not finished, by start offset."""
@@ -103,11 +108,19 @@ class UserPartitionHistory:
                 self.cache.add_copy_in_progress_segment(event)
             else:
                 self.cache.update_remote_log_segment_metadata(event)
-                if event.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                    self.finished_at.setdefault(segment_id, offset)
+                self._note_step(segment_id, event, offset)
         except InvalidStateTransitionError:
             # It would have ended a broker's consumer; for us the segment's state is no longer certain.
             self.without_add[segment_id] = offset
+
+    def _note_step(self, segment_id: UUID, event: RemoteLogSegmentMetadataUpdate, offset: int) -> None:
+        """Remember of a segment what its present state does not tell."""
+        if event.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            self.copied.add(segment_id)
+        elif event.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            self.started_by.setdefault(segment_id, event.broker_id)
+        elif event.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            self.finished_at.setdefault(segment_id, offset)
 
     def _note_update_without_add(self, segment_id: UUID, state: RemoteLogSegmentState, offset: int) -> None:
         if state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.lifecycle.report_form import check_report
 from airflow_provider_rlmm.lifecycle.reports import cleanup_document
 from airflow_provider_rlmm.manager.event_log import Failed, Unknown
@@ -261,11 +261,16 @@ def test_resumed_after_the_last_delete_of_a_cluster_it_finishes(cluster: Cluster
     lonely.segments(GONE, 2)
     lonely.mark_and_wait()
     lonely.log.on_effect = on_nth_publish(S.DELETE_SEGMENT_FINISHED, kill)
-    with pytest.raises(KilledError):
+    with pytest.raises(StorageRootError, match="unproven_root"):
         lonely.clean()
+    with pytest.raises(KilledError):
+        lonely.clean(overrides=frozenset({"unproven_root"}))
     assert lonely.keys_of(GONE) == set()
     lonely.log.on_effect = lambda name, detail: None
-    assert lonely.clean().partitions[0].outcome == "REFUSED", "a stamp that nobody has recorded may be a copy"
+    with pytest.raises(StorageRootError, match="no living topic"):
+        lonely.clean()
+    unrecorded = lonely.clean(overrides=frozenset({"unproven_root"}))
+    assert unrecorded.partitions[0].outcome == "REFUSED", "a stamp that nobody has recorded may be a copy"
     lonely.record_root()
     assert lonely.clean().partitions[0].outcome == "FINISHED"
 

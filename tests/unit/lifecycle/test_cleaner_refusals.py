@@ -276,6 +276,7 @@ def test_a_resumed_run_that_has_nothing_to_publish_before_it_deletes_needs_leave
     cluster = Cluster(living_topic=False)
     cluster.segment(GONE, 0, S.DELETE_SEGMENT_STARTED)
     cluster.stamp_root()  # so that none is to be written either
+    cluster.record_root()
     cluster.mark_and_wait()
     cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
     with pytest.raises(WritesNotAllowedError, match="delete the objects of 1 segments"):

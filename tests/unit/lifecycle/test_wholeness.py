@@ -101,6 +101,7 @@ def test_a_keyed_record_of_its_own_puts_a_partition_under_proof(cluster: Cluster
 def test_a_lost_beginning_stops_only_those_that_lost_something(cluster: Cluster) -> None:
     lost = cluster.log.high_water_marks()[0] - 4  # the other topic's segment and both markers are left
     cluster.log.truncate(0, lost)
+    cluster.segment(cluster.alive, 7)
     report = cluster.clean()
     assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
     assert f"metadata partition 0 begins at offset {lost}" in reasons(report)
@@ -112,6 +113,7 @@ def test_a_beginning_lost_in_the_middle_of_a_segment_is_an_incomplete_history() 
     cluster = Cluster()
     cluster.segments(GONE, 1)
     cluster.log.truncate(0, 3)
+    cluster.segment(cluster.alive, 7)
     cluster.segments(tip("other", 0, 10), 2)
     cluster.mark_and_wait()
     plan = cluster.plan()

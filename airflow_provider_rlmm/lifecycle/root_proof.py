@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Is this the storage root where this cluster's brokers write now? Asked before anything is marked, planned or deleted.
+
+Whose root it is, its objects and stamps say; whether it is up to date, the newest copies of living topics say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.policy.freshness import Freshness, Sample
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RootProof:
+    """
+    What is known about the storage root in this run.
+
+    :param check: whose root it is, per place.
+    :param freshness: whether it is up to date, per place.
+    :param recorded: root ids that earlier plans and reports of the cluster recorded.
+    """
+
+    check: RootCheck
+    freshness: Freshness
+    recorded: frozenset[str] = frozenset()
+
+    def places_proven(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether every place that the copy of a segment could have used is verified.
+
+        :param storage: knows the layout.
+        :param metadata: the segment.
+        """
+        return all(self.check.is_verified(place) for place in storage.layout.places_of(metadata))
+
+    def is_fresh(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether every such place is up to date.
+
+        :param storage: knows the layout.
+        :param metadata: the segment.
+        """
+        expected = self.check.expected_places
+        return all(self.freshness.is_fresh(place.name, expected) for place in storage.layout.places_of(metadata))
+
+    def is_recorded(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether every such place is the one where an earlier run of the cluster worked.
+
+        :param storage: knows the layout.
+        :param metadata: the segment.
+        """
+        ids = self.check.root_ids
+        return all(ids.get(place.name) in self.recorded for place in storage.layout.places_of(metadata))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types, for plans and reports."""
+        return {"places": [place.to_dict() for place in self.check.places], **self.freshness.to_dict()}
+
+
+def prove_root(
+    log: MetadataEventLog,
+    storage: RemoteStorageManager,
+    *,
+    cluster_id: str,
+    topic_ids: frozenset[UUID],
+    living: Collection[UUID],
+    expectation: RootExpectation,
+    overrides: Collection[str],
+    samples: Sequence[Sample] | None = None,
+) -> RootProof:
+    """
+    Look at the root, and refuse one that is not this cluster's or not up to date. Nothing is changed.
+
+    :param log: the metadata event log.
+    :param storage: remote storage, listed only.
+    :param cluster_id: the verified cluster.
+    :param topic_ids: topic ids that the metadata topic or the cluster names.
+    :param living: ids of the topics that exist, of a proven look.
+    :param expectation: what was known about the root before.
+    :param overrides: overrides in force.
+    :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
+    :raises StorageRootError: naming the place, what is missing and what to do.
+    :raises StorageError: if storage does not answer.
+    :raises EventLogError: if the topic cannot be read.
+    """
+    check = storage.check_root(topic_ids, cluster_id, expectation)
+    logger.info("storage root: %s", check.reason)
+    freshness = check_samples(log, samples, storage) if samples is not None else None
+    if freshness is None or (samples and not freshness.samples):
+        # All of the plan's were deleted by their brokers since: there are newer ones now.
+        freshness = look_for_freshness(log, living, storage)
+    freshness.require([place.name for place in storage.layout.places], check.expected_places, overrides)
+    return RootProof(check, freshness, expectation.recorded)
+
+
+def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
+    """
+    Return the samples that a plan's summary has recorded, ``None`` where it has recorded none of this kind.
+
+    :param root: what :meth:`RootProof.to_dict` returned.
+    :raises PlanError: if they cannot be understood.
+    """
+    if "samples" not in root:
+        return None
+    try:
+        return tuple(Sample.from_dict(plain) for plain in root["samples"])
+    except (TypeError, ValueError) as e:
+        raise PlanError(f"the plan's samples of the storage root cannot be read ({e}); make a new plan") from e

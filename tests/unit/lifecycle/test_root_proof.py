@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root, samples_of
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, deletion, reasons, tip, update
+
+GONE = tip()
+
+
+def proven(cluster: Cluster, **changes) -> RootProof:
+    living = frozenset(cluster.topics.topics.values())
+    arguments = {
+        "cluster_id": CLUSTER_ID,
+        "topic_ids": living,
+        "living": living,
+        "expectation": RootExpectation(cluster.recorded_roots),
+        "overrides": (),
+    }
+    return prove_root(cluster.log, cluster.storage, **arguments | changes)
+
+
+def test_what_a_plan_records_of_the_root_is_looked_at_again() -> None:
+    cluster = Cluster()
+    recorded = proven(cluster).to_dict()
+    samples = samples_of(recorded)
+    assert samples is not None
+    assert [str(s) for s in samples] == [str(s) for s in proven(cluster).freshness.samples]
+    assert proven(cluster, samples=samples).freshness.samples == samples
+    assert recorded["places"][0]["verified"] is True
+
+
+def test_samples_that_were_all_deleted_since_are_replaced_by_newer_ones() -> None:
+    cluster = Cluster()
+    samples = samples_of(proven(cluster).to_dict())
+    cluster.foreign(update(cluster.alive, 0, S.DELETE_SEGMENT_STARTED))
+    cluster.foreign(update(cluster.alive, 0, S.DELETE_SEGMENT_FINISHED))
+    for key in cluster.keys_of(cluster.alive):
+        cluster.storage._objects.pop(key)
+    cluster.segment(cluster.alive, 5)
+    (sample,) = proven(cluster, samples=samples).freshness.samples
+    assert sample.segment_id not in {s.segment_id for s in samples or ()}
+
+
+@pytest.mark.parametrize("samples", [[{"place": "p"}], [7], {"a": 1}])
+def test_samples_that_cannot_be_understood_are_no_plan(samples: object) -> None:
+    with pytest.raises(PlanError, match="samples of the storage root cannot be read"):
+        samples_of({"samples": samples})
+
+
+def test_a_summary_without_samples_has_none() -> None:
+    assert samples_of({}) is None
+
+
+def test_our_own_start_counts_only_below_the_root_of_an_earlier_run() -> None:
+    """The segment was copied, we began to delete it, and nothing that lives can tell whether this root is up to date."""
+    cluster = Cluster(living_topic=False)
+    cluster.segment(GONE, 0, S.COPY_SEGMENT_FINISHED, objects=False)
+    cluster.segment(tip("other", 0, 10), 1)
+    cluster.mark_and_wait()
+    cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
+    cluster.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
+    unproven = frozenset({"unproven_root"})
+    before = cluster.clean(planned={(GONE.topic_id, 0): cluster.everything()[GONE.topic_id, 0]}, overrides=unproven)
+    assert "somebody else began to delete it" in reasons(before)
+    cluster.stamp_root()
+    cluster.record_root()
+    after = cluster.clean(overrides=unproven)
+    assert {p.topic: p.outcome.value for p in after.partitions} == {"gone": "FINISHED", "other": "FINISHED"}
