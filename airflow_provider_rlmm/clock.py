@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], int]
 """Returns the current time, ms since the epoch."""
@@ -13,6 +15,13 @@ HOUR_MS = 3_600_000
 
 MAX_CLOCK_SKEW_MS = 300_000
 """How far two clocks may differ before they contradict each other, ms."""
+
+MAX_PROOF_AGE_MS = 300_000
+"""For how long a proof of the time is carried on by the monotonic clock, ms."""
+
+_MAX_DRIFT_MS = 5_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def system_clock() -> int:
@@ -31,3 +40,151 @@ def duration_in_words(duration_ms: int) -> str:
         return f"{seconds} s"
     hours, minutes = divmod(-(-seconds // 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def monotonic_clock() -> int:
+    """Return a time that only ever grows, ms since any moment."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def time_text(time_ms: int) -> str:
+    """
+    Say a time in words, whatever its value is.
+
+    :param time_ms: ms since the epoch.
+    """
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{time_ms} ms since 1970"
+
+
+def difference_text(difference_ms: int) -> str:
+    """
+    Say how far a clock is from another.
+
+    :param difference_ms: its time less the other's, ms.
+    """
+    if difference_ms == 0:
+        return "the same"
+    size = abs(difference_ms)
+    amount = f"{size} ms" if size < 10_000 else duration_in_words(size)
+    return f"{amount} {'ahead' if difference_ms > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReading:
+    """
+    What somebody else's clock said just now.
+
+    :param source: whose clock, and how it was read: a noun, as in "LogAppendTime of topic 'clock'".
+    :param time_ms: what it said, ms since the epoch.
+    :param worker_ms: what this worker's own clock said right after, ms since the epoch.
+    """
+
+    source: str
+    time_ms: int
+    worker_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """
+    What somebody else's clock said at some earlier moment: now cannot be before that.
+
+    :param source: whose clock, and how it was read: a noun.
+    :param not_before_ms: what it said, ms since the epoch.
+    """
+
+    source: str
+    not_before_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeProof:
+    """
+    What time it is, and who says so.
+
+    :param time_ms: ms since the epoch.
+    :param worker_ms: what this worker's own clock said at that moment, ms since the epoch.
+    :param source: whose time it is: a noun.
+    :param proven: whether anybody but this worker says so.
+    :param remarks: sentences without a full stop: what it was compared with, and why nothing better was to be had.
+    """
+
+    time_ms: int
+    worker_ms: int
+    source: str
+    proven: bool
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def difference_ms(self) -> int:
+        """How far this worker's own clock is ahead, ms; negative where it is behind."""
+        return self.worker_ms - self.time_ms
+
+    def __str__(self) -> str:
+        """Say it in one or more sentences, for logs, dry runs and reports."""
+        if self.proven:
+            said = f"Time {time_text(self.time_ms)} is proven by {self.source}"
+            words = [f"{said}; this worker's own clock is {difference_text(self.difference_ms)}"]
+        else:
+            words = [f"Time {time_text(self.time_ms)} is unproven: it is {self.source}"]
+        return ". ".join([*words, *self.remarks]) + "."
+
+
+class ProvenClock:
+    """
+    A :data:`Clock` that goes by proven time, whatever this worker's own clock says.
+
+    The time is proven when the clock is built; after that the monotonic clock carries it on. It is proven anew when the
+    proof is old, and when wall clock and monotonic clock have drifted apart: one of them was set, or the machine slept.
+    Not to be shared between threads or processes; what measures durations wants the monotonic clock instead.
+
+    :param prove: proves the time; called at once, and again whenever a new proof is due.
+    :param worker_clock: this worker's own wall clock.
+    :param monotonic: a clock that is never set, ms.
+    :param max_age_ms: for how long a proof is good, ms.
+    :raises RlmmError: what ``prove`` raises, here and from any later call.
+    """
+
+    def __init__(
+        self,
+        prove: Callable[[], TimeProof],
+        *,
+        worker_clock: Clock = system_clock,
+        monotonic: Clock = monotonic_clock,
+        max_age_ms: int = MAX_PROOF_AGE_MS,
+    ) -> None:
+        self._prove = prove
+        self._worker_clock = worker_clock
+        self._monotonic = monotonic
+        self._max_age_ms = max_age_ms
+        self._renew()
+
+    def __call__(self) -> int:
+        """Return the time, ms since the epoch."""
+        elapsed = self._monotonic() - self._proven_at
+        drift = self._worker_clock() - self._worker_at - elapsed
+        if elapsed > self._max_age_ms or abs(drift) > _MAX_DRIFT_MS:
+            self._renew()
+            elapsed = 0
+        return self.proof.time_ms + elapsed
+
+    def _renew(self) -> None:
+        self.proof = self._prove()
+        self._proven_at, self._worker_at = self._monotonic(), self._worker_clock()
+
+    @property
+    def proven(self) -> bool:
+        """Whether anybody but this worker says what time it is."""
+        return self.proof.proven
+
+    @property
+    def source(self) -> str:
+        """Whose time it is, in words."""
+        return self.proof.source
+
+    def __str__(self) -> str:
+        """Say which time this is, who says so, and how far this worker's own clock is from it."""
+        return str(self.proof)

@@ -37,6 +37,8 @@ Every error that this package raises.
     │   └── PartitionerMismatchError        observed records lie where our partitioner would not put them
     ├── DeletionRefusedError                a safety rule refused to delete
     │   ├── TopicNotAbsentError             the topic id still exists, or may exist
+    │   ├── ClockSkewError                  two clocks contradict each other by more than clocks may differ
+    │   ├── UnprovenClockError              nothing proves what time it is, and a wait is measured by it
     │   ├── ClusterMismatchError            connected to another cluster than the expected one
     │   ├── BlastRadiusError                the plan is larger than the limit
     │   └── PlanError                       a plan cannot be made, is unreadable, expired, or of another cluster
@@ -202,6 +204,14 @@ class DeletionRefusedError(RlmmError):
 
 class TopicNotAbsentError(DeletionRefusedError):
     """Raised when a topic id still exists, or when it cannot be shown that it does not."""
+
+
+class ClockSkewError(DeletionRefusedError):
+    """Raised when two clocks differ by more than ``max_clock_skew``: this worker's, the brokers', or what a record says."""
+
+
+class UnprovenClockError(DeletionRefusedError):
+    """Raised when nothing but this worker's own clock says what time it is, though a wait is to be measured by it."""
 
 
 class ClusterMismatchError(DeletionRefusedError):

@@ -83,6 +83,11 @@ def _connection_type() -> dict[str, Any]:
                 "description": "The brokers' remote log metadata topic",
                 "schema": {"type": text, "default": "__remote_log_metadata"},
             },
+            "clock_topic": {
+                "label": "Clock topic",
+                "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
+                "schema": {"type": text},
+            },
             "expected_cluster_id": {
                 "label": "Expected cluster id",
                 "description": "Refuse to work on any other cluster",

@@ -39,6 +39,8 @@ class RlmmConnection:
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
     :param expected_root: the only storage root to work on: the root id that the connection test prints, or, where no stamp
         can be written, the location that it prints; ``None`` for any.
+    :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
+        committed instead.
     """
 
     conn_id: str
@@ -50,6 +52,7 @@ class RlmmConnection:
     allow_writes: bool = False
     expected_cluster_id: str | None = None
     expected_root: str | None = None
+    clock_topic: str | None = None
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:
@@ -99,6 +102,12 @@ class RlmmConnection:
     def _check(self) -> None:
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
             raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")
+        if self.clock_topic is not None and (
+            not _TOPIC_NAME.fullmatch(self.clock_topic) or self.clock_topic == self.metadata_topic
+        ):
+            raise ConfigurationError(
+                f"connection {self.conn_id!r}: clock_topic must be a name that Kafka allows, and not the metadata topic's"
+            )
         if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
             raise ConfigurationError(
                 f"connection {self.conn_id!r}: expected_root must be a root id or a location such as "

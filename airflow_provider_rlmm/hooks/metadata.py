@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.base import RlmmHook
 from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, extra_of, naming_connection
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
 """Consumer group that keeps the cleaner's offsets; it needs READ on it."""
+
+CLOCK_GROUP_ID = f"{CLEANER_GROUP_ID}-clock"
+"""Consumer group whose offset commits tell the brokers' time, and nothing else; READ on it is needed, too."""
 
 
 class RemoteLogMetadataHook(RlmmHook):
@@ -181,6 +187,59 @@ class RemoteLogMetadataHook(RlmmHook):
         from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
 
         return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
+
+    def get_proven_clock(
+        self,
+        log: MetadataEventLog,
+        *,
+        dry_run: bool = False,
+        overrides: frozenset[str] = frozenset(),
+        bounds: Sequence[TimeBound] = (),
+        worker_clock: Clock = system_clock,
+    ) -> ProvenClock:
+        """
+        Prove what time it is, say so in the log, and return a clock that goes by it.
+
+        Where the connection allows writes a broker's clock is read: by a record in ``clock_topic`` if the connection names
+        one, else by an offset commit of a group that serves nothing else. A dry run does the same: nobody reads either.
+        Without leave to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the clock
+        says that it is unproven.
+
+        :param log: what :meth:`get_event_log` returned: no time may be before what a broker has written there.
+        :param dry_run: nothing will be written or deleted by this time.
+        :param overrides: named overrides in force.
+        :param bounds: what else is known, such as Airflow's own time of the run.
+        :param worker_clock: this worker's own clock.
+        :raises ClockSkewError: if two clocks contradict each other, here and from the clock's later proofs.
+        :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
+        :raises ConfigurationError: if ``clock_topic`` does not exist or has not LogAppendTime.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        from airflow_provider_rlmm.manager.kafka_time import KafkaTime
+        from airflow_provider_rlmm.policy.proven_time import prove_time
+
+        settings = self.get_connection_settings()
+        kafka = KafkaTime(
+            self.get_client_config(),
+            group_id=CLOCK_GROUP_ID,
+            metadata_topic=settings.metadata_topic,
+            clock_topic=settings.clock_topic,
+            worker_clock=worker_clock,
+        )
+
+        def prove() -> TimeProof:
+            with naming_connection(settings.kafka_conn_id), closing(kafka):
+                return prove_time(
+                    kafka.sources() if settings.allow_writes else [],
+                    [partial(kafka.newest_metadata_record, log), lambda: bounds],
+                    worker_clock,
+                    required=settings.allow_writes and not dry_run,
+                    overrides=overrides,
+                )
+
+        clock = ProvenClock(prove, worker_clock=worker_clock)
+        self.log.log(logging.INFO if clock.proven else logging.WARNING, "%s", clock)
+        return clock
 
     def get_offset_store(self) -> KafkaOffsetStore:
         """Return where the cleaner remembers which markers are settled."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
+from airflow_provider_rlmm.manager.event_decoding import applicable, written_by_brokers
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
 
 class MarkerBounds:
@@ -67,19 +67,10 @@ class MarkerBounds:
 
 def _bounds_of(decoded: Any) -> tuple[list[int], list[int]]:
     """Return offsets and times (ms) of the records of a batch that can be relied on, by offset."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata.columnar import ErrorCode
-
-    # Brokers ignore keys, so a keyed record is as good a witness as any other.
-    codes = pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=decoded.column("error_code").type)
-    readable = decoded.filter(pc.is_in(decoded.column("error_code"), value_set=codes))
-    writer = readable.column("broker_id")
-    of_a_broker = pc.and_(
-        pc.greater_equal(writer, 0), pc.not_equal(readable.column("api_key"), PARTITION_DELETE_API_KEY)
-    )
-    relied_on = readable.filter(pc.or_(of_a_broker, pc.equal(writer, OWN_BROKER_ID)))
+    ours = pc.equal(decoded.column("broker_id"), OWN_BROKER_ID)
+    relied_on = decoded.filter(pc.and_(applicable(decoded), pc.or_(written_by_brokers(decoded), ours)))
     times_ms = pc.max_element_wise(relied_on.column("event_timestamp_ms"), relied_on.column("timestamp_ms"))
     timed = pc.greater_equal(times_ms, 0)
     return relied_on.column("offset").filter(timed).to_pylist(), times_ms.filter(timed).to_pylist()

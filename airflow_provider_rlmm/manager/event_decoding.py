@@ -15,6 +15,7 @@ from airflow_provider_rlmm.metadata.records import (
     SegmentEvent,
     TopicIdPartition,
 )
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +93,37 @@ def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int |
     )
 
 
+def applicable(decoded: Any) -> Any:
+    """
+    Tell of each record whether it is applied: the good ones and, as brokers look at no key, the keyed ones.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+    codes = decoded.column("error_code")
+    return pc.is_in(codes, value_set=pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=codes.type))
+
+
+def written_by_brokers(decoded: Any) -> Any:
+    """
+    Tell of each record whether a broker wrote it, as far as it says: an event of a segment that has a broker's id.
+
+    Brokers write no partition-delete events, whatever id these have.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row, null where the record is none that can be read.
+    """
+    import pyarrow.compute as pc
+
+    of_a_segment = pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)
+    return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
+
+
 def quarantined_records(decoded: Any, metadata_partition: int) -> list[QuarantinedRecord]:
     """
     Return the records that are not good, by offset.
@@ -137,9 +169,8 @@ def decode_batch(
     decoded = decode_records(batch, metadata_partition, num_partitions)
     codes = decoded.column("error_code")
     good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
-    applicable = pc.or_(good, pc.equal(codes, int(columnar.ErrorCode.KEYED)))
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
-    wanted = decoded.filter(pc.and_(applicable, pc.is_in(decoded.column("topic_id"), value_set=ids)))
+    wanted = decoded.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("topic_id"), value_set=ids)))
     places = zip(wanted.column("offset").to_pylist(), wanted.column("timestamp_ms").to_pylist(), strict=True)
     events = [
         LocatedEvent(offset, timestamp_ms, event)

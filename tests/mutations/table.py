@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from tests.mutations.attention import NEEDS_A_PERSON
+from tests.mutations.clocks import CLOCKS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
 from tests.mutations.storage_root import STORAGE_ROOT
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS]
 
 
 def as_markdown() -> str:

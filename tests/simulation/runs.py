@@ -21,6 +21,9 @@ from tests.simulation.world import Trouble, World
 CHUNK = 100
 MOST_EFFECTS = 160
 MOST_CHANGES = 60
+MINUTE_MS = 60_000
+WORKERS_AHEAD_MS = [0] * 10 + [4 * MINUTE_MS, -4 * MINUTE_MS] * 3 + [25 * 60 * MINUTE_MS, -25 * 60 * MINUTE_MS]
+"""Most workers' clocks are right or nearly so; one that is off by a day is refused."""
 
 
 def trouble_of(seed: int) -> Trouble:
@@ -39,7 +42,9 @@ def _process(world: World) -> Process:
     adversary = world.adversary
     crashes, in_changes = adversary.random() < 0.6, adversary.random() < 0.7
     crash_at = adversary.randint(1, MOST_CHANGES if in_changes else MOST_EFFECTS) if crashes else None
-    return Process(world, dry_run=adversary.random() < 0.1, crash_at=crash_at, crash_in_changes=in_changes)
+    dry_run = adversary.random() < 0.1
+    worker_ahead_ms = adversary.choice(WORKERS_AHEAD_MS)
+    return Process(world, dry_run, crash_at, crash_in_changes=in_changes, worker_ahead_ms=worker_ahead_ms)
 
 
 def play(seed: int) -> World:

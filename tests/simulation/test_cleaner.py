@@ -30,7 +30,7 @@ EVERY_TROUBLE = {
     *("fault before read", "fault before high_water_marks", "fault before list_topics", "fault before describe_topics"),
     *("record refused", "record timed out", "record in flight", "late landing"),
     *("leader_deletes", "zombie_copies", "owner_recreates", "owner_deletes", "controller_marks", "group_expires"),
-    *("stale topics", "strange root", "2 processes", "FINISHED", "INCOMPLETE", "REFUSED"),
+    *("stale topics", "strange root", "2 processes", "FINISHED", "INCOMPLETE", "REFUSED", "ended: ClockSkewError"),
 }
 
 

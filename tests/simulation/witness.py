@@ -37,6 +37,7 @@ class Process:
     :param dry_run: it must change nothing.
     :param crash_at: number of its effect at which it crashes, ``None`` for never.
     :param crash_in_changes: count only effects that change something.
+    :param worker_ahead_ms: how far its worker's own clock is ahead.
     :param read_until: metadata partition → high watermark that it last asked for.
     :param looked_at: topic ids that the cluster showed at its last look.
     :param in_doubt: partitions about which a record of the present task may or may not land.
@@ -46,6 +47,7 @@ class Process:
     dry_run: bool = False
     crash_at: int | None = None
     crash_in_changes: bool = False
+    worker_ahead_ms: int = 0
     effects: int = 0
     changes: int = 0
     read_until: Counter[int] = field(default_factory=Counter)

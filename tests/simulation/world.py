@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.clock import ProvenClock, TimeProof, TimeReading
 from airflow_provider_rlmm.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
@@ -34,6 +35,7 @@ from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.records import topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.simulation import actors
 from tests.simulation.baton import Baton
@@ -288,15 +290,28 @@ class World(Content):
                     del self.in_flight[number]
         process.in_doubt.clear()
 
+    def _clock_of(self, process: Process) -> ProvenClock:
+        """The clock of a worker that asks the brokers for the time."""
+
+        def worker() -> int:
+            return self.now_ms + process.worker_ahead_ms
+
+        def prove() -> TimeProof:
+            source = lambda: TimeReading("the brokers", self.now_ms, worker())  # noqa: E731
+            return prove_time([source], [], worker, required=True)
+
+        return ProvenClock(prove, worker_clock=worker, monotonic=self.clock)
+
     def _run_dag(self, process: Process) -> Iterator[str]:
         """Mark, wait, plan, clean, as the DAG does; yield the errors of the cleaning tasks."""
+        clock = self._clock_of(process)
         publisher = GuardedPublisher(self.log, allow_writes=True)
         dry_run = process.dry_run
-        DeletedPartitionMarker(self.log, publisher, self.topics, clock=self.clock, dry_run=dry_run).mark()
+        DeletedPartitionMarker(self.log, publisher, self.topics, clock=clock, dry_run=dry_run).mark()
         self._end_task(process)
         impatient = self.trouble is not CALM and self.adversary.random() < 0.15
         self.pass_time(MIN_ABSENCE_MS // (2 if impatient else 1))
-        plan = CleanupPlanner(self.log, self.topics, limits=LIMITS, clock=self.clock).plan("sim", expires_in_ms=1)
+        plan = CleanupPlanner(self.log, self.topics, limits=LIMITS, clock=clock).plan("sim", expires_in_ms=1)
         cleaner = RemoteLogCleaner(
             self.log,
             publisher,
@@ -305,7 +320,7 @@ class World(Content):
             self.storage,
             limits=LIMITS,
             expected_cluster_id=CLUSTER_ID,
-            clock=self.clock,
+            clock=clock,
             dry_run=dry_run,
             root=RootExpectation(self.recorded_roots()),
         )

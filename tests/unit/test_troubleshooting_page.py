@@ -12,8 +12,16 @@ import pytest
 from confluent_kafka import Producer
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
-from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError, StorageUnavailableError
-from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID
+from airflow_provider_rlmm.clock import HOUR_MS, TimeReading, system_clock
+from airflow_provider_rlmm.errors import (
+    ClockSkewError,
+    ConfigurationError,
+    EventLogAccessError,
+    StorageRootError,
+    StorageUnavailableError,
+    UnprovenClockError,
+)
+from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
@@ -21,12 +29,14 @@ from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWat
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
+from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.settings import plan_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
 from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000
+NOON_MS = 1_800_000_000_000
 
 
 def quoted(message: str) -> bool:
@@ -94,8 +104,9 @@ def test_health(settings: Mapping[str, Any], in_sync: int) -> None:
     assert quoted(str(finding))
 
 
-def test_the_group_that_needs_an_acl() -> None:
+def test_the_groups_that_need_an_acl() -> None:
     assert f"group `{CLEANER_GROUP_ID}`" in PAGE
+    assert f"group `{CLOCK_GROUP_ID}`" in PAGE
 
 
 def test_the_storage_root() -> None:
@@ -126,4 +137,23 @@ def test_the_storage_root() -> None:
 def test_a_store_that_hangs() -> None:
     with pytest.raises(StorageUnavailableError) as caught:
         Deadline(wait=lambda done, seconds: False).call("list kafka-tiered-storage/", lambda: None)
+    assert quoted(str(caught.value))
+
+
+def test_clocks_that_contradict_each_other() -> None:
+    commit = TimeReading(f"an offset commit of group '{CLOCK_GROUP_ID}'", NOON_MS, NOON_MS + 25 * HOUR_MS)
+    with pytest.raises(ClockSkewError) as caught:
+        prove_time([lambda: commit], [], system_clock, required=True)
+    assert quoted(str(caught.value))
+
+
+def test_a_clock_that_nothing_proves() -> None:
+    def denied() -> TimeReading:
+        raise EventLogAccessError(
+            f"committing offsets of group '{CLOCK_GROUP_ID}', brokers broker.example.com:9093: GROUP_AUTHORIZATION_FAILED: "
+            "Broker: Group authorization failed; check the credentials and ACLs of the Kafka connection"
+        )
+
+    with pytest.raises(UnprovenClockError) as caught:
+        prove_time([denied], [], system_clock, required=True)
     assert quoted(str(caught.value))

@@ -27,6 +27,8 @@ def test_an_empty_connection_has_the_documented_defaults() -> None:
         metadata_topic="__remote_log_metadata",
         allow_writes=False,
         expected_cluster_id=None,
+        expected_root=None,
+        clock_topic=None,
     )
     assert parse(None) == expected
     # What the form of Airflow's UI sends for blank fields.
@@ -44,6 +46,7 @@ def test_every_field_is_read() -> None:
             "allow_writes": True,
             "expected_cluster_id": " abc ",
             "expected_root": " s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000 ",
+            "clock_topic": "rlmm-clock",
         }
     )
     assert settings == RlmmConnection(
@@ -56,6 +59,7 @@ def test_every_field_is_read() -> None:
         True,
         "abc",
         "s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000",
+        "rlmm-clock",
     )
 
 
@@ -94,6 +98,9 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
         ({"storage_uri": "/no/scheme"}, "storage_uri needs a scheme"),
         ({"expected_root": "the right one"}, "expected_root must be a root id or a location"),
         ({"expected_root": "/mnt/tiered"}, "expected_root must be a root id or a location"),
+        ({"clock_topic": "no topic"}, "clock_topic must be a name that Kafka allows, and not the metadata topic's"),
+        ({"clock_topic": "__remote_log_metadata"}, "clock_topic must be a name"),
+        ({"clock_topic": "__rlm", "metadata_topic": "__rlm"}, "clock_topic must be a name"),
     ],
 )
 def test_bad_values_name_the_field(extra: dict[str, Any], message: str) -> None:

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.policy.guards import (
     check_cluster,
 )
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
 from airflow_provider_rlmm.storage.root import MOVE_STAMP
 
@@ -84,7 +85,7 @@ def test_the_smallest_limits_are_allowed() -> None:
 
 
 def test_overrides_that_messages_name_are_known() -> None:
-    named = {MOVE_STAMP, MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT, SETTLE_MISSING, SETTLE_CHANGED_PREFIX}
+    named = {MOVE_STAMP, MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT, SETTLE_MISSING, SETTLE_CHANGED_PREFIX, UNPROVEN_CLOCK}
     assert CleanerLimits(overrides=frozenset(named)).overrides == named
 
 

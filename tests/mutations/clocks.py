@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that break a rule about time: which clock is believed, and since when somebody waits."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import (
+    ABSENCE,
+    CLOCK,
+    EVENT_DECODING,
+    HISTORY,
+    KAFKA_TIME,
+    MARKER_BOUNDS,
+    PROVEN_TIME,
+    Mutation,
+    switched_off,
+)
+
+CLOCKS = [
+    Mutation(
+        "time",
+        "a repeated marker with an earlier time shortens the wait",
+        ABSENCE,
+        "    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms), None)",
+        "    sane = [o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms]\n"
+        "    return min(sane, key=lambda o: o.time_ms, default=None)",
+        "policy/test_absence.py::test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
+        "an observation from the future counts",
+        ABSENCE,
+        "if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms)",
+        "if o.bounded)",
+        "policy/test_absence.py::test_an_observation_from_the_future_is_replaced_by_the_next_sane_one",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
+        "a foreign marker's own time is believed",
+        HISTORY,
+        "        ours = event.broker_id == OWN_BROKER_ID\n",
+        "        ours = True\n",
+        "lifecycle/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
+        "the earlier time bounds a foreign marker",
+        HISTORY,
+        "time_ms=max(o.time_ms, time_ms)",
+        "time_ms=min(o.time_ms, time_ms)",
+        "lifecycle/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
+        "a foreign marker bounds another",
+        EVENT_DECODING,
+        'pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)',
+        'pc.is_valid(decoded.column("api_key"))',
+        "lifecycle/test_marker_bounds.py::test_what_nobody_can_rely_on_bounds_nothing",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
+        "what was written before a foreign marker bounds it",
+        MARKER_BOUNDS,
+        "        index = bisect_right(offsets, offset)\n",
+        "        index = 0\n",
+        "lifecycle/test_marker_bounds.py::test_the_next_record_of_a_broker_about_any_topic_bounds_it",
+        simulated=True,
+    ),
+    switched_off(
+        HISTORY,
+        "time",
+        "a marker without a time is an old one",
+        "        if observation.time_ms < 0:",
+        "lifecycle/test_history.py::test_a_marker_without_a_time_marks_and_observes_nothing",
+    ),
+    switched_off(
+        PROVEN_TIME,
+        "time",
+        "a worker that contradicts the brokers is believed",
+        "    if abs(time_ms - other_ms) > max_clock_skew_ms:",
+        "policy/test_proven_time.py::test_a_worker_that_contradicts_the_brokers_is_refused_with_both_times",
+    ),
+    switched_off(
+        PROVEN_TIME,
+        "time",
+        "a time before what a broker wrote is believed",
+        "    if bound.not_before_ms > time_ms + max_clock_skew_ms:",
+        "policy/test_proven_time.py::test_a_worker_that_is_behind_what_brokers_wrote_is_refused_even_unproven",
+    ),
+    switched_off(
+        PROVEN_TIME,
+        "time",
+        "nothing needs to prove the time",
+        "        if required and UNPROVEN_CLOCK not in overrides:",
+        "policy/test_proven_time.py::test_nothing_to_compare_with_is_refused_and_says_why_and_the_way_out",
+    ),
+    Mutation(
+        "time",
+        "goes by the worker's own clock though it has a proof",
+        CLOCK,
+        "        return self.proof.time_ms + elapsed",
+        "        return self.proof.worker_ms + elapsed",
+        "test_clock.py::test_it_goes_by_the_proven_time_whatever_the_workers_own_clock_says",
+        simulated=True,
+    ),
+    switched_off(
+        CLOCK,
+        "time",
+        "a proof is never renewed",
+        "        if elapsed > self._max_age_ms or abs(drift) > _MAX_DRIFT_MS:",
+        "test_clock.py::test_an_old_proof_is_renewed",
+    ),
+    Mutation(
+        "time",
+        "a time from before the offset commit is taken for its own",
+        KAFKA_TIME,
+        "                if offset >= end_before and time_ms >= 0:",
+        "                if time_ms >= 0:",
+        "manager/test_kafka_time.py::test_a_time_from_before_the_commit_is_none",
+    ),
+    switched_off(
+        KAFKA_TIME,
+        "time",
+        "a topic with the producer's time is a clock",
+        "        if kind != TIMESTAMP_LOG_APPEND_TIME:",
+        "manager/test_kafka_time.py::test_the_time_of_delivery_counts_where_brokers_stamp_it",
+    ),
+]
