@@ -24,7 +24,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
-        "operators": [_modules("operators", "metadata", "cleaner", "retention", "doctor")],
+        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor")],
         "connection-types": [_connection_type()],
         "extra-links": [f"{_PACKAGE}.links.artifacts.{name}" for name in ("PlanLink", "ReportLink", "DoctorLink")],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
@@ -86,6 +86,11 @@ def _connection_type() -> dict[str, Any]:
             "clock_topic": {
                 "label": "Clock topic",
                 "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
+                "schema": {"type": text},
+            },
+            "hold": {
+                "label": "Hold",
+                "description": "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas",
                 "schema": {"type": text},
             },
             "expected_cluster_id": {

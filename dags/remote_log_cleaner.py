@@ -2,8 +2,10 @@
 """
 ### Remote log cleaner
 
-Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in four steps:
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in five steps:
 
+0. **check** finds everything that can be known to be wrong before anything is written, and says which cluster, clock and
+   storage root it has verified, and how.
 1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
 2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
 3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
@@ -21,6 +23,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, Param
 
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,
@@ -36,6 +39,12 @@ LIMITS = {
     "max_missing_segments": "{{ params.max_missing_segments }}",
     "allowed_quarantine": "{{ params.allowed_quarantine }}",
     "overrides": "{{ params.overrides }}",
+}
+
+RADIUS = {
+    "max_segments": "{{ params.max_segments }}",
+    "max_bytes": "{{ params.max_bytes }}",
+    "max_share": "{{ params.max_share }}",
 }
 
 with DAG(
@@ -84,6 +93,18 @@ with DAG(
             values_display=OVERRIDES,
             description="Named overrides; they need expected_cluster_id in the connection",
         ),
+        "hold": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            description="Topics that this run must not touch: names, patterns with * and ?, topic ids; see the connection",
+        ),
+        "max_segments_this_run": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            description="Take no more segments than these, a canary; empty: all",
+        ),
         "max_segments": Param(100_000, type="integer", minimum=0, description="The most one run may delete"),
         "max_bytes": Param(10 * 2**40, type="integer", minimum=0, description="The most bytes one run may delete"),
         "max_share": Param(
@@ -91,29 +112,43 @@ with DAG(
         ),
     },
 ) as dag:
+    check = CheckRemoteLogCleanupOperator(
+        task_id="check",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        blast_radius=RADIUS,
+        hold="{{ params.hold }}",
+        max_segments_this_run="{{ params.max_segments_this_run }}",
+        dry_run_only="{{ params.dry_run }}",
+        pre_execute=refuse_unknown_params,
+        execution_timeout=timedelta(hours=6),
+    )
     mark = MarkDeletedPartitionsOperator(
         task_id="mark",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         source_plan="{{ params.source_plan }}",
+        limits=LIMITS,
         dry_run_only="{{ params.dry_run }}",
-        pre_execute=refuse_unknown_params,
+        execution_timeout=timedelta(hours=6),
     )
     plan = PlanRemoteLogCleanupOperator(
         task_id="plan",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         source_plan="{{ params.source_plan }}",
         limits=LIMITS,
-        blast_radius={
-            "max_segments": "{{ params.max_segments }}",
-            "max_bytes": "{{ params.max_bytes }}",
-            "max_share": "{{ params.max_share }}",
-        },
+        blast_radius=RADIUS,
+        hold="{{ params.hold }}",
+        max_segments_this_run="{{ params.max_segments_this_run }}",
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=6),
     )
     clean = CleanMetadataPartitionOperator.partial(
         task_id="clean",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         limits=LIMITS,
+        hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
         max_active_tis_per_dagrun=4,
         retries=2,
@@ -125,6 +160,7 @@ with DAG(
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         dry_run_only="{{ params.dry_run }}",
         trigger_rule="all_done",
+        execution_timeout=timedelta(hours=1),
         outlets=[Asset("remote_log_cleanup")],
     )
-    mark >> plan >> clean >> report
+    check >> mark >> plan >> clean >> report

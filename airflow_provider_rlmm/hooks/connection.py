@@ -41,6 +41,7 @@ class RlmmConnection:
         can be written, the location that it prints; ``None`` for any.
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
+    :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
     """
 
     conn_id: str
@@ -53,6 +54,7 @@ class RlmmConnection:
     expected_cluster_id: str | None = None
     expected_root: str | None = None
     clock_topic: str | None = None
+    hold: str | None = None
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, Real
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
-from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -42,6 +42,10 @@ def _forget(report: MetadataPartitionReport) -> None:
     """Leave it at the error that is raised."""
 
 
+def _forget_root(root: RootProof) -> None:
+    """Record nothing of it."""
+
+
 class RemoteLogCleaner:
     """
     Deletes the remote segments of deleted topics.
@@ -57,6 +61,8 @@ class RemoteLogCleaner:
     :param dry_run: say what would be written and deleted, do nothing.
     :param hold: what is never touched, asked before every batch.
     :param root: what is known about the storage root.
+    :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
+    :param on_root: gets what was proven of the root, once it is stamped.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class RemoteLogCleaner:
         hold: HoldSource = nothing_held,
         root: RootExpectation = UNKNOWN_ROOT,
         samples: Sequence[Sample] | None = None,
+        on_root: Callable[[RootProof], object] = _forget_root,
     ) -> None:
         self._log = log
         self._publisher = publisher
@@ -87,6 +94,7 @@ class RemoteLogCleaner:
         self._hold = hold
         self._root = root
         self._samples = samples
+        self._on_root = on_root
 
     def clean(
         self,
@@ -162,6 +170,7 @@ class RemoteLogCleaner:
             samples=self._samples,
         )
         root = replace(root, check=effects.stamp_root(root.check))
+        self._on_root(root)
         state = WorkState(replay, allowed_quarantine=self._limits.allowed_quarantine)
         return CleaningContext(
             self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock, self._hold

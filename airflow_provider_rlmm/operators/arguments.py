@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.values import MAX_INTEGER, refused
 from airflow_provider_rlmm.quoting import list_in_quotes
 
@@ -191,6 +192,28 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
     :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
     """
     return CleanerLimits(**fields("limits", given, _LIMITS))
+
+
+def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
+    """
+    Return an integer argument, or ``None`` where it is absent or a template that rendered as nothing.
+
+    :param name: of the argument.
+    :param value: what was given.
+    :param minimum: smallest value.
+    :raises ConfigurationError: for anything else.
+    """
+    return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
+
+
+def hold_entries(value: object) -> tuple[str, ...]:
+    """
+    Return the topics that a run must not touch.
+
+    :param value: a list of names, patterns and ids, or ``None``.
+    :raises ConfigurationError: if an entry can hold nothing.
+    """
+    return Hold.of(sorted(names("hold", value)) if value else ()).entries
 
 
 def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +14,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import (
     orphaned_partitions,
     planned_segments,
@@ -45,11 +43,15 @@ from airflow_provider_rlmm.operators.arguments import (
     blast_radius,
     cleaner_limits,
     flag,
+    hold_entries,
     integer,
     metadata_partition,
-    text,
+    optional_integer,
     text_or_none,
 )
+from airflow_provider_rlmm.operators.check import prove_session_root
+from airflow_provider_rlmm.operators.session import cleaner_session
+from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
@@ -69,12 +71,13 @@ class MarkDeletedPartitionsOperator(BaseOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
     :param dry_run_only: say what would be written, write nothing.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; and ``dry_run``.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "dry_run_only")
     ui_color = "#f4d9a8"
 
     def __init__(
@@ -82,29 +85,30 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         *,
         rlmm_conn_id: str = "rlmm_default",
         source_plan: str | None = None,
+        limits: Mapping[str, Any] | None = None,
         dry_run_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.source_plan = source_plan
+        self.limits = limits
         self.dry_run_only = dry_run_only
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
-        dry_run = flag("dry_run_only", self.dry_run_only)
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
-        cluster_id = hook.check_cluster()
-        work = _work_of(self.source_plan, cluster_id)
-        with hook.naming_connection(), hook.get_event_log() as log:
+        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
+        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run) as session:
+            work = _work_of(self.source_plan, session.cluster_id, session.clock())
+            publisher = session.hook.get_publisher(session.log)
             marker = DeletedPartitionMarker(
-                log, hook.get_publisher(log), hook.get_cluster_topics(), clock=system_clock, dry_run=dry_run
+                session.log, publisher, session.topics, clock=session.clock, dry_run=dry_run
             )
             report = marker.mark(work)
         uri = artifact_uri(artifact_name(context))
-        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, cluster_id)))
+        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, session.cluster_id)))
         _log_refusals(self.log, report.refusals)
         return {
             "would_mark" if dry_run else "marked": len(report.marked),
@@ -122,12 +126,17 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
     :param source_plan: name of a plan, or its URI below an allowed root; only its orphaned partitions are planned.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
+    :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
+    :param dry_run_only: as the tasks after this one are told; a plan changes nothing.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: the metadata partitions that have work, to map the cleaning over.
     :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "blast_radius")
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "source_plan", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+    )  # fmt: skip
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
 
@@ -138,6 +147,9 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         source_plan: str | None = None,
         limits: Mapping[str, Any] | None = None,
         blast_radius: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
+        max_segments_this_run: int | str | None = None,
+        dry_run_only: bool | str = False,
         expires_in_ms: int = DAY_MS,
         **kwargs: Any,
     ) -> None:
@@ -146,6 +158,9 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         self.source_plan = source_plan
         self.limits = limits
         self.blast_radius = blast_radius
+        self.hold = hold
+        self.max_segments_this_run = max_segments_this_run
+        self.dry_run_only = dry_run_only
         self.expires_in_ms = expires_in_ms
 
     def execute(self, context: Context) -> list[int]:
@@ -154,12 +169,15 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
 
         limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
         expires_in_ms = integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
-        work = _work_of(self.source_plan, hook.check_cluster(limits.overrides))
+        hold, most = hold_entries(self.hold), optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
+        dry_run = flag("dry_run_only", self.dry_run_only)
         name = artifact_name(context)
-        with hook.naming_connection(), hook.get_event_log() as log:
-            planner = CleanupPlanner(log, hook.get_cluster_topics(), limits=limits, clock=system_clock)
-            plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work)
+        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            work = _work_of(self.source_plan, session.cluster_id, session.clock())
+            root = prove_session_root(session, limits)
+            planner = CleanupPlanner(session.log, session.topics, limits=limits, clock=session.clock, hold=session.hold)
+            plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
+        plan = replace(plan, summary=replace(plan.summary, root=root.to_dict(), clock=str(session.clock)))
         summary = write_plan(artifact_uri(name), plan.rows, plan.summary.judged_by(radius))
         PlanLink.persist(context, name)
         _log_refusals(self.log, summary.refusals)
@@ -182,6 +200,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
     :param metadata_partition: which one; map over the plan's.
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
+    :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: say what would be written and deleted, do nothing.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
         ``dry_run``.
@@ -190,7 +209,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
 
@@ -200,6 +219,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         metadata_partition: int,
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -207,6 +227,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         self.metadata_partition = metadata_partition
         self.rlmm_conn_id = rlmm_conn_id
         self.limits = limits
+        self.hold = hold
         self.dry_run_only = dry_run_only
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -215,7 +236,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         name = artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        report = self._clean(artifact_uri(name))
+        report = self._clean(context, artifact_uri(name))
         kept = self._keep(artifact_uri(name), report)
         for line in report.would_write:
             self.log.info("would write %s", line)
@@ -226,27 +247,37 @@ class CleanMetadataPartitionOperator(BaseOperator):
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return {**named(counts, report.dry_run), "dry_run": report.dry_run}
 
-    def _clean(self, uri: str) -> MetadataPartitionReport:
+    def _clean(self, context: Context, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+        from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
+        from airflow_provider_rlmm.lifecycle.root_proof import RootProof, samples_of
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
+        hold = hold_entries(self.hold)
         summary = read_plan(uri)
-        summary.check_valid(hook.check_cluster(limits.overrides), system_clock())
-        summary.check_blast_radius()
-        planned = planned_segments(uri, summary, self.metadata_partition)
-        storage = RemoteStorageHook(self.rlmm_conn_id)
-        with hook.naming_connection(), hook.get_event_log() as log:
+        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            summary.check_valid(session.cluster_id, session.clock())
+            summary.check_blast_radius()
+            planned = planned_segments(uri, summary, self.metadata_partition)
+
+            def on_root(root: RootProof) -> None:
+                if not dry_run:
+                    record_roots(session.roots_uri, session.cluster_id, root.check.root_ids.values())
+
             cleaner = RemoteLogCleaner(
-                log,
-                hook.get_publisher(log),
-                hook.get_offset_store(),
-                hook.get_cluster_topics(),
-                storage.get_storage_manager(),
+                session.log,
+                session.hook.get_publisher(session.log),
+                session.hook.get_offset_store(),
+                session.topics,
+                session.storage.get_storage_manager(),
                 limits=limits,
-                expected_cluster_id=hook.get_connection_settings().expected_cluster_id,
+                expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
+                clock=session.clock,
                 dry_run=dry_run,
-                root=storage.root_expectation(limits.overrides),
+                hold=_added_up(session.hold, summary.hold),
+                root=session.root_expectation(limits),
+                samples=samples_of(summary.root),
+                on_root=on_root,
             )
             return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep_interrupted, uri))
 
@@ -361,14 +392,19 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         return count
 
 
-def _work_of(source_plan: str | None, cluster_id: str) -> frozenset[tuple[UUID, int]] | None:
+def _added_up(hold: HoldSource, entries: Sequence[str]) -> HoldSource:
+    """Return a hold that also names what the plan was made with."""
+    return lambda: Hold.of(hold().entries, entries)
+
+
+def _work_of(source_plan: str | None, cluster_id: str, now_ms: int) -> frozenset[tuple[UUID, int]] | None:
     """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
     name = text_or_none("source_plan", source_plan)
     if name is None:
         return None
     uri = plan_uri(name)
     summary = read_plan(uri)
-    summary.check_valid(cluster_id, system_clock())
+    summary.check_valid(cluster_id, now_ms)
     return orphaned_partitions(uri, summary)
 
 

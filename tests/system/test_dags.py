@@ -261,11 +261,11 @@ def test_what_cannot_work_fails_at_once_with_one_clear_error(
     assert connected.wait(CLEANER, run_id, timeout=150) == "failed"
     took = time.monotonic() - began
     instances = {i["task_id"]: i for i in connected.task_instances(CLEANER, run_id)}
-    assert [instances[t]["state"] for t in ("mark", "plan", "clean", "report")] == [
-        "failed", "upstream_failed", "upstream_failed", "failed",
+    assert [instances[t]["state"] for t in ("check", "mark", "plan", "clean", "report")] == [
+        "failed", "upstream_failed", "upstream_failed", "upstream_failed", "failed",
     ]  # fmt: skip
-    assert {instances[t]["try_number"] for t in ("mark", "report")} == {1}
-    log = connected.task_log(CLEANER, run_id, "mark")
+    assert {instances[t]["try_number"] for t in ("check", "report")} == {1}
+    log = connected.task_log(CLEANER, run_id, "check")
     assert error in log
     assert "the run made no plan" in connected.task_log(CLEANER, run_id, "report")
     assert took < 120

@@ -94,7 +94,7 @@ def test_there_are_two_dags_and_both_survive_serialization(cleaner: DAG, retenti
 
 
 def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
-    assert [t.task_id for t in cleaner.topological_sort()] == ["mark", "plan", "clean", "report"]
+    assert [t.task_id for t in cleaner.topological_sort()] == ["check", "mark", "plan", "clean", "report"]
     assert [t.task_id for t in retention.topological_sort()] == ["evaluate", "publish"]
     assert cleaner.get_task("report").trigger_rule == "all_done"
     assert [asset.name for asset in cleaner.get_task("report").outlets] == ["remote_log_cleanup"]
@@ -148,7 +148,7 @@ def test_values_of_the_wrong_kind_are_refused(cleaner: DAG, name: str, value: An
 
 
 def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG) -> None:
-    for dag, first in ((cleaner, "mark"), (retention, "evaluate")):
+    for dag, first in ((cleaner, "check"), (retention, "evaluate")):
         assert dag.get_task(first)._pre_execute_hook is refuse_unknown_params
         good: Any = {"dag": dag, "dag_run": SimpleNamespace(conf={"rlmm_conn_id": "x"})}
         refuse_unknown_params(good)

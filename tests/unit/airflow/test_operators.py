@@ -20,6 +20,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import (
     BlastRadiusError,
     ClusterMismatchError,
@@ -120,6 +121,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
     """A cluster behind the hooks, with connections that allow everything."""
     fake = Cluster()
     connect(monkeypatch)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: system_clock)
     for hook, name, value in (
         (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
         (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first task of the cleaner: everything that can be known to be wrong is found before the first event is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.errors import EventLogAccessError
+from airflow_provider_rlmm.operators.arguments import blast_radius, cleaner_limits, flag, hold_entries, optional_integer
+from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_rlmm.lifecycle.root_proof import RootProof
+
+
+class CheckRemoteLogCleanupOperator(BaseOperator):
+    """
+    Check parameters, overrides, limits, layout, cluster, permissions, clock and storage root. Nothing is changed.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param hold: topics that are not to be touched: names, patterns, ids.
+    :param max_segments_this_run: the most segments that this run may take.
+    :param dry_run_only: whether nothing will be written.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``root``, ``writes``.
+    :raises ConfigurationError: naming the field.
+    :raises EventLogAccessError: naming the right that is missing.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises RlmmError: for anything else that would stop the run later.
+    """
+
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+    )  # fmt: skip
+    ui_color = "#d9d2e9"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        blast_radius: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | str | None = None,
+        max_segments_this_run: int | str | None = None,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.blast_radius = blast_radius
+        self.hold = hold
+        self.max_segments_this_run = max_segments_this_run
+        self.dry_run_only = dry_run_only
+
+    def execute(self, context: Context) -> dict[str, str]:
+        """Check."""
+        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
+        blast_radius(self.blast_radius)
+        optional_integer("max_segments_this_run", self.max_segments_this_run, minimum=1)
+        hold = hold_entries(self.hold)
+        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            session.hold()
+            verified = {
+                "cluster": str(session.hook.get_cluster()),
+                "clock": str(session.clock),
+                "writes": _check_rights(session, dry_run),
+                "root": _root_in_words(prove_session_root(session, limits)),
+            }
+        for subject, sentence in verified.items():
+            self.log.info("%s: %s", subject, sentence)
+        return verified
+
+
+def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> RootProof:
+    """
+    Prove the storage root of a session's connection, from the whole metadata topic.
+
+    :param session: what is open.
+    :param limits: with the overrides in force.
+    :raises StorageRootError: if it is not this cluster's, or not up to date.
+    """
+    from airflow_provider_rlmm.lifecycle.cluster_look import look
+    from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+
+    living = frozenset(look(session.topics, session.log, {}).living.values())
+    return prove_root(
+        session.log,
+        session.storage.get_storage_manager(),
+        cluster_id=session.cluster_id,
+        topic_ids=living,
+        living=living,
+        expectation=session.root_expectation(limits),
+        overrides=limits.overrides,
+    )
+
+
+def _root_in_words(root: RootProof) -> str:
+    return ". ".join([root.check.reason, *root.freshness.sentences])
+
+
+def _check_rights(session: CleanerSession, dry_run: bool) -> str:
+    """Say what may be done with the metadata topic, and refuse what is not enough."""
+    settings = session.hook.get_connection_settings()
+    session.hook.get_publisher(session.log)
+    allowed = session.hook.get_cluster_topics().describe_metadata_topic(settings.metadata_topic).authorized_operations
+    needed = {"READ"} if dry_run or not settings.allow_writes else {"READ", "WRITE"}
+    if allowed is not None and (missing := sorted(needed - allowed)):
+        raise EventLogAccessError(
+            f"topic {settings.metadata_topic}: {', '.join(missing)} is missing from the ACLs of Kafka connection "
+            f"{settings.kafka_conn_id!r}"
+        )
+    return "off" if dry_run else ("allowed" if settings.allow_writes else "not allowed by the connection")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tasks of the cleaner share while they work: the verified cluster, its log, a proven clock, the hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold, HoldSource
+from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
+    from airflow_provider_rlmm.storage.root import RootExpectation
+
+HOLD_AGE_S = 5.0
+"""For how long a hold that was read counts, seconds: it may begin while a task works."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSession:
+    """
+    :param hook: of the connection.
+    :param storage: hook of its storage.
+    :param cluster_id: the verified cluster.
+    :param log: its metadata event log.
+    :param topics: its topics.
+    :param clock: proven time; its text says how it was proven.
+    :param hold: what is never touched, as of now.
+    """
+
+    hook: RemoteLogMetadataHook
+    storage: RemoteStorageHook
+    cluster_id: str
+    log: MetadataEventLog
+    topics: ClusterTopics
+    clock: Clock
+    hold: HoldSource
+
+    @property
+    def roots_uri(self) -> str:
+        """Where the storage roots are recorded on which this cluster's runs have worked."""
+        return artifact_uri(f"cluster-{self.cluster_id.lstrip('._-')}")
+
+    def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
+        """
+        Return what is known about the storage root before it is looked at.
+
+        :param limits: with the overrides in force.
+        :raises PlanError: if what earlier runs have recorded cannot be read.
+        """
+        from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
+
+        return self.storage.root_expectation(limits.overrides, recorded_roots(self.roots_uri, self.cluster_id))
+
+
+@contextmanager
+def cleaner_session(
+    context: Context, rlmm_conn_id: str, limits: CleanerLimits, *, dry_run: bool, hold: Iterable[str] = ()
+) -> Iterator[CleanerSession]:
+    """
+    Open what a task of the cleaner needs; errors of the cluster name the Kafka connection.
+
+    :param context: of the running task.
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: with the overrides in force.
+    :param dry_run: whether nothing will be written or deleted.
+    :param hold: topics that this run must not touch, besides those that the connection names.
+    :raises ClusterMismatchError: if the connection does not lead to one cluster, the expected one.
+    :raises ClockSkewError: if clocks contradict each other.
+    :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
+    """
+    from airflow_provider_rlmm.policy.proven_time import bound_of_run
+
+    hook = RemoteLogMetadataHook(rlmm_conn_id)
+    cluster_id = hook.check_cluster(limits.overrides)
+    began = getattr(context["dag_run"], "start_date", None)
+    with hook.naming_connection(), hook.get_event_log() as log:
+        clock = hook.get_proven_clock(
+            log, dry_run=dry_run, overrides=limits.overrides, bounds=[bound_of_run(began)] if began else []
+        )
+        yield CleanerSession(
+            hook,
+            RemoteStorageHook(rlmm_conn_id),
+            cluster_id,
+            log,
+            hook.get_cluster_topics(),
+            clock,
+            _fresh_hold(hook, tuple(hold)),
+        )
+
+
+def _fresh_hold(hook: RemoteLogMetadataHook, entries: tuple[str, ...]) -> HoldSource:
+    """Return a source that reads the connection again when what it knows is old."""
+    read: list[tuple[float, Hold]] = []
+
+    def hold() -> Hold:
+        if not read or time.monotonic() - read[0][0] > HOLD_AGE_S:
+            read[:] = [(time.monotonic(), Hold.of(hook.get_connection_settings().hold, entries))]
+        return read[0][1]
+
+    return hold

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: F811  # fixtures are imported by their names
+"""The first task, and what the tasks after it take from the session: root, clock, hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.errors import ConfigurationError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from tests.unit.airflow.test_operators import (
+    NOW,
+    Cluster,
+    connect,
+    context,
+    mark_and_plan,
+    run_all,
+    work,  # noqa: F401  # a fixture
+)
+from tests.unit.airflow.test_operators import cluster as plain_cluster  # noqa: F401  # a fixture that is built upon
+
+
+@pytest.fixture
+def allowed() -> set[str]:
+    """What the principal may do with the metadata topic."""
+    return {"READ", "WRITE", "DESCRIBE"}
+
+
+@pytest.fixture
+def cluster(plain_cluster: Cluster, allowed: set[str]) -> Cluster:
+    def describe_metadata_topic(topic: str) -> Any:
+        return SimpleNamespace(authorized_operations=frozenset(allowed))
+
+    plain_cluster.topics.describe_metadata_topic = describe_metadata_topic  # type: ignore[attr-defined]
+    return plain_cluster
+
+
+def check(**arguments: Any) -> dict[str, str]:
+    return CheckRemoteLogCleanupOperator(task_id="check", **arguments).execute(context())
+
+
+def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, work: Path) -> None:
+    events, keys = cluster.events, cluster.storage.keys
+    verified = check(limits=NOW)
+    assert "cluster-1" in verified["cluster"]
+    assert "newest copied segments of 1 living topics are at" in verified["root"]
+    assert verified["writes"] == "allowed"
+    assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"limits": {"min_absence_ms": 0}}, "short_min_absence"),
+        ({"limits": {"batch_segments": 0}}, "batch_segments"),
+        ({"blast_radius": {"max_share": 7}}, "max_share"),
+        ({"hold": ["a b"]}, "hold entry"),
+        ({"max_segments_this_run": "1.5"}, "max_segments_this_run"),
+    ],
+)
+def test_the_check_refuses_what_would_stop_the_run_later(
+    cluster: Cluster, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        check(**arguments)
+
+
+def test_the_check_refuses_a_wrong_storage_before_anything_is_marked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unusable(self: Any) -> Any:
+        raise StorageRootError("the storage root does not exist")
+
+    monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", unusable)
+    with pytest.raises(StorageRootError):
+        check(limits=NOW)
+
+
+def test_the_check_names_a_right_that_is_missing(cluster: Cluster, allowed: set[str]) -> None:
+    allowed.remove("WRITE")
+    with pytest.raises(EventLogAccessError, match="WRITE is missing"):
+        check(limits=NOW)
+    assert check(limits=NOW, dry_run_only=True)["writes"] == "off"
+
+
+def test_the_plan_records_root_clock_and_hold_and_a_cleaning_task_keeps_to_the_hold(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, hold="gone")
+    assert mark_and_plan() == []
+    summary = json.loads((work / "dag.run" / "summary.json").read_text())
+    assert summary["hold"] == ["gone"]
+    assert summary["root"]["places"][0]["verified"] is True
+    assert summary["clock"]
+
+
+def test_a_canary_plans_no_more_than_it_is_told(cluster: Cluster, work: Path) -> None:
+    mark_and_plan(max_segments_this_run="1")
+    assert json.loads((work / "dag.run" / "summary.json").read_text())["by_reason"]["ORPHANED"]["segments"] == 1
+
+
+def test_a_cleaned_root_is_recorded_for_the_runs_that_follow(cluster: Cluster, work: Path) -> None:
+    run_all()
+    roots = json.loads((work / "cluster-cluster-1" / "roots.json").read_text())
+    assert roots["cluster_id"] == "cluster-1"
+    assert len(roots["root_ids"]) == 1
