@@ -8,7 +8,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --pyt
 	--generate-hashes --no-emit-index-url --no-header -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate mutations differential integration manager scenarios cluster spark system \
+.PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark system \
 	package bench-replay bench-publish lock clean
 
 help: ## List the targets
@@ -43,6 +43,9 @@ unit: setup ## Unit and property tests: no server
 
 simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
+
+simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds
+	$(BIN)/python -m tests.simulation.protections
 
 mutations: setup ## Break the code on purpose and see every break caught
 	$(BIN)/python -m tests.mutations

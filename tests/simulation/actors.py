@@ -55,7 +55,7 @@ def zombie_goes_on(world: World, metadata: RemoteLogSegmentMetadata) -> Script:
     """The same, from the middle of a copy on, until it reads that the segment is being deleted."""
     segment = metadata.remote_log_segment_id
     for key in world.layout.segment_keys(metadata).required:
-        if world.model.at(segment.topic_id_partition).segments[segment.id] != S.COPY_SEGMENT_STARTED:
+        if world.model.at(segment.topic_id_partition).segments.get(segment.id) != S.COPY_SEGMENT_STARTED:
             return
         world.put(key)
         yield

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
+from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
@@ -17,20 +19,14 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import OLD_STAMP_KEY, Stamp, stamp_key
 from tests.simulation.actors import BROKER
-from tests.simulation.model import FINISHED, Event, LogModel
+from tests.simulation.model import FINISHED, Event, LogModel, View
+from tests.simulation.roots import HERE, Roots
 
-METADATA_PARTITIONS = 2
-CLUSTER_ID = "simulated-cluster-id-1"
 GONE = "gone"
-STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
-STRANGE_STAMP = b'{"cluster_id": "another-cluster", "layout": "local-tiered-storage"}'
 
 
-class Content:
+class Content(Roots):
     """The things of a :class:`~tests.simulation.world.World`."""
 
     random: random.Random
@@ -40,18 +36,20 @@ class Content:
     def __init__(self) -> None:
         self.now_ms = 1_800_000_000_000
         self.model = LogModel()
-        self.layout = LocalTieredStorageLayout()
-        self.storage = InMemoryRemoteStorageManager(self.layout)
+        super().__init__()
         self.existing: dict[str, UUID] = {}
         self.topics.topics = self.existing
         self.gone: list[TopicIdPartition] = []
+        self.damaged: set[TopicIdPartition] = set()
         self.alive: list[TopicIdPartition] = []
         self.lost: set[RemoteLogSegmentId] = set()
-        self.hidden: dict[str, tuple[bytes, int]] = {}
         self.being_copied: list[RemoteLogSegmentMetadata] = []
-        self._segment_of_stem: dict[str, RemoteLogSegmentId] = {}
+        self.announced: dict[RemoteLogSegmentId, int] = {}
         # In some worlds nothing else is left that could prove whose storage root this is.
         self.lonely = self.random.random() < 0.25
+        # What a person has said of the root, where nothing lives that tells whether it is up to date.
+        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        self.overrides = frozenset(["unproven_root"] if self.lonely and self.expected_root is None else [])
         self._populate()
         self._living_objects = self._objects_of(self.alive)
 
@@ -64,13 +62,14 @@ class Content:
                 self._segment(self.alive[0], S.COPY_SEGMENT_FINISHED)
             if self.random.random() < 0.2:
                 self._copied_again()
-        topic_id = self._uuid()
-        for partition in range(self.random.randint(1, 2)):
-            tip = TopicIdPartition(topic_id, GONE, partition)
-            self.gone.append(tip)
-            states = [S(self.random.randint(0, 3)) for _ in range(self.random.randint(1, 4))]
-            for state in [S.COPY_SEGMENT_FINISHED, *states] if self.lonely else states:
-                self._segment(tip, state)
+        for name in [GONE, "gone-too"][: 1 + (self.random.random() < 0.2)]:
+            topic_id = self._uuid()
+            for partition in range(self.random.randint(1, 2)):
+                tip = TopicIdPartition(topic_id, name, partition)
+                self.gone.append(tip)
+                states = [S(self.random.randint(0, 3)) for _ in range(self.random.randint(1, 4))]
+                for state in [S.COPY_SEGMENT_FINISHED, *states] if self.lonely else states:
+                    self._segment(tip, state)
         if not self.lonely and self.random.random() < 0.1:
             self.lost.add(self._segment(self.gone[0], S.COPY_SEGMENT_FINISHED, with_objects=False))
 
@@ -104,12 +103,32 @@ class Content:
 
     def foreign(self, event: Event) -> None:
         """Append an event that somebody else wrote; the record has its time, too (CreateTime)."""
-        metadata_partition = metadata_partition_for(topic_id_partition_of(event), METADATA_PARTITIONS)
-        self.log.append(metadata_partition, serialize(event), timestamp_ms=event.event_timestamp_ms)
-        self.model.append(metadata_partition, event, event.event_timestamp_ms)
+        tip = topic_id_partition_of(event)
+        self.record(self.home_of(tip), serialize(event), event, self.key_for(tip), event.event_timestamp_ms)
+
+    def home_of(self, tip: TopicIdPartition) -> int:
+        return metadata_partition_for(tip, self.log.partition_count)
+
+    def key_for(self, tip: TopicIdPartition) -> bytes | None:
+        """Return the key of somebody else's next record."""
+        return None
+
+    def record(
+        self, metadata_partition: int, value: bytes | None, event: Event | None, key: bytes | None, time_ms: int
+    ) -> None:
+        """Append any record; ``event`` is what it says to brokers."""
+        self.log.append(metadata_partition, value, key, time_ms)
+        self.model.append(metadata_partition, event, time_ms, self.now_ms)
 
     def announce(self, tip: TopicIdPartition) -> RemoteLogSegmentMetadata:
         """Begin to copy one more segment of a partition."""
+        metadata = self.new_segment(tip)
+        self.announced[metadata.remote_log_segment_id] = self.model.ends[self.home_of(tip)]
+        self.foreign(metadata)
+        return metadata
+
+    def new_segment(self, tip: TopicIdPartition) -> RemoteLogSegmentMetadata:
+        """Return one more segment of a partition, of which nobody knows yet."""
         start = 10 * len(self.model.at(tip).segments)
         metadata = RemoteLogSegmentMetadata(
             RemoteLogSegmentId(tip, self._uuid()),
@@ -125,19 +144,7 @@ class Content:
             True,
         )
         self._segment_of_stem[self.layout.segment_stem(metadata)] = metadata.remote_log_segment_id
-        self.foreign(metadata)
         return metadata
-
-    def put(self, key: str) -> None:
-        """Put an object into the true store, whatever stands in for it."""
-        if self.hidden:
-            self.hidden[key] = b"x" * 10, self.now_ms
-        else:
-            self.storage.put_object(key, b"x" * 10)
-
-    def remove(self, key: str) -> None:
-        """Delete an object from the true store."""
-        self._true_objects().pop(key, None)
 
     def copied(self, tip: TopicIdPartition) -> None:
         """A living topic grows by a segment, if it still lives."""
@@ -162,56 +169,39 @@ class Content:
                 return tip
         return None
 
-    def hide_storage(self) -> None:
-        """Mount another root: empty, or another cluster's."""
-        self.hidden = dict(self._objects())
-        self._objects().clear()
-        if self.random.random() < 0.5:
-            strange = TopicIdPartition(self._uuid(), "strange", 0)
-            self.storage.put_object(f"{self.layout.partition_prefix(strange)}{0:020d}-{'A' * 21}Q.log", b"x")
-            if self.random.random() < 0.5:
-                self.storage.put_object(OLD_STAMP_KEY, STRANGE_STAMP)
-
-    def show_storage(self) -> None:
-        """Mount the true root again."""
-        self._objects().clear()
-        self._objects().update(self.hidden)
-        self.hidden = {}
-
     # --- what can be seen ------------------------------------------------------------------------------------------
-
-    def _objects(self) -> dict[str, tuple[bytes, int]]:
-        return self.storage._objects
-
-    def _true_objects(self) -> dict[str, tuple[bytes, int]]:
-        return self.hidden or self._objects()
-
-    def recorded_roots(self) -> frozenset[str]:
-        """Return the root ids that plans and reports have recorded: of all stamps that were ever written."""
-        stamps = [data for key, (data, _) in self._true_objects().items() if key == STAMP_KEY]
-        return frozenset(Stamp.from_json(data).root_id for data in stamps)
 
     def living_ids(self) -> set[UUID]:
         return set(self.existing.values())
 
-    def segment_of(self, key: str) -> RemoteLogSegmentId | None:
-        return self._segment_of_stem.get(key.rsplit(".", 1)[0])
-
-    def objects_of_segment(self, segment: RemoteLogSegmentId) -> list[str]:
-        return [key for key in self._true_objects() if self.segment_of(key) == segment]
+    def objects_unknown_to(self, view: View, tip: TopicIdPartition) -> list[str]:
+        """Return the objects of a partition that somebody should know of who has read so much of the log."""
+        segments = {key: self.segment_of(key) for key in self._objects_of([tip])}
+        return [
+            key for key, segment in segments.items() if segment and self.announced.get(segment, view.end) < view.end
+        ]
 
     def _objects_of(self, tips: list[TopicIdPartition]) -> set[str]:
         prefixes = tuple(self.layout.partition_prefix(tip) for tip in tips)
-        return {key for key in self._true_objects() if key.startswith(prefixes)}
+        return {key for key in self.keys if key.startswith(prefixes)}
 
-    def check_end_state(self) -> None:
-        """Nothing of what is deleted is left, and everything of what lives is there."""
-        assert not self._objects_of(self.gone), "I5: objects of a deleted topic are left"
+    def check_end_state(self, needs_person: Collection[str] = ()) -> None:
+        """
+        Nothing of what is deleted is left but what a person was told of, and everything of what lives is there.
+
+        :param needs_person: what the last run said that a person has to look at.
+        """
         assert self._objects_of(self.alive) == self._living_objects, "objects of a living topic are gone"
-        lost = {segment for segment in self.lost if self.model.at(segment.topic_id_partition).segments[segment.id] != 3}
+        lost = {s for s in self.lost if self.model.at(s.topic_id_partition).segments.get(s.id) != 3}
         for tip in self.gone:
-            partition = self.model.at(tip)
+            partition = self.model.readable(tip)
+            if tip in self.damaged:
+                told = needs_person or not (partition.unfinished or partition.without_add or partition.under_way)
+                assert told, f"I12: nobody was told why {tip} is left: {partition}"
+                continue
+            assert not self._objects_of([tip]), f"I5: objects of {tip} are left"
             missing = {segment.id for segment in lost if segment.topic_id_partition == tip}
             assert set(partition.unfinished) == missing, f"I5: {tip} has unfinished segments: {partition}"
             # Where objects were lost, a human has to say so; where nothing was ever left to delete, nothing is marked.
             assert partition.deletion in ({0, 1} if missing else {FINISHED, None}), f"I5: {tip} is left {partition}"
+            assert needs_person or not missing, f"I12: nobody was told that segments of {tip} are missing"

@@ -15,26 +15,26 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.metadata import columnar
+from tests.simulation.mistakes import KINDS
 from tests.simulation.witness import Process
 from tests.simulation.world import Trouble, World
 
 CHUNK = 100
 MOST_EFFECTS = 160
 MOST_CHANGES = 60
-MINUTE_MS = 60_000
-WORKERS_AHEAD_MS = [0] * 10 + [4 * MINUTE_MS, -4 * MINUTE_MS] * 3 + [25 * 60 * MINUTE_MS, -25 * 60 * MINUTE_MS]
-"""Most workers' clocks are right or nearly so; one that is off by a day is refused."""
 
 
 def trouble_of(seed: int) -> Trouble:
     """Return how hostile a seed's world is: every kind of trouble alone, in pairs, and all together."""
-    choose = random.Random(seed + 2_000_003).choice
+    drawn = random.Random(seed + 2_000_003)
+    choose, choices = drawn.choice, drawn.choices
     return Trouble(
         fault_rate=choose([0.0, 0.005, 0.02, 0.08]),
         actor_rate=choose([0.05, 0.2, 0.5]),
         scripts=choose([0, 1, 2, 4]),
         stale_rate=choose([0.0, 0.0, 0.03, 0.2]),
         switch_rate=choose([0.02, 0.1, 0.5]),
+        kinds=frozenset(choices(KINDS, k=choose([0, 0, 1, 1, 2, 2, 3]))) if choose(range(10)) else frozenset(KINDS),
     )
 
 
@@ -43,8 +43,7 @@ def _process(world: World) -> Process:
     crashes, in_changes = adversary.random() < 0.6, adversary.random() < 0.7
     crash_at = adversary.randint(1, MOST_CHANGES if in_changes else MOST_EFFECTS) if crashes else None
     dry_run = adversary.random() < 0.1
-    worker_ahead_ms = adversary.choice(WORKERS_AHEAD_MS)
-    return Process(world, dry_run, crash_at, crash_in_changes=in_changes, worker_ahead_ms=worker_ahead_ms)
+    return Process(world, dry_run, crash_at, in_changes, world.clocks_ahead_ms())
 
 
 def play(seed: int) -> World:
@@ -57,16 +56,13 @@ def play(seed: int) -> World:
     adversary = world.adversary
     try:
         for _ in range(adversary.randint(1, 3)):
-            strange_root = not world.lonely and adversary.random() < 0.05
-            if strange_root:
-                world.happened["strange root"] += 1
-                world.hide_storage()
+            world.draw_root()
+            world.draw_rights()
             processes = [_process(world) for _ in range(adversary.choice([1, 1, 2]))]
             world.happened[f"{len(processes)} processes"] += 1
             for end in world.run(*processes):
                 world.happened[f"ended: {end or 'well'}"] += 1
-            if strange_root:
-                world.show_storage()
+            world.mount_true()
         world.converge()
     except Exception as e:
         raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e
@@ -75,8 +71,12 @@ def play(seed: int) -> World:
 
 def digest(world: World) -> str:
     """Return a fingerprint of everything that happened."""
-    log = [(tip, [(offset, state.deletion) for offset, state in states]) for tip, states in world.model.states.items()]
-    story = repr((sorted(world.happened.items()), log, sorted(world.storage.keys), world.now_ms))
+    log = [
+        (tip, [(offset, state.deletion) for offset, state in states])
+        for number in range(world.log.partition_count)
+        for tip, states in world.model.logs[number].states().items()
+    ]
+    story = repr((sorted(world.happened.items()), log, sorted(world.keys), world.now_ms))
     return hashlib.sha256(story.encode()).hexdigest()
 
 

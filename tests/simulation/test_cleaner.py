@@ -30,7 +30,26 @@ EVERY_TROUBLE = {
     *("fault before read", "fault before high_water_marks", "fault before list_topics", "fault before describe_topics"),
     *("record refused", "record timed out", "record in flight", "late landing"),
     *("leader_deletes", "zombie_copies", "owner_recreates", "owner_deletes", "controller_marks", "group_expires"),
-    *("stale topics", "strange root", "2 processes", "FINISHED", "INCOMPLETE", "REFUSED", "ended: ClockSkewError"),
+    *("another cluster", "denied at a look", "denied for a run", "another name", "wrong clock"),
+    *(
+        "beginning lost",
+        "end lost",
+        "regrown",
+        "tombstone",
+        "garbage",
+        "newer version",
+        "keyed",
+        "misrouted",
+        "garbled",
+    ),
+    *("copied root", "old root", "partial root", "folder renamed", "root swapped in mid-run"),
+    *(
+        "ended: LogReplacedError",
+        "ended: OffsetOutOfRangeError",
+        "ended: ClusterMismatchError",
+        "ended: StorageRootError",
+    ),
+    *("stale topics", "strange root", "2 processes", "FINISHED", "INCOMPLETE", "REFUSED"),
 }
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.manager.in_process import PublishEffect
+from airflow_provider_rlmm.manager.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,
@@ -17,8 +18,8 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from tests.simulation.content import STAMP_KEY
-from tests.simulation.model import FINISHED, Event, PartitionModel, is_settled, judge
+from tests.simulation.model import FINISHED, Event, PartitionLog, View, judge
+from tests.simulation.roots import STAMP_KEY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -37,76 +38,138 @@ class Process:
     :param dry_run: it must change nothing.
     :param crash_at: number of its effect at which it crashes, ``None`` for never.
     :param crash_in_changes: count only effects that change something.
-    :param worker_ahead_ms: how far its worker's own clock is ahead.
-    :param read_until: metadata partition → high watermark that it last asked for.
-    :param looked_at: topic ids that the cluster showed at its last look.
+    :param clocks_ahead_ms: how far its workers' own clocks are ahead, one per task, over and over.
+    :param read: metadata partition → which log it read, and up to where, every time since it acted last: its own replay may
+        have read less than others that it made for other purposes.
+    :param begins: metadata partition → where the log began whenever its present task asked for it.
+    :param shown: name → id of the topics that the cluster showed at its last look.
+    :param answered: names that the cluster gave an answer to at its last look, one way or the other.
+    :param elsewhere: whether another cluster answered its last look.
     :param in_doubt: partitions about which a record of the present task may or may not land.
+    :param told: what it has said that a person has to look at.
     """
 
     world: World
     dry_run: bool = False
     crash_at: int | None = None
     crash_in_changes: bool = False
-    worker_ahead_ms: int = 0
+    clocks_ahead_ms: Sequence[int] = (0,)
     effects: int = 0
     changes: int = 0
-    read_until: Counter[int] = field(default_factory=Counter)
-    looked_at: frozenset[UUID] = frozenset()
+    tasks: int = 0
+    read: dict[int, list[tuple[PartitionLog, int]]] = field(default_factory=dict)
+    begins: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    shown: dict[str, UUID] = field(default_factory=dict)
+    answered: frozenset[str] = frozenset()
+    elsewhere: bool = False
     in_doubt: set[TopicIdPartition] = field(default_factory=set)
-    _judged: dict[bytes, PartitionModel] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    _judged: dict[bytes, View] = field(default_factory=dict)
+    _acted: bool = False
+    _names_at_look: dict[tuple[int, UUID], list[set[str]]] = field(default_factory=dict)
     _read_since_publish: bool = False
     _looked_since_publish: bool = False
     _touched_since_look: set[RemoteLogSegmentId] = field(default_factory=set)
     _only_looked_since_read: bool = False
+    _listed_since_read: bool = False
+    _listed: set[RemoteLogSegmentId] = field(default_factory=set)
+
+    def begin_task(self) -> None:
+        """The next task is another process, with another worker's clock."""
+        self.tasks += 1
+        self.begins.clear()
+        self._listed.clear()
+
+    @property
+    def clock_ahead_ms(self) -> int:
+        return self.clocks_ahead_ms[self.tasks % len(self.clocks_ahead_ms)]
 
     def before(self, name: str, detail: Any) -> None:
         """Judge an effect that is about to happen."""
         if name in ("publish", "delete", "put", "commit"):
             assert not self.dry_run, f"a dry run does {name} {detail}"
+        self._acted |= name in ("publish", "delete")
         if name == "publish":
             self._before_publish(detail)
         elif name == "delete":
             self._before_delete(detail)
         elif name == "put":
             assert detail == STAMP_KEY, f"put {detail}"
-            assert not self.world.hidden, "I2: a strange storage root was stamped as verified"
+            assert self.world.hidden is None or self.world.swapped, "I2: a strange storage root was stamped as verified"
         elif name == "commit":
             for metadata_partition, offset in detail.items():
-                unsettled = self.world.model.first_unsettled(metadata_partition)
-                assert unsettled is None or offset <= unsettled, f"I4: committed {offset}, unsettled {unsettled}"
+                unsettled = [view.first_unsettled() for view in self._views(metadata_partition)]
+                passed = [o for o in unsettled if o is not None and o < offset]
+                assert len(passed) < len(unsettled), f"I4: committed {offset}, unsettled {passed}"
 
     def after(self, name: str, detail: Any) -> None:
         """Take note of an effect that has happened."""
+        model = self.world.model
         if name == "high_water_marks":
-            self.read_until = Counter(self.world.model.ends)
             self._read_since_publish = True
-            self._only_looked_since_read = True
+            self._only_looked_since_read, self._listed_since_read = True, False
             return
+        if name == "read":
+            self._note_read(detail)
+        if name == "beginning_offsets":
+            for metadata_partition in range(self.world.log.partition_count):
+                self.begins[metadata_partition].add(model.begins[metadata_partition])
         if name == "describe_topics":
-            # A listing only supplies names: what was asked for and answered with an id was seen.
-            self.looked_at = frozenset(i for name, i in self.world.topics.topics.items() if name in detail)
-            self._touched_since_look.clear()
-            self._looked_since_publish = True
-        if name not in LOOKING:
+            self._look(detail)
+        if name == "list":
+            self._listed_since_read = True
+            shown = (self.world.segment_of(key) for key in self.world.mounted if key.startswith(detail))
+            self._listed.update(segment for segment in shown if segment is not None)
+        elif name not in LOOKING:
             self._only_looked_since_read = False
 
-    def seen(self, tip: TopicIdPartition) -> PartitionModel:
-        """Return what the process can know of a partition."""
-        metadata_partition = self.world.model.metadata_partition_of.get(tip, 0)
-        return self.world.model.at(tip, self.read_until[metadata_partition])
+    def _note_read(self, effect: ReadEffect) -> None:
+        log = self.world.model.logs[effect.metadata_partition]
+        before = [] if self._acted else self.read.get(effect.metadata_partition, [])
+        self.read[effect.metadata_partition] = [*before, (log, effect.end)]
+        self._acted = False
 
-    def observed_ms(self, tip: TopicIdPartition) -> int | None:
-        """Return since when a partition's absence stands by what the process can know."""
-        end = self.read_until[self.world.model.metadata_partition_of.get(tip, 0)]
-        return self.world.model.observed_ms(tip, end, self.world.now_ms)
+    def _look(self, names: frozenset[str]) -> None:
+        """Note what one look showed. A listing only supplies names: what was asked for and answered with an id was seen."""
+        topics = self.world.topics
+        self.elsewhere = topics.metadata_topic_id != METADATA_TOPIC_ID
+        self.answered = names - topics.denied
+        self.shown = {name: i for name, i in topics.topics.items() if name in self.answered}
+        self._names_at_look = {
+            (p, tip.topic_id): [view.names_of(tip.topic_id) for view in self._views(p)]
+            for tip, p in self.world.model.metadata_partition_of.items()
+        }
+        self._touched_since_look.clear()
+        self._looked_since_publish = True
 
-    def judged(self, value: bytes) -> PartitionModel:
-        """Return what the process knew when it published a record."""
+    def _views(self, metadata_partition: int) -> list[View]:
+        """Return what the process can have read: from where the log began when its task asked for it, one time or another."""
+        begins = sorted(self.begins[metadata_partition])
+        return [View(log, begin, end) for log, end in self.read.get(metadata_partition, []) for begin in begins]
+
+    def _judge(self, tip: TopicIdPartition, rule: Callable[[View], None]) -> View:
+        """Apply a rule to what the process can have read; any of several beginnings will do."""
+        *others, last = self._views(self.world.model.metadata_partition_of.get(tip, 0))
+        for view in others:
+            try:
+                rule(view)
+            except AssertionError:
+                continue
+            return view
+        rule(last)
+        return last
+
+    def judged(self, value: bytes) -> View:
+        """Return what the process had read when it published a record."""
         return self._judged[value]
 
     def _require_absent(self, tip: TopicIdPartition, what: object) -> None:
         assert tip.topic_id not in self.world.living_ids(), f"I7: {what} is of the living {tip}"
-        assert tip.topic_id not in self.looked_at, f"I7: {what}, though its last look showed {tip}"
+        assert not self.elsewhere, f"I9: {what}, though another cluster answered its last look"
+        assert tip.topic_id not in self.shown.values(), f"I7: {what}, though its last look showed {tip}"
+        assert tip.topic in self.answered, f"§7: {what}, though its last look said nothing about {tip.topic}"
+        names = self._names_at_look.get((self.world.model.metadata_partition_of[tip], tip.topic_id), [])
+        assert any(len(known) == 1 for known in names), f"§7: {what}, though its topic id has the names {names}"
 
     def _before_publish(self, effect: PublishEffect) -> None:
         event: Event = deserialize(effect.value)  # type: ignore[assignment]  # judge() refuses what is no event of ours
@@ -116,30 +179,44 @@ class Process:
             fresh_look = self._looked_since_publish
             assert fresh_look or event.state is S.DELETE_SEGMENT_FINISHED, f"I7: {event} without a new look"
             self._read_since_publish = self._looked_since_publish = False
-        seen = self._judged[effect.value] = self.seen(tip)
         self._require_absent(tip, event)
-        judge(event, seen, self.observed_ms(tip), self.world.now_ms, MIN_ABSENCE_MS)
+        if int(event.state) == FINISHED and isinstance(event, RemotePartitionDeleteMetadata):
+            del self.read[effect.metadata_partition][:-1]
+        view = self._judge(tip, lambda view: judge(event, view, self.world.now_ms, MIN_ABSENCE_MS))
+        self._judged[effect.value] = view
         if isinstance(event, RemotePartitionDeleteMetadata):
             if int(event.state) == FINISHED:
+                # Where more may have been said than was read, storage is listed once more.
+                listed = self._listed_since_read and not self.world.is_doubtful(tip)
                 assert self._only_looked_since_read, "I3: finished on an old replay"
+                assert not listed, "I3: finished on an old replay"
                 assert tip not in self.in_doubt, "I3: finished while a record of this run may still land"
+                left = sorted(set(self.world.objects_unknown_to(view, tip)) - self.world.renamed.keys())
+                assert not left, f"I3: {tip} finished while {left} are there, which its log does not account for"
             return
         segment = event.remote_log_segment_id
-        if segment in self.world.lost:
-            assert seen.segments[segment.id] != S.COPY_SEGMENT_FINISHED, f"I2: {segment} was never seen in storage"
+        state = view.of(tip).segments[segment.id]
+        if state == S.COPY_SEGMENT_FINISHED:
+            assert segment in self._listed, f"I2: {segment} was never seen in storage"
         if event.state is S.DELETE_SEGMENT_FINISHED:
             left = self.world.objects_of_segment(segment)
-            assert not left, f"I2: {segment} finished while {left} are there"
+            if left and self.world.renamed.keys() >= set(left) and segment not in self._listed:
+                self.world.excuse(left)
+            else:
+                assert not left, f"I2: {segment} finished while {left} are there"
 
     def _before_delete(self, key: str) -> None:
         segment = self.world.segment_of(key)
         assert segment is not None, f"deleted a key of no known segment: {key}"
         tip = segment.topic_id_partition
         self._require_absent(tip, f"deleting {key}")
-        seen = self.seen(tip)
-        state = seen.segments.get(segment.id)
-        assert state == S.DELETE_SEGMENT_STARTED, f"I1: {key} deleted, its last state read is {state}"
-        settled = is_settled(seen, self.observed_ms(tip), self.world.now_ms, MIN_ABSENCE_MS)
-        assert settled, f"§7: {key} deleted, not settled: {seen}"
+        self._judge(tip, lambda view: self._judge_deletion(key, segment, view))
         self._touched_since_look.add(segment)
         assert len(self._touched_since_look) <= BATCH_SEGMENTS, "I7: more than a batch deleted after one look"
+
+    def _judge_deletion(self, key: str, segment: RemoteLogSegmentId, view: View) -> None:
+        seen = view.of(segment.topic_id_partition)
+        state = seen.segments.get(segment.id)
+        assert state == S.DELETE_SEGMENT_STARTED, f"I1: {key} deleted, its last state read is {state}"
+        settled = view.is_settled(segment.topic_id_partition, self.world.now_ms, MIN_ABSENCE_MS)
+        assert settled, f"§7: {key} deleted, not settled: {seen}"

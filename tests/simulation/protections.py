@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Switch one protection off alone, and see the judge find out: ``python -m tests.simulation.protections``.
+
+A protection is a rule with all that stands behind it; what a single line of it is worth, ``tests/mutations`` tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from airflow_provider_rlmm import clock
+from airflow_provider_rlmm.lifecycle import cluster_look, replay
+from airflow_provider_rlmm.manager import in_process, log_tail
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic
+from airflow_provider_rlmm.policy import absence, proven_time
+from airflow_provider_rlmm.policy import freshness as fresh
+from airflow_provider_rlmm.storage import layout_storage, root
+from tests.simulation.mistakes import CLOCKS, CLUSTER, LOSS, RIGHTS, ROOTS
+from tests.simulation.runs import play, remembered_decoding, trouble_of
+
+SEEDS = 2000
+
+
+def _nothing(*_: object) -> None:
+    """Stand in for a check."""
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _any_cluster() -> Iterator[Any]:
+    """A1: whoever answers is the cluster whose log is read."""
+    look = cluster_look.look
+
+    def believing(topics: Any, log: Any, names: Any) -> Any:
+        with mock.patch.object(type(log), "topic_id", property(lambda _: mock.ANY)):
+            seen = look(topics, log, names)
+        proof = type(seen.proof)(log.topic_id, seen.proof.absent)
+        return type(seen)(proof, seen.observations, seen.living, seen.denied)
+
+    for user in ("marker", "planner", "cleaner", "partition_cleaner"):
+        yield mock.patch(f"airflow_provider_rlmm.lifecycle.{user}.look", believing)
+
+
+def _hidden_is_absent() -> Iterator[Any]:
+    """A2: a name that may not be described is unknown."""
+    observe = absence.observe
+
+    def believing(topic_id: Any, names: Any, answers: Mapping[str, Any], listed: Any) -> Any:
+        known = {name: NoTopic.UNKNOWN if answer is NoTopic.DENIED else answer for name, answer in answers.items()}
+        return observe(topic_id, names, known, listed)
+
+    yield mock.patch.object(cluster_look, "observe", believing)
+
+
+def _any_location() -> Iterator[Any]:
+    """A3: a stamp is believed wherever it lies, and so is an expected root."""
+
+    def stamp(self: Any, *, move_stamp: bool = False) -> Any:
+        return None if self.raw_stamp is None else root.Stamp.from_json(self.raw_stamp)
+
+    yield mock.patch.object(root.PlaceLook, "stamp", stamp)
+    yield mock.patch.object(root.PlaceLook, "_require_expected", _nothing)
+
+
+def _old_root() -> Iterator[Any]:
+    """A3: a root need not be up to date."""
+    yield mock.patch.object(fresh.Freshness, "require", _nothing)
+    yield mock.patch.object(fresh.Freshness, "is_fresh", _always)
+
+
+def _changing_folders() -> Iterator[Any]:
+    """A3: folders may be renamed and replaced while a task works."""
+    yield mock.patch.object(layout_storage.LayoutRemoteStorageManager, "_require_unchanged", _nothing)
+
+
+def _workers_clock() -> Iterator[Any]:
+    """A4: time is what the worker's own clock says."""
+    yield mock.patch.object(clock.ProvenClock, "__call__", lambda self: self._worker_clock())
+    yield mock.patch.object(proven_time, "check_agreement", _nothing)
+
+
+def _lost_beginning() -> Iterator[Any]:
+    """A5: reading goes on where the log begins by now."""
+    yield mock.patch.object(in_process, "require_range", _nothing)
+    yield mock.patch.object(log_tail.LogTail, "check", _nothing)
+    batch = in_process._Partition.batch
+    yield mock.patch.object(
+        in_process._Partition, "batch", lambda self, start, end: batch(self, max(start, self.beginning), end)
+    )
+
+
+def _lost_end() -> Iterator[Any]:
+    """A5: the high watermark may go back, and other records may take the place of those that were read."""
+
+    def advance(self: Any) -> None:
+        end = self._log.high_water_marks()[self.metadata_partition]
+        start = min(self.end, end)
+        for records in self._log.read(self.metadata_partition, start, end):
+            for offset, timestamp_ms, event in self._good_events(records):
+                self.apply(event, offset, timestamp_ms)
+        self.end = end
+
+    yield mock.patch.object(replay.MetadataPartitionReplay, "advance", advance)
+
+
+PROTECTIONS = {
+    "A1 same cluster": (_any_cluster, CLUSTER),
+    "A2 complete listing": (_hidden_is_absent, RIGHTS),
+    "A3 where the root lies": (_any_location, ROOTS),
+    "A3 up to date": (_old_root, ROOTS),
+    "A3 the same folders": (_changing_folders, ROOTS),
+    "A4 clocks": (_workers_clock, CLOCKS),
+    "A5 the beginning of the log": (_lost_beginning, LOSS),
+    "A5 the end of the log": (_lost_end, LOSS),
+}
+"""Name → what switches it off, and the kind of trouble that it is there for: seeds without it are not played."""
+
+
+@contextmanager
+def switched_off(name: str) -> Iterator[None]:
+    """Switch one protection off for as long as this lasts."""
+    with ExitStack() as stack:
+        for patch in PROTECTIONS[name][0]():
+            stack.enter_context(patch)
+        yield
+
+
+def first_violation(name: str, seeds: int = SEEDS, first: int = 0) -> str | None:
+    """Return what the judge says of the first seed that finds a protection missing, ``None`` where none does."""
+    with switched_off(name):
+        for seed in range(first, first + seeds):
+            if PROTECTIONS[name][1] not in trouble_of(seed).kinds:
+                continue
+            try:
+                with remembered_decoding():
+                    play(seed)
+            except AssertionError as e:
+                if isinstance(e.__cause__, AssertionError):  # else it fell over its own missing rule
+                    return str(e)
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only protections whose names contain one of these")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds to play at most for each")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    missed = 0
+    for name in PROTECTIONS:
+        if not options.names or any(part in name for part in options.names):
+            found = first_violation(name, options.seeds)
+            missed += found is None
+            print(f"{name}: {found or 'NOT FOUND'}"[:400], flush=True)  # noqa: T201  # a program's output
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
