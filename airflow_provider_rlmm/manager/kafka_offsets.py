@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import cache
@@ -18,7 +19,10 @@ from airflow_provider_rlmm.manager.kafka_client import (
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
+
+_MOVED_S = 0.2
 
 
 class KafkaOffsetStore:
@@ -82,8 +86,18 @@ class KafkaOffsetStore:
         request = [ConsumerGroupTopicPartitions(self._group_id, partitions)]
         timeout = self._admin.request_timeout_s
         what = f"committing offsets of group {self._group_id!r}"
-        outcome = self._ask(what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout))
-        for partition in self._admin.checked(what, outcome).topic_partitions:
+        deadline = time.monotonic() + timeout
+        while True:
+            outcome = self._ask(
+                what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout)
+            )
+            answered = self._admin.checked(what, outcome).topic_partitions
+            if time.monotonic() > deadline or not any(_has_moved(partition.error) for partition in answered):
+                break
+            # The first commit of a cluster creates the offsets topic; until its partitions are led nobody coordinates.
+            self._admin.close()
+            time.sleep(_MOVED_S)
+        for partition in answered:
             if is_unknown_topic(partition.error):
                 raise MetadataTopicNotFoundError(
                     f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self._topic}-{partition.partition}"
@@ -112,6 +126,16 @@ class KafkaOffsetStore:
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
+
+
+def _has_moved(error: KafkaError | None) -> bool:
+    from confluent_kafka import KafkaError
+
+    return error is not None and error.code() in {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
 
 
 @cache

@@ -119,6 +119,7 @@ def test_nothing_is_written_or_deleted_without_leave(
     connect(monkeypatch, kafka, expected_cluster_id=None)
     with pytest.raises(ConfigurationError, match="expected_cluster_id"):
         PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW).execute(context("no-cluster"))
+    connect(monkeypatch, kafka, expected_cluster_id=None, allow_writes=False)
     counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context("dry"))
     assert counts == {"would_mark": 3, "already_marked": 0, "refused": 0, "dry_run": True}
     assert objects_of(kafka, gone) == objects
@@ -130,7 +131,7 @@ def test_a_wrong_storage_root_finishes_nothing(
 ) -> None:
     kafka, _, gone = orphaned
     (tmp_path / "empty").mkdir()
-    for root, error in ((tmp_path / "missing", "missing"), (tmp_path / "empty", "no object in storage")):
+    for root, error in ((tmp_path / "missing", "missing"), (tmp_path / "empty", "newest copied segments")):
         connect(monkeypatch, kafka, storage_uri=root.as_uri())
         with pytest.raises(StorageRootError, match=error):
             run_cleaner(f"wrong-root-{root.name}")
