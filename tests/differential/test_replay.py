@@ -15,11 +15,16 @@ from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay, Probe
 from tests.differential.world import EVENTS_PER_ROUND, Batch, World
 
 BATCH_SIZES = (1, 3, 20, 100, 500, 1000)
+CROWDED_TOPICS, CROWDED_SIZES = 15, (4, 8, 12, 16)
 
 
 def test_same_as_kafka(kafka_replay: KafkaReplay, differential_seed: int, differential_round: int) -> None:
     seed = f"{differential_seed}/{differential_round}"
-    batches = list(round_of(seed))
+    for batches in (list(round_of(seed)), *crowded_topics_of(seed)):
+        compare(kafka_replay, seed, batches)
+
+
+def compare(kafka_replay: KafkaReplay, seed: str, batches: Sequence[Batch]) -> None:
     difference = first_difference(kafka_replay, batches)
     if difference is None:
         return
@@ -40,6 +45,12 @@ def round_of(seed: str) -> Iterator[Batch]:
         size = min(left, rng.choice(BATCH_SIZES))
         left -= size
         yield world.batch(size)
+
+
+def crowded_topics_of(seed: str) -> Iterator[list[Batch]]:
+    for number in range(CROWDED_TOPICS):
+        world, rng = World(f"{seed}/crowded-{number}", crowded=True), random.Random(f"{seed}/{number}")
+        yield [world.batch(rng.choice(CROWDED_SIZES)) for _ in range(rng.randint(1, 3))]
 
 
 def first_difference(kafka_replay: KafkaReplay, batches: Sequence[Batch]) -> str | None:

@@ -53,9 +53,11 @@ class World:
     A topic in the making.
 
     :param seed: decides everything.
+    :param crowded: one user partition with few segments and fewer offsets, many of them at an edge. After many events
+        there every epoch has ended at the largest offset and tells nothing more: make it short.
     """
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, *, crowded: bool = False) -> None:
         self._rng = rng = random.Random(seed)
         names = ["orders", "a", "päd.agoge_ü-✓", "x" * 249]
         ids = [UUID(int=rng.getrandbits(128)) for _ in range(3)]
@@ -65,15 +67,14 @@ class World:
         self._ids = [UUID(int=rng.getrandbits(128)) for _ in range(rng.choice((2, 5, 20)))]
         self._epochs = rng.choice(((0,), (0, 1), (3, 4, 5, 9), (-1, 0, 2**31 - 1, -(2**31))))
         self._offset_range = rng.choice((4, 30, 300))
-        # How often an offset lies at an edge, a range was copied before, epochs begin anywhere, and a partition is left for a
-        # new one: after many events at the edges every epoch of it has ended at the largest offset.
+        # How often an offset lies at an edge, a range was copied before, and epochs begin anywhere.
         self._at_edge, self._copied_again = rng.choice((0.01, 0.3, 0.8)), rng.choice((0, 0.4))
-        self._anywhere, self._left_behind = rng.choice((0.1, 0.1, 0.6)), rng.choice((0, 0.1))
+        self._anywhere = rng.choice((0.1, 0.1, 0.6))
         self._edges: Sequence[int] = EDGES
         self._ranges: list[tuple[int, int, tuple[tuple[int, int], ...]]] = []
         self._sent: list[bytes] = []
         self._states: dict[RemoteLogSegmentId, S] = {}
-        weights = {
+        weights: dict[Callable[[], bytes | None], float] = {
             self._step: 60,
             self._any_update: 12,
             self._add: 20,
@@ -85,6 +86,11 @@ class World:
             self._snapshot: 0.5,
             self._tombstone: 0.5,
         }
+        if crowded:
+            self._partitions, self._ids = self._partitions[:1], self._ids[: rng.randint(2, 4)]
+            self._edges = [MAX_OFFSET, *rng.sample((*EDGES, 9, 10, 19), rng.randint(1, 3))]
+            self._at_edge, self._anywhere, self._epochs = 1, 0.5, (0, 1, 2)
+            weights = {self._step: 90, self._any_update: 5, self._add: 5}
         self._kinds: list[Callable[[], bytes | None]] = list(weights)
         self._weights = list(weights.values())
 
@@ -97,9 +103,6 @@ class World:
         rng = self._rng
         values: list[bytes | None] = []
         for make in rng.choices(self._kinds, self._weights, k=size):
-            if rng.random() < self._left_behind:
-                self._partitions = [TopicIdPartition(UUID(int=rng.getrandbits(128)), "short-lived", 0)]
-                self._ids, self._edges = self._ids[:3], rng.sample(EDGES, rng.randint(1, 3))
             value = make()
             values.append(value)
             if value is not None:
@@ -138,7 +141,7 @@ class World:
         # Mostly as a log has them, epoch after epoch; Kafka's classes check none of it.
         starts = [start, *sorted(rng.randint(start, end) for _ in epochs[1:])]
         if rng.random() < self._anywhere:
-            starts = [rng.choice((self._offset(), self._offset() - rng.randrange(3), *BEYOND)) for _ in epochs]
+            starts = [rng.choice((self._offset(), self._offset(), self._offset() - 1, *BEYOND)) for _ in epochs]
         return start, end, tuple(zip(epochs, starts, strict=True))
 
     def _int64(self) -> int:
