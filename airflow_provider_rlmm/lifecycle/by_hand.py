@@ -13,21 +13,31 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventByHandRefusedError
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.freshness import look_for_freshness
 from airflow_provider_rlmm.lifecycle.marker import due_observation
+from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    TopicIdPartition,
     kafka_uuid_str,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation
+from airflow_provider_rlmm.policy.freshness import Freshness
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.refusals import Refusal
+from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenSegment, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootCheck
+from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation, RootProof
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""
@@ -65,6 +75,95 @@ def needs_storage(events: Iterable[WritableEvent]) -> bool:
     return any(event.state is not _MARKED for event in events)
 
 
+class StorageWitness:
+    """
+    Remote storage as a witness. Its root must be the cluster's and up to date before a listing says anything: in a copy of
+    the root, or an old one, nothing would be left to see.
+
+    :param storage: remote storage, ``None`` where there is none to ask.
+    :param log: the metadata event log.
+    :param topics: the cluster's topics.
+    :param expectation: what is known about the root.
+    :param overrides: overrides in force.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager | None,
+        log: MetadataEventLog,
+        topics: ClusterTopics,
+        expectation: RootExpectation,
+        overrides: frozenset[str],
+    ) -> None:
+        self._storage = storage
+        self._log = log
+        self._topics = topics
+        self._expectation = expectation
+        self._overrides = overrides
+        self._root: RootCheck | None = None
+        self._freshness = Freshness(())
+
+    def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
+        """
+        Return the ids of the segments of which storage lists an object now.
+
+        :param tip: their user partition.
+        :raises EventByHandRefusedError: if there is no storage, or its root is not verified.
+        :raises StorageRootError: if the root is not up to date.
+        :raises StorageError: if storage does not answer.
+        """
+        storage = self._asked(tip)
+        return frozenset(storage.list_log_segments(tip))
+
+    def decide_unseen(self, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
+        """
+        Tell whether a segment may be finished of which nothing here has ever seen an object.
+
+        What is not known of its past counts against it.
+
+        :param metadata: the segment; no listing shows an object of it.
+        """
+        storage = self._asked(metadata.remote_log_segment_id.topic_id_partition)
+        places = storage.layout.places_of(metadata)
+        root, expected = self._require_root(), self._expected()
+        segment = UnseenSegment(
+            state=metadata.state,
+            was_copied=True,
+            places_proven=all(root.is_verified(place) for place in places),
+            only_place=len(places) == 1,
+            root_is_fresh=all(self._freshness.is_fresh(place.name, expected) for place in places),
+        )
+        return decide_unseen(segment, self._overrides)
+
+    def _asked(self, tip: TopicIdPartition) -> RemoteStorageManager:
+        if self._storage is None:
+            raise EventByHandRefusedError(f"{tip}: there is no remote storage to ask")
+        if self._root is None:
+            self._look_at_root(self._storage)
+        if not self._require_root().verified:
+            raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._require_root().reason}")
+        return self._storage
+
+    def _look_at_root(self, storage: RemoteStorageManager) -> None:
+        """What the log names is read before the cluster's topics are looked at, and these before the log is read again."""
+        named = frozenset[UUID]().union(*(scan_topic_ids(self._log, n).all for n in range(self._log.partition_count)))
+        living = frozenset(look(self._topics, self._log, {}).living.values())
+        self._root = storage.check_root(named | living, self._topics.cluster_id(), self._expectation)
+        if self._root.verified:
+            self._freshness = look_for_freshness(self._log, living, storage)
+            places = [place.name for place in storage.layout.places]
+            self._freshness.require(places, self._expected(), self._overrides)
+
+    def _expected(self) -> list[str]:
+        known = (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
+        return [check.place.name for check in self._require_root().places if check.how in known]
+
+    def _require_root(self) -> RootCheck:
+        if self._root is None:
+            raise RuntimeError("the storage root was not looked at")
+        return self._root
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
@@ -72,18 +171,20 @@ class Standing:
 
     :param history: its history, replayed up to the high watermark.
     :param observation: the latest look at its topic id.
-    :param now_ms: ms since the epoch.
+    :param now_ms: a time after that look, ms since the epoch.
     :param limits: limits of destructive work.
-    :param storage: remote storage, ``None`` where there is none to ask.
-    :param root: whether its root is this cluster's.
+    :param held: why it must not be touched, ``None`` where nothing holds it.
+    :param doubt: why more may have been said about it than was read, ``None`` where nothing suggests it.
+    :param storage: remote storage, asked where that is needed.
     """
 
     history: UserPartitionHistory
     observation: Observation
     now_ms: int
     limits: CleanerLimits
-    storage: RemoteStorageManager | None = None
-    root: RootCheck | None = None
+    held: Refusal | None
+    doubt: Doubt | None
+    storage: StorageWitness
 
     def check(self, event: WritableEvent) -> None:
         """
@@ -91,7 +192,7 @@ class Standing:
 
         :param event: about this user partition.
         :raises EventByHandRefusedError: naming the event, why, and what to do.
-        :raises StorageError: if storage does not answer.
+        :raises StorageError: if storage does not answer, or its root is not up to date.
         """
         obstacle = self._obstacle(event)
         if obstacle is not None:
@@ -103,6 +204,8 @@ class Standing:
             raise EventByHandRefusedError(f"{event.state.name} of {subject} is not written: {obstacle}")
 
     def _obstacle(self, event: WritableEvent) -> str | None:
+        if self.held is not None:
+            return f"{self.held.why}; {self.held.what_to_do}"
         due = due_observation(self.history, self.observation, self.now_ms)
         if isinstance(event, RemotePartitionDeleteMetadata):
             if due is not None and event.state is due.state:
@@ -110,6 +213,8 @@ class Standing:
             if event.state is _MARKED:
                 return self._why_no_observation_is_due()
         if (refusal := refusal_of(self.history, self.observation, self.now_ms, self.limits)) is not None:
+            return f"{refusal.why}; {refusal.what_to_do}"
+        if (refusal := self._incompleteness()) is not None:
             return f"{refusal.why}; {refusal.what_to_do}"
         if isinstance(event, RemotePartitionDeleteMetadata):
             started = event.state is RemotePartitionDeleteState.DELETE_PARTITION_STARTED
@@ -123,12 +228,17 @@ class Standing:
             return "no segment of it is unfinished: the marker would write nothing"
         return self.observation.reason
 
+    def _incompleteness(self) -> Refusal | None:
+        if self.doubt is None:
+            return None
+        return incompleteness(self.history, self.storage.listed(self.history.topic_id_partition), self.doubt)
+
     def _obstacle_to_finish(self) -> str | None:
         obstacle = self.history.obstacle_to_finish()
         if obstacle is not None:
             return obstacle
         unfinished = {segment.remote_log_segment_id.id for segment in self.history.unfinished()}
-        left = self._listed() - (self.history.known_segments - unfinished)
+        left = self.storage.listed(self.history.topic_id_partition) - (self.history.known_segments - unfinished)
         if left:
             return (
                 f"storage lists objects of {len(left)} segments that the log does not call finished, one of them is "
@@ -137,21 +247,17 @@ class Standing:
         return None
 
     def _obstacle_of_segment(self, event: RemoteLogSegmentMetadataUpdate) -> str | None:
-        listed = event.remote_log_segment_id.id in self._listed()
+        listed = event.remote_log_segment_id.id in self.storage.listed(self.history.topic_id_partition)
         if event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-            return (
-                None if listed else "storage lists no object of it; let the remote log cleaner decide what that means"
-            )
+            unseen = "storage lists no object of it; let the remote log cleaner decide what that means"
+            return None if listed else unseen
         if listed:
             return "storage still lists objects of it; let the remote log cleaner delete them"
-        return "storage lists no object of it, and nothing here shows that it ever did: let the remote log cleaner finish it"
-
-    def _listed(self) -> frozenset[UUID]:
-        """Return the ids of the segments that storage lists, below a root that is this cluster's."""
-        if self.storage is None or self.root is None:
-            raise EventByHandRefusedError(f"{self.history.topic_id_partition}: there is no remote storage to ask")
-        if not self.root.verified:
-            raise EventByHandRefusedError(
-                f"{self.history.topic_id_partition}: the storage root is not verified, {self.root.reason}"
-            )
-        return frozenset(self.storage.list_log_segments(self.history.topic_id_partition))
+        metadata = self.history.cache.segment(event.remote_log_segment_id)
+        if metadata is None:
+            return "the log knows no such segment that is not finished"
+        decision = self.storage.decide_unseen(metadata)
+        if decision.verdict is UnseenVerdict.MAY_FINISH:
+            return None
+        override = f"; the override {decision.override!r} settles it" if decision.override else ""
+        return f"{decision.why}{override}; the remote log cleaner finishes what it deletes itself"

@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.finding_kinds import FindingKind
+from airflow_provider_rlmm.policy.finding_kinds import FindingKind, Severity
 
 COLUMNS = [
-    "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state"
+    "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state",
+    "broker_id",
 ]  # fmt: skip
 """Columns of ``decode`` that are looked at."""
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
-FoundEvent = tuple[FindingKind, Mapping[str, Any], str]
-"""Kind, row of :data:`COLUMNS`, and what this one is, in words."""
+FoundEvent = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[str, Any], str, Severity]
+"""Kind, row of :data:`COLUMNS`, what this one is, in words, and how bad, where its kind does not say it."""
 
 
 class DeletionWatch:
@@ -35,6 +37,7 @@ class DeletionWatch:
         self._beginnings = beginnings
         self._latest_ms = latest_ms
         self._last: dict[tuple[bytes, int], Mapping[str, Any]] = {}
+        self._finished: set[tuple[bytes, int]] = set()
         self._of_the_future: dict[tuple[bytes, int], Mapping[str, Any]] = {}
 
     def note(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[FoundEvent]:
@@ -49,6 +52,7 @@ class DeletionWatch:
             yield from self._illegal(key, state, row)
             self._last[key] = row
             if state is _FINISHED:
+                self._finished.add(key)
                 self._of_the_future.pop(key, None)
                 if UUID(bytes=row["topic_id"]) in self._living:
                     yield FindingKind.LIVE_PARTITION_FINISHED, row, "its topic exists"
@@ -67,7 +71,10 @@ class DeletionWatch:
         valid = RemotePartitionDeleteState.is_valid_transition
         if not (valid(source, state) or valid(reopened, state)):
             came = source.name if source is not None else "nothing"
-            yield FindingKind.ILLEGAL_TRANSITION, row, f"{came} → {state.name}"
+            # Two cleaners at once leave this behind the end; nothing reads it.
+            ours = source is _FINISHED and row["broker_id"] == OWN_BROKER_ID
+            severity = Severity.NOTICE if ours else Severity.WARNING
+            yield FindingKind.ILLEGAL_TRANSITION, row, f"{came} → {state.name}", severity
 
     def _observe(self, key: tuple[bytes, int], row: Mapping[str, Any]) -> None:
         """A later observation at a believable time takes the place of one from the future."""
@@ -93,13 +100,18 @@ class DeletionWatch:
         """Return topic id and name of the deletions that are not finished."""
         return {(UUID(bytes=row["topic_id"]), row["topic"]) for row in self._last.values() if row["state"] != _FINISHED}
 
-    def unsettled(self, before_ms: int) -> Iterator[FoundEvent]:
+    def unsettled(self, before_ms: int, unfinished: Collection[tuple[bytes, int]]) -> Iterator[FoundEvent]:
         """
         Yield the deletions that began and did not finish.
 
+        A marker or a start behind DELETE_PARTITION_FINISHED counts as settled while nothing is unfinished: two cleaners at
+        once leave such a thing, and the cleaner leaves it alone.
+
         :param before_ms: the last time that is old enough, ms since the epoch.
+        :param unfinished: (topic id, partition) of the user partitions with unfinished segments.
         """
-        for row in self._last.values():
+        for key, row in self._last.items():
             state = RemotePartitionDeleteState(row["state"])
-            if state is not _FINISHED and row["event_timestamp_ms"] <= before_ms:
+            settled = state is _FINISHED or (key in self._finished and key not in unfinished)
+            if not settled and row["event_timestamp_ms"] <= before_ms:
                 yield FindingKind.UNSETTLED_MARKER, row, f"{state.name} is its last event"

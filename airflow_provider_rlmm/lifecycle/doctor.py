@@ -222,7 +222,9 @@ class _Examination:
             self.findings.add_one(FindingKind.UNDER_PROOF, row, proof.detail, proof.severity)
         for found in self._deletions.of_the_future(self._now_ms):
             self.findings.add_one(*found)
-        for found in self._deletions.unsettled(self._now_ms - min_age_ms):
+        unfinished = state.state.segments.group_by(["topic_id", "partition"]).aggregate([]).to_pylist()
+        keys = {(row["topic_id"], row["partition"]) for row in unfinished}
+        for found in self._deletions.unsettled(self._now_ms - min_age_ms, keys):
             self.findings.add_one(*found)
         self._stuck_segments(state.state.segments, self._now_ms - min_age_ms)
         stopped = self._copies.stopped(self._now_ms - max_copy_ms)

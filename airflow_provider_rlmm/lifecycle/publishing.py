@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
     PublishFailedError,
     PublishOutcomeUnknownError,
-    QuarantinedRecordsError,
 )
-from airflow_provider_rlmm.lifecycle.by_hand import Standing, check_override
+from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -34,10 +32,11 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.values import spelled_integer
 from airflow_provider_rlmm.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 MAX_PARTITION = 2**31 - 1
 EVENT_FIELDS = ("topic_id", "topic", "partition", "state")
@@ -81,6 +80,7 @@ def publish_events(
     limits: CleanerLimits,
     storage: RemoteStorageManager | None = None,
     root: RootExpectation = UNKNOWN_ROOT,
+    hold: HoldSource = nothing_held,
     expected_cluster_id: str | None = None,
     clock: Clock = system_clock,
 ) -> list[int]:
@@ -95,6 +95,7 @@ def publish_events(
     :param limits: limits of destructive work; what starts or finishes a deletion needs the override ``events_by_hand``.
     :param storage: remote storage; it is not needed for markers.
     :param root: what is known about its root.
+    :param hold: what is never touched, asked before every event.
     :param expected_cluster_id: refuse any other cluster; an override needs it.
     :param clock: time.
     :return: the offset of each event in its metadata partition.
@@ -103,14 +104,13 @@ def publish_events(
     :raises WriteRefusedError: if the guard refuses an event; those before it are written.
     :raises ClusterMismatchError: if this is another cluster than expected.
     :raises ConfigurationError: if an override is used and no cluster is expected.
-    :raises QuarantinedRecordsError: if its metadata partition holds records that cannot be applied.
+    :raises StorageError: if storage does not answer, or its root is not this cluster's as of now.
     :raises PublishFailedError: if the log refused an event.
     :raises PublishOutcomeUnknownError: if it may or may not have been written.
     """
-    cluster_id = topics.cluster_id()
-    check_cluster(cluster_id, expected_cluster_id, limits.overrides)
+    check_cluster(topics.cluster_id(), expected_cluster_id, limits.overrides)
     check_override(events, limits)
-    checked = _checked_root(events, log, topics, storage, cluster_id, root) if storage is not None else None
+    witness = StorageWitness(storage, log, topics, root, limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:
@@ -121,16 +121,22 @@ def publish_events(
             replays[metadata_partition] = MetadataPartitionReplay(log, metadata_partition, wanted)
         replay = replays[metadata_partition]
         replay.advance()
-        if obstacles := replay.obstacles():
-            raise QuarantinedRecordsError(f"nothing is written about {tip}: {obstacles[0].why}")
         names = replay.names_of(tip.topic_id) | {tip.topic}
         seen = look(topics, log, {tip.topic_id: names})
-        state = WorkState(replay, seen.proof)
-        history = replay.histories.get(tip) or UserPartitionHistory(tip)
         # The time is taken after the look: an observation must not claim to be older than it is.
         event = replace(given, event_timestamp_ms=clock())
-        observation = seen.observations[tip.topic_id]
-        Standing(history, observation, event.event_timestamp_ms, limits, storage, checked).check(event)
+        Standing(
+            replay.histories.get(tip) or UserPartitionHistory(tip),
+            seen.observations[tip.topic_id],
+            event.event_timestamp_ms,
+            limits,
+            hold().refusal_of(tip, names),
+            replay.doubt_about(tip, limits.allowed_quarantine),
+            witness,
+        ).check(event)
+        state = WorkState(replay, seen.proof, limits.allowed_quarantine)
+        # Where there was a doubt, a listing has just shown that the log names all that is there.
+        state.shown_whole = frozenset({tip})
         (outcome,) = publisher.publish([event], state)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")
@@ -138,17 +144,3 @@ def publish_events(
             raise PublishFailedError(f"{describe_event(event)} was not written: {outcome.reason}")
         offsets.append(outcome.offset)
     return offsets
-
-
-def _checked_root(
-    events: Sequence[WritableEvent],
-    log: MetadataEventLog,
-    topics: ClusterTopics,
-    storage: RemoteStorageManager,
-    cluster_id: str,
-    expectation: RootExpectation,
-) -> RootCheck:
-    """Tell whether the storage root is this cluster's: its metadata is read before its topics are listed."""
-    numbers = {metadata_partition_for(topic_id_partition_of(event), log.partition_count) for event in events}
-    named = frozenset[UUID]().union(*(scan_topic_ids(log, number).all for number in sorted(numbers)))
-    return storage.check_root(named | frozenset(topics.list_topics().values()), cluster_id, expectation)

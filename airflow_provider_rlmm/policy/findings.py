@@ -108,7 +108,8 @@ class Recovery:
         more = self.user_partitions - len(self.refused)
         names = ", ".join(self.refused) + (f" and {more} more" if more else "")
         return (
-            f"{usable} Refused by name from then on, because storage shows segments that the log does not name: {names}. "
+            f"{usable} Never touched from then on, and refused by name where the log still names them, because storage "
+            f"shows segments that the log does not: {names}. "
             "Where such a topic is deleted, delete by hand what storage shows of its topic id, with the copy of the "
             "records beside it; where it lives, its lost segments can be deleted by hand once nobody misses them."
         )

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.errors import (
     EventByHandRefusedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
-    QuarantinedRecordsError,
+    StorageRootError,
     UnsafeEventError,
     WritesNotAllowedError,
 )
@@ -29,6 +29,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, tip, update
 
@@ -116,6 +117,7 @@ def publish(
     overrides: frozenset[str] = BY_HAND,
     expected_cluster_id: str | None = CLUSTER_ID,
     storage: bool = True,
+    hold: HoldSource = nothing_held,
 ) -> list[int]:
     return publish_events(
         [parse_event(r, cluster.now_ms) for r in raw],
@@ -124,6 +126,7 @@ def publish(
         topics=cluster.topics,
         limits=CleanerLimits(overrides=overrides),
         storage=cluster.storage if storage else None,
+        hold=hold,
         expected_cluster_id=expected_cluster_id,
         clock=cluster.clock,
     )
@@ -187,11 +190,30 @@ def test_another_name_for_a_known_id_is_refused(cluster: Cluster) -> None:
         publish(cluster, {**RAW, "topic": "typo"})
 
 
-def test_a_quarantined_record_refuses_every_event_of_its_metadata_partition(cluster: Cluster) -> None:
-    offset = cluster.log.append(0, None)
-    with pytest.raises(QuarantinedRecordsError, match=f"metadata partition 0 offset {offset}: TOMBSTONE"):
-        publish(cluster, RAW)
+def test_a_held_topic_is_not_touched(cluster: Cluster) -> None:
+    with pytest.raises(EventByHandRefusedError, match=r"held by the entry 'go\*'"):
+        publish(cluster, RAW, hold=lambda: Hold(("go*",)))
     assert cluster.states() == []
+
+
+def test_a_record_that_cannot_be_applied_leaves_what_log_and_storage_show_to_be_whole(settled: Cluster) -> None:
+    settled.log.append(0, None)
+    publish(settled, event(P.DELETE_PARTITION_STARTED), event(S.DELETE_SEGMENT_STARTED))
+    settled.foreign(update(GONE, 0, S.DELETE_SEGMENT_FINISHED, broker_id=OWN_BROKER_ID))
+    take_away(settled, 0)
+    publish(settled, event(P.DELETE_PARTITION_FINISHED))
+    assert settled.states()[-1] == "DELETE_PARTITION_FINISHED"
+
+
+def test_a_record_that_cannot_be_applied_refuses_what_is_not_shown_to_be_whole(settled: Cluster) -> None:
+    offset = settled.log.append(0, None)
+    put_objects(settled, 7)
+    for state in (P.DELETE_PARTITION_STARTED, S.DELETE_SEGMENT_STARTED):
+        with pytest.raises(
+            EventByHandRefusedError, match=rf"offset {offset}: TOMBSTONE.* 1 segments that the log does not"
+        ):
+            publish(settled, event(state))
+    assert settled.states() == ["DELETE_PARTITION_MARKED"]
 
 
 def test_allow_writes_off_writes_nothing(cluster: Cluster) -> None:
@@ -301,11 +323,43 @@ def test_a_segment_whose_objects_are_there_is_not_finished(started: Cluster) -> 
     assert started.keys_of(GONE) == objects
 
 
-def test_a_segment_that_was_never_seen_is_not_finished(started: Cluster) -> None:
-    started.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
+def test_a_segment_whose_objects_somebody_deleted_is_finished_below_a_fresh_root(started: Cluster) -> None:
+    publish(started, event(S.DELETE_SEGMENT_STARTED))
     take_away(started, 0)
-    with pytest.raises(EventByHandRefusedError, match="nothing here shows that it ever did"):
-        publish(started, event(S.DELETE_SEGMENT_FINISHED))
+    publish(started, event(S.DELETE_SEGMENT_FINISHED), event(P.DELETE_PARTITION_FINISHED))
+    assert started.states()[-2:] == ["DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED"]
+
+
+def test_below_an_old_root_storage_shows_nothing(started: Cluster) -> None:
+    publish(started, event(S.DELETE_SEGMENT_STARTED))
+    # The newest copy of the living topic is missing, as in a copy of the root that was made before.
+    started.storage.delete_log_segment_data(add(started.alive, 0))
+    before = started.states()
+    for state in (S.DELETE_SEGMENT_FINISHED, P.DELETE_PARTITION_FINISHED):
+        finish = state is P.DELETE_PARTITION_FINISHED
+        if finish:
+            started.foreign(update(GONE, 0, S.DELETE_SEGMENT_FINISHED, broker_id=OWN_BROKER_ID))
+        with pytest.raises(StorageRootError, match="1 are not at"):
+            publish(started, event(state))
+    assert started.states()[: len(before)] == before
+    assert "DELETE_PARTITION_FINISHED" not in started.states()
+
+
+def test_where_no_topic_lives_a_segment_without_objects_needs_its_own_override() -> None:
+    cluster = Cluster(living_topic=False)
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    publish(cluster, event(P.DELETE_PARTITION_STARTED))
+    cluster.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
+    take_away(cluster, 0)
+    finished = event(S.DELETE_SEGMENT_FINISHED)
+    with pytest.raises(StorageRootError, match="'unproven_root'"):
+        publish(cluster, finished)
+    unproven = BY_HAND | {"unproven_root"}
+    with pytest.raises(EventByHandRefusedError, match=r"not.* up to date.*the override 'settle_missing' settles it"):
+        publish(cluster, finished, overrides=unproven)
+    publish(cluster, finished, overrides=unproven | {"settle_missing"})
+    assert cluster.states()[-1] == "DELETE_SEGMENT_FINISHED"
 
 
 def test_no_storage_and_an_unknown_root_show_nothing(started: Cluster) -> None:
@@ -321,6 +375,11 @@ def test_no_storage_and_an_unknown_root_show_nothing(started: Cluster) -> None:
 
 def take_away(cluster: Cluster, number: int) -> None:
     cluster.storage.delete_log_segment_data(add(GONE, number))
+
+
+def put_objects(cluster: Cluster, number: int) -> None:
+    for key in cluster.layout.segment_keys(add(GONE, number)).required:
+        cluster.storage.put_object(key, b"x")
 
 
 def finish_segment(cluster: Cluster, number: int) -> None:
@@ -340,8 +399,7 @@ def test_a_partition_is_finished_where_log_and_storage_agree_that_nothing_is_lef
 def test_a_partition_is_not_finished_while_storage_shows_a_segment_that_the_log_does_not_name(started: Cluster) -> None:
     finish_segment(started, 0)
     take_away(started, 0)
-    for key in started.layout.segment_keys(add(GONE, 7)).required:
-        started.storage.put_object(key, b"x")
+    put_objects(started, 7)
     with pytest.raises(EventByHandRefusedError, match="objects of 1 segments that the log does not call finished"):
         publish(started, event(P.DELETE_PARTITION_FINISHED))
     assert "DELETE_PARTITION_FINISHED" not in started.states()
