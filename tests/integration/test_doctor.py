@@ -8,11 +8,20 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka import Message, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from airflow_provider_rlmm.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.lifecycle.doctor import examine
 from airflow_provider_rlmm.lifecycle.finding_rows import PILLS
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -28,6 +37,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as 
 from airflow_provider_rlmm.policy.findings import Diagnosis, Severity
 from airflow_provider_rlmm.policy.findings import FindingKind as K
 from dev import tiering
+from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records, delete_topic
 from tests.unit.metadata.events import copied, deleted, partition_delete, started, update
@@ -96,7 +106,8 @@ def test_a_clean_topic_has_no_findings_and_each_finding_is_produced_for_real(fre
     diagnosis = diagnose(kafka)
     assert {(f.kind, f.metadata_partition, f.offset) for f in diagnosis.findings} == expected
     assert len(diagnosis.findings) == sum(diagnosis.counts.values()) == len(expected)
-    assert {f.kind for f in diagnosis.findings} == set(K)
+    # Everything may be described here.
+    assert {f.kind for f in diagnosis.findings} == set(K) - {K.ACCESS_DENIED}
     # The broker serves the living topic: what ends its consumer there is critical.
     harmless = {K.ILLEGAL_TRANSITION, K.UPDATE_WITHOUT_BASE, K.INCOMPLETE_HISTORY, K.MISROUTED, K.KEYED}
     harmless |= {K.UNSETTLED_MARKER, K.STUCK_SEGMENT, K.UNDER_PROOF}
@@ -202,3 +213,45 @@ def test_a_poison_pill_ends_the_brokers_consumer_until_it_is_recovered_as_the_do
     assert recovered.critical == 0
     # Its price: nobody knows the two segments any more.
     assert {f.kind for f in recovered.findings} == {K.INCOMPLETE_HISTORY, K.UNDER_PROOF}
+
+
+def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_the_rest() -> None:
+    user, hidden = "examiner", "hidden"
+    with AuthorizedKafka({user: "not-secret"}) as kafka:
+        topic_id = tiering.create_tiered_topic(kafka, hidden, 1)
+        tiering.create_tiered_topic(kafka, LIVING, 1)
+        for topic in (hidden, LIVING):
+            tiering.produce_until_remote(kafka, topic, 2)
+        names = [(METADATA_TOPIC, AclOperation.READ), (LIVING, AclOperation.DESCRIBE)]
+        grant(kafka, user, names)
+        config = KafkaClientConfig(kafka.login(user))
+        with KafkaMetadataEventLog(config) as log:
+            diagnosis = examine(log, KafkaClusterTopics(config))
+        [finding] = diagnosis.findings
+        assert (finding.kind, finding.severity) == (K.ACCESS_DENIED, Severity.CRITICAL)
+        assert (finding.topic, finding.topic_id) == (hidden, kafka_uuid_str(topic_id))
+        assert "it needs DESCRIBE on every topic" in finding.detail
+        assert "2 unfinished segments" in finding.detail
+        # Without DESCRIBE_CONFIGS nobody knows which topics are tiered.
+        home, _ = send(kafka, 0, None)
+        with KafkaMetadataEventLog(config) as log:
+            pill = next(f for f in examine(log, KafkaClusterTopics(config)).findings if f.kind is K.TOMBSTONE)
+        assert pill.metadata_partition == home
+        assert "which living topics map here is not known" in pill.detail
+
+
+def grant(kafka: AuthorizedKafka, user: str, allowed: list[tuple[str, AclOperation]]) -> None:
+    bindings = [
+        AclBinding(
+            ResourceType.TOPIC,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for name, operation in allowed
+    ]
+    for future in AdminClient(kafka.client_config()).create_acls(bindings).values():
+        future.result(TIMEOUT_S)
