@@ -15,7 +15,7 @@ from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay, Probe
 from tests.differential.world import EVENTS_PER_ROUND, Batch, World
 
 BATCH_SIZES = (1, 3, 20, 100, 500, 1000)
-CROWDED_TOPICS, CROWDED_SIZES = 15, (4, 8, 12, 16)
+CROWDED_TOPICS, CROWDED_SIZES = 6, (4, 8, 12, 16)
 
 
 def test_same_as_kafka(kafka_replay: KafkaReplay, differential_seed: int, differential_round: int) -> None:
