@@ -14,9 +14,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventByHandRefusedError
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.freshness import look_for_freshness
 from airflow_provider_rlmm.lifecycle.marker import due_observation
+from airflow_provider_rlmm.lifecycle.partition_cleaner import as_unseen
 from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
+from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
@@ -31,13 +32,12 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation
-from airflow_provider_rlmm.policy.freshness import Freshness
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.refusals import Refusal
-from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenSegment, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation, RootProof
+from airflow_provider_rlmm.storage.root import RootExpectation
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""
@@ -83,6 +83,7 @@ class StorageWitness:
     :param storage: remote storage, ``None`` where there is none to ask.
     :param log: the metadata event log.
     :param topics: the cluster's topics.
+    :param cluster_id: the verified cluster.
     :param expectation: what is known about the root.
     :param overrides: overrides in force.
     """
@@ -92,16 +93,18 @@ class StorageWitness:
         storage: RemoteStorageManager | None,
         log: MetadataEventLog,
         topics: ClusterTopics,
+        *,
+        cluster_id: str,
         expectation: RootExpectation,
         overrides: frozenset[str],
     ) -> None:
         self._storage = storage
         self._log = log
         self._topics = topics
+        self._cluster_id = cluster_id
         self._expectation = expectation
         self._overrides = overrides
-        self._root: RootCheck | None = None
-        self._freshness = Freshness(())
+        self._proof: RootProof | None = None
 
     def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
         """
@@ -112,56 +115,41 @@ class StorageWitness:
         :raises StorageRootError: if the root is not up to date.
         :raises StorageError: if storage does not answer.
         """
-        storage = self._asked(tip)
+        storage, _ = self._proven(tip)
         return frozenset(storage.list_log_segments(tip))
 
-    def decide_unseen(self, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
+    def decide_unseen(self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
         """
-        Tell whether a segment may be finished of which nothing here has ever seen an object.
+        Tell by the cleaner's rule whether a segment may be finished of which no listing shows an object.
 
-        What is not known of its past counts against it.
-
-        :param metadata: the segment; no listing shows an object of it.
+        :param history: of its user partition.
+        :param metadata: the segment.
         """
-        storage = self._asked(metadata.remote_log_segment_id.topic_id_partition)
-        places = storage.layout.places_of(metadata)
-        root, expected = self._require_root(), self._expected()
-        segment = UnseenSegment(
-            state=metadata.state,
-            was_copied=True,
-            places_proven=all(root.is_verified(place) for place in places),
-            only_place=len(places) == 1,
-            root_is_fresh=all(self._freshness.is_fresh(place.name, expected) for place in places),
-        )
-        return decide_unseen(segment, self._overrides)
+        storage, proof = self._proven(history.topic_id_partition)
+        return decide_unseen(as_unseen(history, metadata, proof, storage), self._overrides)
 
-    def _asked(self, tip: TopicIdPartition) -> RemoteStorageManager:
+    def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, RootProof]:
         if self._storage is None:
             raise EventByHandRefusedError(f"{tip}: there is no remote storage to ask")
-        if self._root is None:
-            self._look_at_root(self._storage)
-        if not self._require_root().verified:
-            raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._require_root().reason}")
-        return self._storage
+        if self._proof is None:
+            self._proof = self._prove(self._storage)
+        if not self._proof.check.verified:
+            raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._proof.check.reason}")
+        return self._storage, self._proof
 
-    def _look_at_root(self, storage: RemoteStorageManager) -> None:
-        """What the log names is read before the cluster's topics are looked at, and these before the log is read again."""
+    def _prove(self, storage: RemoteStorageManager) -> RootProof:
+        """What the log names is read before the cluster's topics are looked at."""
         named = frozenset[UUID]().union(*(scan_topic_ids(self._log, n).all for n in range(self._log.partition_count)))
         living = frozenset(look(self._topics, self._log, {}).living.values())
-        self._root = storage.check_root(named | living, self._topics.cluster_id(), self._expectation)
-        if self._root.verified:
-            self._freshness = look_for_freshness(self._log, living, storage)
-            places = [place.name for place in storage.layout.places]
-            self._freshness.require(places, self._expected(), self._overrides)
-
-    def _expected(self) -> list[str]:
-        known = (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
-        return [check.place.name for check in self._require_root().places if check.how in known]
-
-    def _require_root(self) -> RootCheck:
-        if self._root is None:
-            raise RuntimeError("the storage root was not looked at")
-        return self._root
+        return prove_root(
+            self._log,
+            storage,
+            cluster_id=self._cluster_id,
+            topic_ids=named | living,
+            living=living,
+            expectation=self._expectation,
+            overrides=self._overrides,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +244,7 @@ class Standing:
         metadata = self.history.cache.segment(event.remote_log_segment_id)
         if metadata is None:
             return "the log knows no such segment that is not finished"
-        decision = self.storage.decide_unseen(metadata)
+        decision = self.storage.decide_unseen(self.history, metadata)
         if decision.verdict is UnseenVerdict.MAY_FINISH:
             return None
         override = f"; the override {decision.override!r} settles it" if decision.override else ""

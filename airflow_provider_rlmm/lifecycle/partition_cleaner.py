@@ -304,7 +304,8 @@ class UserPartitionCleaner:
     def _may_finish_unseen(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Tell whether a segment may be finished of which this run's listing showed no object; else say why not."""
         segment_id = metadata.remote_log_segment_id
-        decision = decide_unseen(self._as_unseen(metadata), self._context.limits.overrides)
+        unseen = as_unseen(self._history, metadata, self._context.root, self._context.storage)
+        decision = decide_unseen(unseen, self._context.limits.overrides)
         if decision.verdict is UnseenVerdict.MAY_FINISH:
             return True
         self._context.missing += decision.verdict is UnseenVerdict.MISSING
@@ -312,18 +313,6 @@ class UserPartitionCleaner:
         advice = MISSING_ADVICE.format(override=decision.override or SETTLE_MISSING)
         self._progress.leave(segment_id, why, advice, RefusalKind.MISSING_OBJECTS)
         return False
-
-    def _as_unseen(self, metadata: RemoteLogSegmentMetadata) -> UnseenSegment:
-        root, storage, segment_id = self._context.root, self._context.storage, metadata.remote_log_segment_id.id
-        ours = self._history.started_by.get(segment_id) == OWN_BROKER_ID
-        return UnseenSegment(
-            state=metadata.state,
-            was_copied=segment_id in self._history.copied,
-            places_proven=root.places_proven(storage, metadata),
-            only_place=len(storage.layout.places) == 1,
-            root_is_fresh=root.is_fresh(storage, metadata),
-            started_by_us=ours and root.is_recorded(storage, metadata),
-        )
 
     def _current(self, batch: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
         """Return the segments of a batch as of the latest replay, without those that another run has finished."""
@@ -408,3 +397,26 @@ def _batches(segments: Sequence[RemoteLogSegmentMetadata], size: int) -> Iterato
     remaining = iter(segments)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def as_unseen(
+    history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, root: RootProof, storage: RemoteStorageManager
+) -> UnseenSegment:
+    """
+    Put together what is known of a segment of which no listing of this run showed an object.
+
+    :param history: of its user partition.
+    :param metadata: the segment.
+    :param root: what is known about the storage root.
+    :param storage: knows the layout.
+    """
+    segment_id = metadata.remote_log_segment_id.id
+    ours = history.started_by.get(segment_id) == OWN_BROKER_ID
+    return UnseenSegment(
+        state=metadata.state,
+        was_copied=segment_id in history.copied,
+        places_proven=root.places_proven(storage, metadata),
+        only_place=len(storage.layout.places) == 1,
+        root_is_fresh=root.is_fresh(storage, metadata),
+        started_by_us=ours and root.is_recorded(storage, metadata),
+    )

@@ -108,9 +108,10 @@ def publish_events(
     :raises PublishFailedError: if the log refused an event.
     :raises PublishOutcomeUnknownError: if it may or may not have been written.
     """
-    check_cluster(topics.cluster_id(), expected_cluster_id, limits.overrides)
+    cluster_id = topics.cluster_id()
+    check_cluster(cluster_id, expected_cluster_id, limits.overrides)
     check_override(events, limits)
-    witness = StorageWitness(storage, log, topics, root, limits.overrides)
+    witness = StorageWitness(storage, log, topics, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:

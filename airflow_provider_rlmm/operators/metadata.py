@@ -10,9 +10,9 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
-from airflow_provider_rlmm.storage.root import RootExpectation
+from airflow_provider_rlmm.operators.session import cleaner_session
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -81,7 +81,8 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
     Whatever the list says, each event is judged anew right before it is written: DELETE_PARTITION_MARKED where the marker
     would write it; DELETE_PARTITION_STARTED where the topic id has been absent for ``min_absence_ms``;
     DELETE_SEGMENT_STARTED where storage also lists the segment; DELETE_SEGMENT_FINISHED and DELETE_PARTITION_FINISHED where
-    storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``.
+    storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``. What is held is
+    not written about, and the time is proven, as for the cleaner.
 
     :param events: each with ``topic_id``, ``topic``, ``partition``, ``state`` by name, and for a segment event
         ``segment_id`` (ids in Kafka's base64 form) and ``custom_metadata`` (hex), in the order of writing.
@@ -114,20 +115,20 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
 
         limits = cleaner_limits(self.limits)
         events = [parse_event(raw, system_clock()) for raw in mappings("events", self.events)]
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
-        settings = hook.get_connection_settings()
-        hook.check_cluster(limits.overrides)
-        storage = RemoteStorageHook(hook.rlmm_conn_id).get_storage_manager() if needs_storage(events) else None
-        with hook.naming_connection(), hook.get_event_log() as log:
+        conn_id = text("rlmm_conn_id", self.rlmm_conn_id)
+        with cleaner_session(context, conn_id, limits, dry_run=False) as session:
+            with_storage = needs_storage(events)
             written = publish_events(
                 events,
-                log=log,
-                publisher=hook.get_publisher(log),
-                topics=hook.get_cluster_topics(),
+                log=session.log,
+                publisher=session.hook.get_publisher(session.log),
+                topics=session.topics,
                 limits=limits,
-                storage=storage,
-                root=RootExpectation(expected_root=settings.expected_root),
-                expected_cluster_id=settings.expected_cluster_id,
+                storage=session.storage.get_storage_manager() if with_storage else None,
+                root=session.root_expectation(limits) if with_storage else UNKNOWN_ROOT,
+                hold=session.hold,
+                expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
+                clock=session.clock,
             )
         self.log.info("%d events written", len(written))
         return written

@@ -253,5 +253,7 @@ def grant(kafka: AuthorizedKafka, user: str, allowed: list[tuple[str, AclOperati
         )
         for name, operation in allowed
     ]
-    for future in AdminClient(kafka.client_config()).create_acls(bindings).values():
+    # The client must outlive its futures.
+    admin = AdminClient(kafka.client_config())
+    for future in admin.create_acls(bindings).values():
         future.result(TIMEOUT_S)

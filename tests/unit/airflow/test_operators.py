@@ -410,6 +410,9 @@ def test_publishing_asks_for_the_override_for_absence_and_storage(
     limits = {**NOW, "overrides": [*NOW["overrides"], *by_hand]}
     with pytest.raises(EventByHandRefusedError, match="2 segments are not finished"):
         PublishRemoteLogMetadataOperator(task_id="publish", events=deletion[1:], limits=limits).execute(context())
+    connect(monkeypatch, hold="others, go*")
+    with pytest.raises(EventByHandRefusedError, match=r"held by the entry 'go\*'"):
+        PublishRemoteLogMetadataOperator(task_id="publish", events=deletion[1:], limits=limits).execute(context())
     connect(monkeypatch, expected_cluster_id=None)
     with pytest.raises(ConfigurationError, match="expected_cluster_id"):
         PublishRemoteLogMetadataOperator(task_id="publish", events=deletion, limits=limits).execute(context())

@@ -362,12 +362,18 @@ def test_where_no_topic_lives_a_segment_without_objects_needs_its_own_override()
     assert cluster.states()[-1] == "DELETE_SEGMENT_FINISHED"
 
 
-def test_no_storage_and_an_unknown_root_show_nothing(started: Cluster) -> None:
+def test_no_storage_and_an_unknown_root_show_nothing() -> None:
+    cluster = Cluster(living_topic=False)
+    cluster.segments(GONE, 1)
+    cluster.mark_and_wait()
+    publish(cluster, event(P.DELETE_PARTITION_STARTED))
     with pytest.raises(EventByHandRefusedError, match="no remote storage"):
-        publish(started, event(S.DELETE_SEGMENT_STARTED), storage=False)
-    started.storage = InMemoryRemoteStorageManager(started.layout)
+        publish(cluster, event(S.DELETE_SEGMENT_STARTED), storage=False)
+    finish_segment(cluster, 0)
+    cluster.storage = InMemoryRemoteStorageManager(cluster.layout)
     with pytest.raises(EventByHandRefusedError, match="root is not verified"):
-        publish(started, event(S.DELETE_SEGMENT_STARTED))
+        publish(cluster, event(P.DELETE_PARTITION_FINISHED), overrides=BY_HAND | {"unproven_root"})
+    assert "DELETE_PARTITION_FINISHED" not in cluster.states()
 
 
 # -- finishing ---------------------------------------------------------------------------------------------------------
