@@ -36,6 +36,8 @@ def recover(cluster: Cluster) -> tuple[str, ...]:
     """Do what the doctor says, and return whom it says to be refused."""
     [recovery] = diagnose(cluster).recoveries
     cluster.log.truncate(recovery.metadata_partition, recovery.delete_before_offset)
+    # The brokers copy on after their restart.
+    cluster.segment(cluster.alive, 9)
     return recovery.refused
 
 
