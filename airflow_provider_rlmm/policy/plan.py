@@ -295,6 +295,8 @@ class PlanSummary:
         for metadata_partition, file in self.files.items():
             if file.name != plan_file_name(metadata_partition) or file.rows != parts[metadata_partition].segments:
                 raise ValueError(f"file {file.name!r} is not that of metadata partition {metadata_partition}")
+            if file.bytes > MAX_PLAN_FILE_BYTES:
+                raise ValueError(f"file {file.name!r} has {file.bytes} bytes, more than {MAX_PLAN_FILE_BYTES}")
         within = self.blast_radius is not None and self.blast_radius.excess(planned, self.known) is None
         if within != self.within_blast_radius:
             raise ValueError("the verdict on the blast radius is not that of its numbers")

@@ -139,6 +139,7 @@ def test_a_bad_value_is_named_and_cut() -> None:
         {"files": {0: SUMMARY.files[0], 5: SUMMARY.files[4]}},
         {"files": {**SUMMARY.files, 0: replace(SUMMARY.files[0], name="../other/metadata-partition-0.parquet")}},
         {"files": {**SUMMARY.files, 0: replace(SUMMARY.files[0], rows=2)}},
+        {"files": {**SUMMARY.files, 0: replace(SUMMARY.files[0], bytes=2**31 + 1)}},
         {"within_blast_radius": False},
         {"blast_radius": BlastRadius(2, 1_000, 0.75)},
         {"blast_radius": BlastRadius(10, 206, 0.75)},
