@@ -210,10 +210,11 @@ def hold_entries(value: object) -> tuple[str, ...]:
     """
     Return the topics that a run must not touch.
 
-    :param value: a list of names, patterns and ids, or ``None``.
-    :raises ConfigurationError: if an entry can hold nothing.
+    :param value: a list of names, patterns and ids; ``None`` or an empty text for none.
+    :raises ConfigurationError: for anything else, or if an entry can hold nothing.
     """
-    return Hold.of(sorted(names("hold", value)) if value else ()).entries
+    # Nothing else stands for "nothing is held": a slip of the pen must not lift a hold.
+    return Hold.of(() if value is None or value == "" else sorted(names("hold", value))).entries
 
 
 def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.errors import EventLogAccessError
-from airflow_provider_rlmm.operators.arguments import blast_radius, cleaner_limits, flag, hold_entries, optional_integer
+from airflow_provider_rlmm.operators.arguments import (
+    blast_radius,
+    cleaner_limits,
+    flag,
+    hold_entries,
+    optional_integer,
+    text,
+)
 from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 
@@ -47,7 +54,7 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
         blast_radius: Mapping[str, Any] | None = None,
-        hold: Sequence[str] | str | None = None,
+        hold: Sequence[str] | None = None,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
         **kwargs: Any,
@@ -62,11 +69,12 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, str]:
         """Check."""
+        conn_id = text("rlmm_conn_id", self.rlmm_conn_id)
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         blast_radius(self.blast_radius)
         optional_integer("max_segments_this_run", self.max_segments_this_run, minimum=1)
         hold = hold_entries(self.hold)
-        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
+        with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             session.hold()
             verified = {
                 "cluster": str(session.hook.get_cluster()),

@@ -47,6 +47,7 @@ from airflow_provider_rlmm.operators.arguments import (
     integer,
     metadata_partition,
     optional_integer,
+    text,
     text_or_none,
 )
 from airflow_provider_rlmm.operators.check import prove_session_root
@@ -99,9 +100,10 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
+        conn_id, source_plan = text("rlmm_conn_id", self.rlmm_conn_id), text_or_none("source_plan", self.source_plan)
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run) as session:
-            work = _work_of(self.source_plan, session.cluster_id, session.clock())
+        with cleaner_session(context, conn_id, limits, dry_run=dry_run) as session:
+            work = _work_of(source_plan, session.cluster_id, session.clock())
             publisher = session.hook.get_publisher(session.log)
             marker = DeletedPartitionMarker(
                 session.log, publisher, session.topics, clock=session.clock, dry_run=dry_run
@@ -167,13 +169,14 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         """Plan."""
         from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 
+        conn_id, source_plan = text("rlmm_conn_id", self.rlmm_conn_id), text_or_none("source_plan", self.source_plan)
         limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
         expires_in_ms = integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
         hold, most = hold_entries(self.hold), optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
         dry_run = flag("dry_run_only", self.dry_run_only)
         name = artifact_name(context)
-        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
-            work = _work_of(self.source_plan, session.cluster_id, session.clock())
+        with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            work = _work_of(source_plan, session.cluster_id, session.clock())
             root = prove_session_root(session, limits)
             planner = CleanupPlanner(session.log, session.topics, limits=limits, clock=session.clock, hold=session.hold)
             plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
@@ -253,9 +256,9 @@ class CleanMetadataPartitionOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.root_proof import RootProof, samples_of
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        hold = hold_entries(self.hold)
+        conn_id, hold = text("rlmm_conn_id", self.rlmm_conn_id), hold_entries(self.hold)
         summary = read_plan(uri)
-        with cleaner_session(context, self.rlmm_conn_id, limits, dry_run=dry_run, hold=hold) as session:
+        with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             summary.check_valid(session.cluster_id, session.clock())
             summary.check_blast_radius()
             planned = planned_segments(uri, summary, self.metadata_partition)
