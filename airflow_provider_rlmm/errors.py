@@ -8,6 +8,7 @@ Every error that this package raises.
 
     RlmmError
     ├── ConfigurationError                  a setting is missing, contradictory or not allowed (also a ValueError)
+    ├── DocumentError                       a plan, report or diagnosis that the pages cannot show
     ├── MetadataError
     │   ├── MalformedMetadataError          bytes that are no record of __remote_log_metadata (also a ValueError)
     │   │   ├── UnknownApiKeyError          a kind of record that Kafka 4.3 does not know
@@ -64,6 +65,10 @@ class RlmmError(Exception):
 
 class ConfigurationError(RlmmError, ValueError):
     """A setting is missing, contradictory or not allowed; the message names it."""
+
+
+class DocumentError(RlmmError):
+    """Raised when a plan, report or diagnosis cannot be shown: no regular file below the work folder, too large, no JSON."""
 
 
 class MetadataError(RlmmError):

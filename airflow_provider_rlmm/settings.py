@@ -68,7 +68,7 @@ def plan_uri(source_plan: str) -> str:
     """
     if not isinstance(source_plan, str):
         raise ConfigurationError(f"source_plan must be the name or the URI of a plan, not {type(source_plan).__name__}")
-    if _ARTIFACT_NAME.fullmatch(source_plan):
+    if is_artifact_name(source_plan):
         return artifact_uri(source_plan)
     refuse_secrets_in_uri("source_plan", source_plan, _ELSEWHERE)
     # The file that is opened is the one that was judged, not what a link leads to by then.
@@ -98,6 +98,15 @@ def _without_links(uri: str) -> str:
     return os.path.realpath(path)
 
 
+def is_artifact_name(name: str) -> bool:
+    """
+    Tell whether :func:`artifact_uri` takes a name.
+
+    :param name: any text.
+    """
+    return _ARTIFACT_NAME.fullmatch(name) is not None
+
+
 def artifact_uri(name: str) -> str:
     """
     Return where the documents of one plan or one report lie.
@@ -106,7 +115,7 @@ def artifact_uri(name: str) -> str:
         one path segment and can never walk.
     :raises ConfigurationError: for any other name.
     """
-    if not _ARTIFACT_NAME.fullmatch(name):
+    if not is_artifact_name(name):
         raise ConfigurationError(
             f"{in_quotes(name)} cannot name a plan or a report: it must match {_ARTIFACT_NAME.pattern}"
         )

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 from airflow.sdk import BaseOperatorLink
 
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, is_artifact_name
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -43,7 +43,7 @@ class ArtifactLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """
-        Return the page's address, empty where the task instance named no artifact.
+        Return the page's address, empty where the task instance named no artifact, or something else wrote its XCom.
 
         :param operator: the operator.
         :param ti_key: the task instance.
@@ -51,7 +51,7 @@ class ArtifactLink(BaseOperatorLink):
         from airflow.sdk.execution_time.xcom import XCom
 
         name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)
-        return artifact_url(self.page, name) if isinstance(name, str) else ""
+        return artifact_url(self.page, name) if isinstance(name, str) and is_artifact_name(name) else ""
 
 
 class PlanLink(ArtifactLink):

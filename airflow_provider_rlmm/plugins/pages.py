@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans, reports and diagnoses as HTML: pure functions from documents to pages, everything escaped by the template engine."""
+"""
+Plans, reports and diagnoses as HTML: pure functions from documents to pages.
+
+The form of a document is checked first. The template engine escapes everything, and no text brings a line break, a mark of
+direction or a control character along.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,21 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from airflow_provider_rlmm.lifecycle.report_form import check_report
+from airflow_provider_rlmm.plugins.diagnosis_form import check_diagnosis
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.quoting import name_in_text, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+_MAX_TEXT = 4_000
 
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
@@ -58,9 +70,23 @@ def doctor_page(name: str, document: Mapping[str, Any]) -> str:
 
     :param name: name of the diagnosis.
     :param document: what :meth:`~airflow_provider_rlmm.policy.findings.Diagnosis.to_dict` returned.
+    :raises ValueError: if it does not have the form of a diagnosis.
     """
+    check_diagnosis(document)
     template = _environment().get_template("doctor.html")
     return template.render(name=name, diagnosis=document)
+
+
+def error_page(status: HTTPStatus, what: str, what_to_do: str) -> str:
+    """
+    Return the page that stands in the place of another.
+
+    :param status: what kind of failure it is.
+    :param what: what is wrong.
+    :param what_to_do: what a reader can do about it.
+    """
+    template = _environment().get_template("error.html")
+    return template.render(status=status.value, title=status.phrase, what=what, what_to_do=what_to_do)
 
 
 def human_bytes(value: int) -> str:
@@ -79,11 +105,14 @@ def human_bytes(value: int) -> str:
 
 def human_time(value: int) -> str:
     """
-    Return a time for people, in UTC.
+    Return a time for people, in UTC; a number that is no time of this calendar stays one.
 
     :param value: ms since the epoch.
     """
-    return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{value} ms"
 
 
 def human_duration(value: int) -> str:
@@ -99,6 +128,11 @@ def human_duration(value: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def _visible(value: Any) -> Any:
+    """Return what an expression of a template said as it may be shown; the templates' own markup stays as it is."""
+    return printable(value, _MAX_TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -107,6 +141,7 @@ def _environment() -> Environment:
         loader=PackageLoader("airflow_provider_rlmm.plugins"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -115,6 +150,7 @@ def _environment() -> Environment:
         "bytes": human_bytes,
         "time": human_time,
         "duration": human_duration,
+        "topic": name_in_text,
         "number": lambda value: f"{value:,}",
         "json": json.dumps,
         "words": lambda value: str(value).replace("_", " "),

@@ -5,30 +5,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from http import HTTPStatus
+from typing import Any, cast
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
-from fastapi import Depends, FastAPI, HTTPException
-from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import TemplateError
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError, RlmmError
-from airflow_provider_rlmm.lifecycle.plan_files import read_document
-from airflow_provider_rlmm.plugins.pages import doctor_page, plan_page, report_page
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.plugins.documents import read_json_object
+from airflow_provider_rlmm.plugins.pages import doctor_page, error_page, plan_page, report_page
+from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.settings import is_artifact_name, work_uri
 
 PLAN_DOCUMENT = "summary.json"
 REPORT_DOCUMENT = "report.json"
 DOCTOR_DOCUMENT = "doctor.json"
 
 _HEADERS = {
-    # The pages need one inline style sheet and nothing else: whatever slips through the escaping stays inert.
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    # The pages need one inline style sheet and nothing else: whatever slips through the escaping stays inert. Nobody else's
+    # page may frame them and lure a click.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_LOOK_AT_IT = (
+    "look at the file in the work folder: it was not written by this package, or by another version of it, or something "
+    "wrote over it; run the task again to have it made anew"
+)
+_WHAT_TO_DO = {
+    HTTPStatus.UNAUTHORIZED: "log in to Airflow, then open the link again",
+    HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to see plugins",
+    HTTPStatus.NOT_FOUND: "open the link of a task: it leads to what the task has written",
+}
+_LOOK_INTO_THE_LOG = "look into the log of the API server"
 
 
 def create_app() -> FastAPI:
@@ -46,6 +62,9 @@ def create_app() -> FastAPI:
     app.add_api_route("/reports/{name}/json", report_json)
     app.add_api_route("/doctor/{name}", show_diagnosis, response_class=HTMLResponse)
     app.add_api_route("/doctor/{name}/json", diagnosis_json)
+    app.add_middleware(_SecurityHeaders)
+    app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
     return app
 
 
@@ -55,7 +74,7 @@ def show_plan(name: str) -> HTMLResponse:
 
     :param name: name of the plan.
     """
-    return HTMLResponse(_rendered(plan_page, name, PLAN_DOCUMENT), headers=_HEADERS)
+    return _page(plan_page, name, PLAN_DOCUMENT)
 
 
 def show_report(name: str) -> HTMLResponse:
@@ -64,7 +83,7 @@ def show_report(name: str) -> HTMLResponse:
 
     :param name: name of the report.
     """
-    return HTMLResponse(_rendered(report_page, name, REPORT_DOCUMENT), headers=_HEADERS)
+    return _page(report_page, name, REPORT_DOCUMENT)
 
 
 def show_diagnosis(name: str) -> HTMLResponse:
@@ -73,53 +92,103 @@ def show_diagnosis(name: str) -> HTMLResponse:
 
     :param name: name of the diagnosis.
     """
-    return HTMLResponse(_rendered(doctor_page, name, DOCTOR_DOCUMENT), headers=_HEADERS)
+    return _page(doctor_page, name, DOCTOR_DOCUMENT)
 
 
-def plan_json(name: str) -> JSONResponse:
+def plan_json(name: str) -> Response:
     """
     Return the summary of a plan as it was written.
 
     :param name: name of the plan.
     """
-    return JSONResponse(_document(name, PLAN_DOCUMENT), headers=_HEADERS)
+    return _json(_document(name, PLAN_DOCUMENT))
 
 
-def report_json(name: str) -> JSONResponse:
+def report_json(name: str) -> Response:
     """
     Return a report as it was written.
 
     :param name: name of the report.
     """
-    return JSONResponse(_document(name, REPORT_DOCUMENT), headers=_HEADERS)
+    return _json(_document(name, REPORT_DOCUMENT))
 
 
-def diagnosis_json(name: str) -> JSONResponse:
+def diagnosis_json(name: str) -> Response:
     """
     Return what the doctor found as it was written.
 
     :param name: name of the diagnosis.
     """
-    return JSONResponse(_document(name, DOCTOR_DOCUMENT), headers=_HEADERS)
+    return _json(_document(name, DOCTOR_DOCUMENT))
 
 
-def _rendered(page: Callable[[str, Mapping[str, Any]], str], name: str, file: str) -> str:
+def _page(render: Callable[[str, Mapping[str, Any]], str], name: str, file: str) -> HTMLResponse:
     document = _document(name, file)
     try:
-        return page(name, document)
-    except (RlmmError, TemplateError, LookupError, TypeError, ValueError, AttributeError) as e:
-        raise HTTPException(422, f"{file} of {name} does not have the expected form ({type(e).__name__})") from e
+        return HTMLResponse(render(name, document))
+    except Exception as e:
+        # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
+        raise _unprocessable(f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})") from e
+
+
+def _json(document: Mapping[str, Any]) -> Response:
+    # ASCII only: no mark of direction reaches whoever looks at it.
+    return Response(json.dumps(document), media_type="application/json")
 
 
 def _document(name: str, file: str) -> dict[str, Any]:
+    if not is_artifact_name(name):
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no such document")
     try:
-        document = json.loads(read_document(artifact_uri(name), file))
-    except ConfigurationError as e:
-        raise HTTPException(404, "no such document") from e
-    except PlanError as e:
-        raise HTTPException(404, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
-    except ValueError as e:
-        raise HTTPException(422, f"{file} of {name} is not JSON") from e
-    if not isinstance(document, dict):
-        raise HTTPException(422, f"{file} of {name} is not a JSON object")
-    return document
+        return read_json_object(work_uri(), name, file)
+    except FileNotFoundError as e:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
+    except (ConfigurationError, DocumentError) as e:
+        raise _unprocessable(str(e)) from e
+
+
+def _unprocessable(what: str) -> HTTPException:
+    return HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """Answer what was refused, with a page or, where JSON was asked for, with JSON."""
+    error = cast("StarletteHTTPException", error)
+    status = HTTPStatus(error.status_code)
+    return _failure(request, status, str(error.detail), _WHAT_TO_DO.get(status, _LOOK_AT_IT), error.headers)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Answer what nobody thought of; the error itself goes to the log only."""
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    return _failure(request, status, f"the page cannot be made ({type(error).__name__})", _LOOK_INTO_THE_LOG, None)
+
+
+def _failure(
+    request: Request, status: HTTPStatus, what: str, what_to_do: str, headers: Mapping[str, str] | None
+) -> Response:
+    what = printable(what, 1_000)
+    everything = {**(headers or {}), **_HEADERS}
+    if request.url.path.endswith("/json"):
+        document = json.dumps({"detail": what, "what_to_do": what_to_do})
+        return Response(document, status, everything, media_type="application/json")
+    return HTMLResponse(error_page(status, what, what_to_do), status, everything)
+
+
+class _SecurityHeaders:
+    """
+    Puts the headers on every answer that the application makes, redirects and refusals included.
+
+    :param app: what answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -68,3 +68,9 @@ def test_a_name_that_walks_is_refused_before_it_is_stored(xcoms: dict[str, Any])
 def test_the_plugin_mounts_the_pages_once_where_the_links_lead() -> None:
     assert [entry["url_prefix"] for entry in RlmmPlugin.fastapi_apps] == ["/rlmm"]
     assert RlmmPlugin.fastapi_apps is RlmmPlugin.fastapi_apps
+
+
+@pytest.mark.parametrize("name", ["../../logout", "a/b", "//elsewhere.example.com", "a?b", 7, None, ""])
+def test_what_is_no_name_makes_no_link(xcoms: dict[str, Any], name: Any) -> None:
+    xcoms["rlmm_plan"] = name
+    assert PlanLink().get_link(None, ti_key=KEY) == ""  # type: ignore[arg-type]
