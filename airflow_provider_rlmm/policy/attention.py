@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.quoting import name_in_text, printable
 
 DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
@@ -141,7 +141,8 @@ class Attention:
         return ProblemKey(self.kind, self.metadata_partition, self.offset, self.topic and _bounded(self.topic), what)
 
     def __str__(self) -> str:
-        where = {"topic": self.topic, "metadata partition": self.metadata_partition, "offset": self.offset}
+        topic = None if self.topic is None else name_in_text(self.topic)
+        where = {"topic": topic, "metadata partition": self.metadata_partition, "offset": self.offset}
         place = ", ".join(f"{name} {value}" for name, value in where.items() if value is not None)
         return f"{self.kind} {self.what}{f' ({place})' if place else ''}: {self.why}"
 

@@ -8,9 +8,10 @@ from tests.mutations.clocks import CLOCKS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
+from tests.mutations.secrets import SECRETS
 from tests.mutations.storage_root import STORAGE_ROOT
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS]
 
 
 def as_markdown() -> str:

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.tls_errors import explain_tls_refusal, is_tls_refusal
 from dev.secured import CertificateAuthority
 
-PAGE = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text()
+PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 DAY = timedelta(days=1)
 NOT_VERIFIED = "SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker certificate could"
 
@@ -181,7 +181,7 @@ def test_the_page_quotes_it(place: Place, mistake: Callable[[Place], EventLogErr
     text = re.sub(r"(localhost|127\.0\.0\.1):\d+", "broker.example.com:9093", text)
     text = text.replace("localhost", "broker.example.com").replace(str(place.folder / "other.pem"), "/etc/kafka/ca.pem")
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "2026-01-31 12:00 UTC", text)
-    assert f"brokers broker.example.com:9093: {text}\n```" in PAGE
+    assert f"brokers broker.example.com:9093: {text}\n```" in PAGE.read_text()
 
 
 def test_a_broker_that_wants_a_certificate(place: Place) -> None:

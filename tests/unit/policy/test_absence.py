@@ -46,6 +46,19 @@ def test_an_id_with_no_name_or_several_is_ambiguous(names: frozenset[str]) -> No
     assert f"has {len(names)} names in the metadata topic: {sorted(names)}" in observation.reason
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ({"a\u202eb"}, r"'a\u202eb' was not described"),
+        ({"a\nERROR", "ש"}, r"['a\nERROR', '\u05e9']"),
+        (set("abcdefgh"), "'e', …]"),
+        ({"x" * 30_000}, f"'{'x' * 255}'… was"),
+    ],
+)
+def test_names_from_the_log_are_quoted(names: set[str], text: str) -> None:
+    assert text in observe(ID, frozenset(names), {}, frozenset()).reason
+
+
 def test_a_name_that_was_not_described_is_ambiguous() -> None:
     observation = observe(ID, frozenset({"../gone"}), {}, frozenset())
     assert observation.presence is Presence.AMBIGUOUS

@@ -238,3 +238,11 @@ def test_the_headline_counts_and_names_the_first() -> None:
 )  # fmt: skip
 def test_durations_in_words_are_rounded_up(duration_ms: int, words: str) -> None:
     assert duration_in_words(duration_ms) == words
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [("orders", "(topic orders)"), ("a\nERROR", r"(topic 'a\nERROR')"), ("\u202ea", r"(topic '\u202ea')")],
+)
+def test_a_topic_is_quoted_where_kafka_would_not_allow_its_name(topic: str, text: str) -> None:
+    assert str(Attention("KIND", "what", "why", "todo", topic)) == f"KIND what {text}: why"

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of what keeps secrets, hostile names and hostile files out of logs, errors and pages."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import ABSENCE, Mutation, switched_off
+
+QUOTING = "quoting.py"
+RECORDS = "metadata/records.py"
+ATTENTION = "policy/attention.py"
+REDACTION = "redaction.py"
+KAFKA_CLIENT = "manager/kafka_client.py"
+KAFKA_CONFIG = "manager/kafka_config.py"
+TLS_ERRORS = "manager/tls_errors.py"
+CONNECTION_CHECK = "hooks/connection_check.py"
+URIS = "uris.py"
+SETTINGS = "settings.py"
+CLEANER_OPERATORS = "operators/cleaner.py"
+DOCUMENTS = "plugins/documents.py"
+PAGES = "plugins/pages.py"
+WEB = "plugins/web.py"
+
+_CLIENT_SECRETS = "manager/test_kafka_client.py::TestSecrets::"
+_TOLD_APART = "manager/test_tls_errors.py::test_what_is_wrong_with_a_certificate_is_told_apart"
+_PAGES = "airflow/test_pages_safety.py::"
+
+SECRETS = [
+    # -- names from the log
+    Mutation(
+        "names",
+        "a name from the log stands in texts as it is",
+        RECORDS,
+        ":{name_in_text(self.topic)}-",
+        ":{self.topic}-",
+        "test_quoting.py::test_any_other_name_is_quoted",
+    ),
+    Mutation(
+        "names",
+        "what needs a person names a topic as it is",
+        ATTENTION,
+        "name_in_text(self.topic)",
+        "self.topic",
+        "policy/test_attention.py::test_a_topic_is_quoted_where_kafka_would_not_allow_its_name",
+    ),
+    Mutation(
+        "names",
+        "the names of one topic id are listed as they are",
+        ABSENCE,
+        "{list_in_quotes(names)}",
+        "{sorted(names)}",
+        "policy/test_absence.py::test_names_from_the_log_are_quoted",
+    ),
+    Mutation(
+        "names",
+        "marks of direction pass",
+        QUOTING,
+        "(c if c.isprintable() else _escaped(c) for c in text)",
+        "(c for c in text)",
+        "test_quoting.py::test_no_mark_and_no_control_character_gets_through",
+    ),
+    # -- secrets in texts of others
+    Mutation(
+        "secrets",
+        "an error repeats what librdkafka repeats",
+        KAFKA_CLIENT,
+        'without_secrets(f"{error.name()}: {error.str()}", self._secrets)',
+        'f"{error.name()}: {error.str()}"',
+        f"{_CLIENT_SECRETS}test_what_librdkafka_repeats_of_them_is_hidden",
+    ),
+    Mutation(
+        "secrets",
+        "librdkafka's log lines pass as they are",
+        KAFKA_CLIENT,
+        "without_secrets(text, self._secrets)",
+        "text",
+        f"{_CLIENT_SECRETS}test_librdkafkas_own_lines_repeat_none",
+    ),
+    Mutation(
+        "secrets",
+        "a refused property is repeated with its value",
+        KAFKA_CLIENT,
+        "without_secrets(error.args[0].str(), secrets_of(properties))",
+        "error.args[0].str()",
+        f"{_CLIENT_SECRETS}test_a_refused_property_repeats_none",
+    ),
+    Mutation(
+        "secrets",
+        "parts of a JAAS entry or an OAuth configuration are no secrets",
+        REDACTION,
+        "        yield from _secret_parts(value)\n",
+        "        yield from ()\n",
+        "test_redaction.py",
+    ),
+    Mutation(
+        "secrets",
+        "a login in a URL is no secret",
+        REDACTION,
+        "    yield from _secrets_in_url(value)\n",
+        "",
+        "test_redaction.py::test_a_login_and_a_query_in_a_url_are_hidden_and_the_host_is_not",
+    ),
+    Mutation(
+        "secrets",
+        "a login without a protocol is not used",
+        KAFKA_CONFIG,
+        "            _check_login({**self.properties, **own})\n",
+        "            pass\n",
+        "manager/test_kafka_config.py::test_a_login_that_would_not_be_used_is_refused",
+    ),
+    Mutation(
+        "secrets",
+        "the connection test lets a panic through",
+        CONNECTION_CHECK,
+        "    except BaseException as e:\n",
+        "    except Exception as e:\n",
+        "airflow/test_hooks.py::test_whatever_happens_becomes_a_sentence",
+    ),
+    switched_off(
+        URIS,
+        "secrets",
+        "a URI may hold a query",
+        '    if "?" in uri or "#" in uri:',
+        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+    ),
+    switched_off(
+        URIS,
+        "secrets",
+        "a URI may hold a login",
+        '    if "@" in parts.netloc:',
+        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+    ),
+    # -- certificates
+    Mutation(
+        "certificates",
+        "a refused certificate is a network that may recover",
+        KAFKA_CLIENT,
+        " or is_tls_refusal(error.str())",
+        "",
+        "manager/test_tls_errors.py::test_a_refused_certificate_is_final_under_either_code",
+    ),
+    switched_off(TLS_ERRORS, "certificates", "another host is no reason", "    if code in _WRONG_NAME:", _TOLD_APART),
+    switched_off(
+        TLS_ERRORS, "certificates", "an expired certificate is no reason", "    if code == _EXPIRED:", _TOLD_APART
+    ),
+    switched_off(
+        TLS_ERRORS, "certificates", "a wrong authority is no reason", "    if code in _WRONG_AUTHORITY:", _TOLD_APART
+    ),
+    Mutation(
+        "certificates",
+        "a client is opened whose certificates are missing",
+        KAFKA_CLIENT,
+        "    check_files(properties)\n",
+        "",
+        "manager/test_kafka_config.py::test_a_missing_file_is_named_before_a_client_is_opened",
+    ),
+    # -- plans from elsewhere
+    switched_off(
+        SETTINGS,
+        "source plan",
+        "a plan is taken from anywhere",
+        "    if not any(_lies_below(uri, root) for root in (work_uri(), *allowed_plan_roots())):",
+        "airflow/test_settings.py::test_an_administrator_may_allow_further_roots",
+    ),
+    Mutation(
+        "source plan",
+        "the operators do not ask where a plan lies",
+        CLEANER_OPERATORS,
+        "    uri = plan_uri(name)\n",
+        "    uri = name\n",
+        "airflow/test_operators.py::test_a_source_plan_is_named_or_lies_below_an_allowed_root",
+    ),
+    # -- pages
+    switched_off(
+        DOCUMENTS,
+        "pages",
+        "a link out of the work folder is followed",
+        "    if not resolved.is_relative_to(root) or resolved == root:",
+        f"{_PAGES}test_only_regular_files_below_the_work_folder_are_read",
+    ),
+    Mutation(
+        "pages",
+        "a link that is put in the way meanwhile is followed",
+        DOCUMENTS,
+        "os.O_DIRECTORY | os.O_NOFOLLOW |",
+        "os.O_DIRECTORY |",
+        f"{_PAGES}test_a_link_that_is_put_in_the_way_meanwhile_leads_nowhere",
+    ),
+    Mutation(
+        "pages",
+        "a pipe is waited for",
+        DOCUMENTS,
+        "os.O_NONBLOCK | ",
+        "",
+        f"{_PAGES}test_a_pipe_without_a_writer_keeps_nobody_waiting",
+    ),
+    switched_off(
+        DOCUMENTS,
+        "pages",
+        "what is no regular file is read",
+        "        if not stat.S_ISREG(status.st_mode):",
+        f"{_PAGES}test_only_regular_files_below_the_work_folder_are_read",
+    ),
+    switched_off(
+        DOCUMENTS,
+        "pages",
+        "a file of any size is shown",
+        "        if len(data) > max_bytes:",
+        f"{_PAGES}test_a_large_file_is_not_read",
+    ),
+    Mutation(
+        "pages",
+        "an object of any size is shown",
+        DOCUMENTS,
+        '{file}", max_bytes).to_pybytes()',
+        '{file}").to_pybytes()',
+        f"{_PAGES}test_a_large_object_is_not_read",
+    ),
+    Mutation(
+        "pages",
+        "a diagnosis of any form is shown",
+        PAGES,
+        "    check_diagnosis(document)\n",
+        "",
+        f"{_PAGES}test_what_is_no_diagnosis",
+    ),
+    Mutation(
+        "pages",
+        "a document's texts are shown as they are",
+        PAGES,
+        "        finalize=_visible,\n",
+        "",
+        f"{_PAGES}test_no_text_brings_a_line_break_or_a_mark_of_direction",
+    ),
+    Mutation(
+        "pages",
+        "another site may frame the pages",
+        WEB,
+        "    \"frame-ancestors 'self'\",\n",
+        '    "",\n',
+        f"{_PAGES}test_every_answer_has_the_security_headers",
+    ),
+    Mutation(
+        "pages",
+        "errors lack the security headers",
+        WEB,
+        "{**(headers or {}), **_HEADERS}",
+        "{**(headers or {})}",
+        f"{_PAGES}test_an_error_of_ours_is_a_page_without_details",
+    ),
+]
