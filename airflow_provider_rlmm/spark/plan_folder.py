@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.policy.plan import SUMMARY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROWS = "rows-{}.tmp"
+_LEFT_BEHIND = re.compile(r"rows-\w+\.tmp|\.summary\.json\.\w+\.tmp|metadata-partition-\d+\.parquet")
 
 
 class PlanFolder:
@@ -26,36 +28,40 @@ class PlanFolder:
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self.uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
-        self._configuration: Any = spark._jsc.hadoopConfiguration()
-        self._files = self._path("").getFileSystem(self._configuration)
+        self._files: Any = self._path("").getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def clear(self) -> None:
+        """Remove the plan that is there, its summary first, and what killed tries left."""
+        self.delete(SUMMARY_NAME)
+        for name in filter(_LEFT_BEHIND.fullmatch, self._children("")):
+            self.delete(name)
 
     def new_rows(self) -> str:
-        """Return the name of a folder for Spark to write into, of this try alone; those of killed tries are removed."""
-        for status in self._found(_ROWS.format("*")):
-            self._files.delete(status.getPath(), True)
-        return _ROWS.format(uuid4().hex)
+        """Return the name of a folder for Spark to write into, of this try alone."""
+        return f"rows-{uuid4().hex}.tmp"
 
-    def take(self, pattern: str, name: str) -> tuple[int, str]:
+    def take(self, rows: str, name: str) -> tuple[int, str]:
         """
         Give the one file that Spark wrote its final name, in the place of an older one.
 
-        :param pattern: of the file's path below the folder.
+        :param rows: where Spark wrote it, below the folder.
         :param name: its final name.
         :return: its size in bytes, and the SHA-256 of its bytes in lower-case hex.
         :raises PlanError: if Spark wrote several files or none.
         """
-        found = self._found(pattern)
+        found = [child for child in self._children(rows) if child.endswith(".parquet")]
         if len(found) != 1:
-            raise PlanError(f"Spark wrote {len(found)} files {self.uri}/{pattern} where one was to be; run again")
-        source, target = found[0].getPath(), self._path(name)
+            raise PlanError(f"Spark wrote {len(found)} files into {self.uri}/{rows} where one was to be; run again")
+        source, target = self._path(f"{rows}/{found[0]}"), self._path(name)
         stream = self._files.open(source)
         try:
             sha256 = str(self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
         finally:
             stream.close()
+        size = int(self._files.getFileStatus(source).getLen())
         self._files.delete(target, False)
         self._rename(source, target)
-        return int(found[0].getLen()), sha256
+        return size, sha256
 
     def create(self, name: str, data: bytes) -> None:
         """
@@ -87,9 +93,9 @@ class PlanFolder:
         """
         self._files.delete(self._path(name), True)
 
-    def _found(self, pattern: str) -> list[Any]:
-        # Where there is not even the folder, Hadoop answers null.
-        return list(self._files.globStatus(self._path(pattern)) or [])
+    def _children(self, name: str) -> list[str]:
+        path = self._path(name)
+        return [str(s.getPath().getName()) for s in self._files.listStatus(path)] if self._files.exists(path) else []
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)

@@ -68,7 +68,7 @@ def write_plan(plan: DataFrame, resolved: DataFrame, output: str, header: PlanHe
     :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.
     """
     folder = PlanFolder(plan.sparkSession, output)
-    folder.delete(SUMMARY_NAME)
+    folder.clear()
     rows = folder.new_rows()
     try:
         counts = _write_rows(plan, f"{folder.uri}/{rows}")
@@ -113,7 +113,7 @@ def _write_rows(plan: DataFrame, uri: str) -> list[Any]:
 
 def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) -> PlanFile:
     name = plan_file_name(metadata_partition)
-    size, sha256 = folder.take(f"{rows}/*.parquet", name)
+    size, sha256 = folder.take(rows, name)
     if size > MAX_PLAN_FILE_BYTES:
         raise PlanError(f"{name} has {size} bytes, a plan's file may have {MAX_PLAN_FILE_BYTES}; clean orphans first")
     return PlanFile(name, count.segments, size, sha256)

@@ -285,17 +285,20 @@ def one_orphan() -> Topic:
 
 
 def test_what_a_killed_try_left_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
-    """A try that was killed at its worst: rows half written, files of another plan under the final names."""
+    """A try that was killed at its worst: files half written, and those of another plan under the final names."""
     output = tmp_path / "plan"
     (output / "rows-0123.tmp" / "home=1").mkdir(parents=True)
     (output / "rows-0123.tmp" / "home=1" / "part-0.parquet").write_bytes(b"half a file")
     for partition in range(PARTITIONS):
         (output / plan_file_name(partition)).write_bytes(b"of another plan")
+    (output / ".summary.json.0123.tmp").write_text("{")
+    (output / "notes.txt").write_text("somebody's")
     summary = make_plan(frame_of(spark, one_orphan().records, tmp_path), output)
     (home,) = summary.files
     assert read_plan(str(output)) == summary
     assert sum(map(len, planned_segments(str(output), summary, home).values())) == 1
-    assert list(output.glob("rows-*")) == []
+    left = {path.name for path in output.iterdir() if path.suffix != ".crc"}
+    assert left == {"summary.json", summary.files[home].name, "notes.txt"}
     with pytest.raises(PlanError, match="has no metadata partition"):
         planned_segments(str(output), summary, (home + 1) % PARTITIONS)
 
@@ -306,9 +309,9 @@ def test_of_two_tries_at_once_one_fails_and_the_other_has_the_plan(
     take, records, output = PlanFolder.take, frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan"
     other: list[PlanSummary] = []
 
-    def take_late(folder: PlanFolder, pattern: str, name: str) -> tuple[int, str]:
+    def take_late(folder: PlanFolder, rows: str, name: str) -> tuple[int, str]:
         monkeypatch.setattr(PlanFolder, "take", take)
-        found = take(folder, pattern, name)
+        found = take(folder, rows, name)
         other.append(make_plan(records, output))
         return found
 
