@@ -2,13 +2,15 @@
 """
 The contract of ``RemoteStorageManager``.
 
-Derive a test class from ``RemoteStorageContract`` and give it a ``storage`` fixture, an empty ``StorageUnderTest``.
-Derive it from ``RemoteStorageFaultContract`` too where the store can be made to fail.
+Derive a test class from ``RemoteStorageContract`` and ``StorageRootContract`` and give it a ``storage`` fixture, an empty
+``StorageUnderTest`` with the layout of the ``layout`` fixture, one of a single place. Derive it from
+``RemoteStorageFaultContract`` too where the store can be made to fail.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -29,11 +31,12 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import (
     OLD_STAMP_KEY,
     UNKNOWN_ROOT,
+    Place,
     PlaceCheck,
     RootCheck,
     RootExpectation,
@@ -56,6 +59,7 @@ ILLEGAL_TOPIC_NAMES = ["../evil", "..", ".", "", "a/b", "a\\b", "straße", "a b"
 class StorageUnderTest(Protocol):
     """An empty storage root and the ways around its manager."""
 
+    layout: Layout
     manager: RemoteStorageManager
 
     def put(self, key: str, data: bytes) -> None:
@@ -96,6 +100,27 @@ class FaultyStorage(RemovableRoot, Protocol):
         """Take the root away after the next delete call."""
 
 
+def place_of(storage: StorageUnderTest) -> Place:
+    """The one place of the layout."""
+    (found,) = storage.layout.places
+    return found
+
+
+def partition_of(storage: StorageUnderTest) -> str:
+    """Prefix of the user partition of most tests."""
+    return storage.layout.partition_prefix(TIP)
+
+
+def own_stamp(storage: StorageUnderTest) -> str:
+    """Key of the stamp of the cluster of most tests."""
+    return stamp_key(CLUSTER_ID, place_of(storage).name)
+
+
+def files(storage: StorageUnderTest) -> int:
+    """How many objects a complete copy of a segment has."""
+    return len(storage.layout.segment_keys(segment()).required)
+
+
 def segment(
     number: int = 1, *, topic: str = "orders", topic_id: UUID = TOPIC_ID, partition: int = 0, start: int | None = None
 ) -> RemoteLogSegmentMetadata:
@@ -117,7 +142,7 @@ def segment(
 
 def place(storage: StorageUnderTest, *segments: RemoteLogSegmentMetadata) -> set[str]:
     """Put the five files of each segment, of 10 bytes each."""
-    keys = {key for s in segments for key in LAYOUT.segment_keys(s).required}
+    keys = {key for s in segments for key in storage.layout.segment_keys(s).required}
     for key in keys:
         storage.put(key, b"0123456789")
     return keys
@@ -134,7 +159,11 @@ class RemoteStorageContract:
         place(storage, segment(1))
         deletion = storage.manager.delete_log_segment_data(segment(1))
         assert deletion.outcome is DeleteOutcome.GONE
-        assert (deletion.objects_deleted, deletion.bytes_deleted, dict(deletion.reasons)) == (5, 50, {})
+        assert (deletion.objects_deleted, deletion.bytes_deleted, dict(deletion.reasons)) == (
+            files(storage),
+            10 * files(storage),
+            {},
+        )
         assert deletion.remote_log_segment_id == segment(1).remote_log_segment_id
         assert storage.keys() == set()
 
@@ -156,30 +185,32 @@ class RemoteStorageContract:
         assert (report.segments, report.calls) == ((), 0)
 
     def test_part_of_a_segment_is_enough_to_be_seen(self, storage: StorageUnderTest) -> None:
-        storage.put(LAYOUT.object_key(segment(1), IndexType.OFFSET), b"abc")
+        storage.put(storage.layout.object_key(segment(1), IndexType.OFFSET), b"abc")
         deletion = storage.manager.delete_log_segment_data(segment(1))
         assert (deletion.outcome, deletion.objects_deleted, deletion.bytes_deleted) == (DeleteOutcome.GONE, 1, 3)
 
     def test_transaction_index_is_optional_and_deleted(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1))
-        storage.put(LAYOUT.object_key(segment(1), IndexType.TRANSACTION), b"t")
+        storage.put(storage.layout.object_key(segment(1), IndexType.TRANSACTION), b"t")
+        count = files(storage)
         deletion = storage.manager.delete_log_segment_data(segment(1))
-        assert (deletion.outcome, deletion.objects_deleted, deletion.bytes_deleted) == (DeleteOutcome.GONE, 6, 51)
+        assert deletion.outcome is DeleteOutcome.GONE
+        assert (deletion.objects_deleted, deletion.bytes_deleted) == (count + 1, 10 * count + 1)
         assert storage.keys() == set()
 
     @pytest.mark.parametrize("suffix", [".indexes", ".log.deleted", ".LOG", ".d/file"])
     def test_unknown_suffix_is_kept_and_said(self, storage: StorageUnderTest, suffix: str) -> None:
         place(storage, segment(1))
-        unknown = LAYOUT.segment_stem(segment(1)) + suffix
+        unknown = storage.layout.segment_stem(segment(1)) + suffix
         storage.put(unknown, b"?")
         deletion = storage.manager.delete_log_segment_data(segment(1))
         assert deletion.outcome is DeleteOutcome.PRESENT
-        assert deletion.objects_deleted == 5
+        assert deletion.objects_deleted == files(storage)
         assert set(deletion.reasons) == {unknown}
         assert storage.keys() == {unknown}
 
     def test_only_an_unknown_suffix_is_present_and_kept(self, storage: StorageUnderTest) -> None:
-        unknown = LAYOUT.segment_stem(segment(1)) + ".tmp"
+        unknown = storage.layout.segment_stem(segment(1)) + ".tmp"
         storage.put(unknown, b"?")
         assert outcomes(storage, segment(1)) == [DeleteOutcome.PRESENT]
         assert storage.keys() == {unknown}
@@ -197,7 +228,11 @@ class RemoteStorageContract:
             segment(1, topic="orders-0"),
             segment(1, topic="orders.0"),
         )
-        for key in ("readme.txt", f"{LAYOUT.prefix}stray.log", f"{LAYOUT.segment_stem(segment(1))}x.log"):
+        for key in (
+            "readme.txt",
+            f"{place_of(storage).prefix}stray.log",
+            f"{storage.layout.segment_stem(segment(1))}x.log",
+        ):
             storage.put(key, b"?")
             neighbours.add(key)
         assert outcomes(storage, segment(1)) == [DeleteOutcome.GONE]
@@ -256,7 +291,8 @@ class RemoteStorageContract:
     def test_copied_segment_is_listed_read_and_deleted(self, storage: StorageUnderTest, tmp_path: Path) -> None:
         data = local_files(tmp_path)
         assert storage.manager.copy_log_segment_data(segment(1), data) is None
-        assert storage.keys() == set(LAYOUT.segment_keys(segment(1)).required)
+        copied = (None, IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)
+        assert storage.keys() == {storage.layout.object_key(segment(1), index_type) for index_type in copied}
         assert storage.manager.fetch_log_segment(segment(1), 0) == b"0123456789"
         for index_type, content in (
             (IndexType.OFFSET, b""),
@@ -319,10 +355,10 @@ class RemoteStorageContract:
 
     def test_segments_are_listed_with_all_their_objects(self, storage: StorageUnderTest) -> None:
         first, second = place(storage, segment(1)), place(storage, segment(2))
-        unknown = LAYOUT.segment_stem(segment(2)) + ".unknown"
+        unknown = storage.layout.segment_stem(segment(2)) + ".unknown"
         storage.put(unknown, b"?")
         place(storage, segment(3, topic_id=OTHER_TOPIC_ID), segment(4, partition=1))
-        storage.put(LAYOUT.partition_prefix(segment(1).remote_log_segment_id.topic_id_partition) + "stray", b"?")
+        storage.put(partition_of(storage) + "stray", b"?")
         listed = storage.manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition)
         assert {id_: [o.key for o in objects] for id_, objects in listed.items()} == {
             UUID(int=1): sorted(first),
@@ -334,29 +370,30 @@ class RemoteStorageContract:
         assert storage.manager.list_log_segments(TopicIdPartition(TOPIC_ID, "none", 7)) == {}
 
     def test_every_object_but_the_stamps_is_listed(self, storage: StorageUnderTest) -> None:
-        keys = place(storage, segment(1)) | {"stray", "kafka-tiered-storage/other/thing"}
+        other = f"{place_of(storage).prefix}other/thing"
+        keys = place(storage, segment(1)) | {"stray", other}
         storage.put("stray", b"1")
-        storage.put("kafka-tiered-storage/other/thing", b"22")
+        storage.put(other, b"22")
         storage.put("airflow-provider-rlmm.json", b"an old stamp")
         storage.put("airflow-provider-rlmm/cluster-b/place.json", b"another cluster's stamp")
         stamped(storage)
         listed = storage.manager.list_objects()
         assert [o.key for o in listed] == sorted(keys)
-        assert sum(o.size for o in listed) == 53
+        assert sum(o.size for o in listed) == 10 * files(storage) + 3
 
     def test_keys_that_are_not_there_are_told(self, storage: StorageUnderTest) -> None:
         here = place(storage, segment(1), segment(2), segment(3, partition=4))
         absent = {
-            *LAYOUT.segment_keys(segment(9)).required,
-            LAYOUT.object_key(segment(1), IndexType.TRANSACTION),
-            LAYOUT.object_key(segment(1, topic="orders-0"), None),
+            *storage.layout.segment_keys(segment(9)).required,
+            storage.layout.object_key(segment(1), IndexType.TRANSACTION),
+            storage.layout.object_key(segment(1, topic="orders-0"), None),
         }
         assert storage.manager.missing_keys(here | absent) == absent
         assert storage.manager.missing_keys(here) == storage.manager.missing_keys([]) == frozenset()
 
     def test_keys_that_a_delete_was_sent_for_are_named(self, storage: StorageUnderTest) -> None:
         keys = place(storage, segment(1))
-        storage.put(LAYOUT.segment_stem(segment(1)) + ".unknown", b"?")
+        storage.put(storage.layout.segment_stem(segment(1)) + ".unknown", b"?")
         report = storage.manager.delete_log_segments([segment(1), segment(2)])
         assert [set(s.sent) for s in report.segments] == [keys, set()]
 
@@ -367,7 +404,7 @@ class StorageRootContract:
     def test_empty_root_is_not_verified(self, storage: StorageUnderTest) -> None:
         check = check_root(storage)
         assert not check.verified
-        assert (check.root_ids, check.is_verified(PLACE)) == ({}, False)
+        assert (check.root_ids, check.is_verified(place_of(storage))) == ({}, False)
         assert "there is no stamp" in check.reason
         assert storage.manager.stamp_root(check) == ()
         assert storage.keys() == set()
@@ -375,7 +412,7 @@ class StorageRootContract:
     def test_root_with_an_object_of_a_known_topic_id_is_verified(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1, topic_id=OTHER_TOPIC_ID), segment(1))
         check = check_root(storage)
-        assert (check.verified, check.is_verified(PLACE), how(check)) == (True, True, RootProof.OBJECT)
+        assert (check.verified, check.is_verified(place_of(storage)), how(check)) == (True, True, RootProof.OBJECT)
         assert kafka_uuid_str(TOPIC_ID) in check.reason
         assert check.root_ids == {}, "nothing names it yet"
 
@@ -383,27 +420,33 @@ class StorageRootContract:
         place(storage, segment(1, topic_id=OTHER_TOPIC_ID))
         topic_id = kafka_uuid_str(TOPIC_ID)
         storage.put(f"elsewhere/orders-0-{topic_id}/{'0' * 20}-{topic_id}.log", b"")
-        storage.put(f"kafka-tiered-storage/orders-0-{topic_id}/stray.log", b"")
+        storage.put(f"{partition_of(storage)}stray.log", b"")
         assert not check_root(storage).verified
         assert not check_root(storage, topic_ids=frozenset()).verified
 
     def test_a_stamp_is_written_once_and_says_whose_root_lies_where(self, storage: StorageUnderTest) -> None:
         keys = place(storage, segment(1))
         (first,) = storage.manager.stamp_root(check_root(storage))
-        assert (first.place, first.outcome) == (PLACE.name, StampOutcome.WRITTEN)
-        assert storage.keys() == keys | {OWN_STAMP}
-        assert json.loads(storage.read(OWN_STAMP)).keys() == {"cluster_id", "layout", "place", "root_id", "where"}
+        assert (first.place, first.outcome) == (place_of(storage).name, StampOutcome.WRITTEN)
+        assert storage.keys() == keys | {own_stamp(storage)}
+        assert json.loads(storage.read(own_stamp(storage))).keys() == {
+            "cluster_id",
+            "layout",
+            "place",
+            "root_id",
+            "where",
+        }
         for check in (check_root(storage), replace(check_root(storage), places=unstamped(check_root(storage)))):
             (again,) = storage.manager.stamp_root(check)
             assert (again.outcome, again.root_id) == (StampOutcome.ALREADY_THERE, first.root_id)
-        assert storage.keys() == keys | {OWN_STAMP}
+        assert storage.keys() == keys | {own_stamp(storage)}
 
     def test_a_check_knows_the_root_id_once_it_is_stamped(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1))
         check = check_root(storage)
         results = storage.manager.stamp_root(check)
-        assert check.with_stamps(results).root_ids == {PLACE.name: results[0].root_id}
-        assert check_root(storage).root_ids == {PLACE.name: results[0].root_id}
+        assert check.with_stamps(results).root_ids == {place_of(storage).name: results[0].root_id}
+        assert check_root(storage).root_ids == {place_of(storage).name: results[0].root_id}
 
     def test_a_stamp_alone_verifies_nothing(self, storage: StorageUnderTest) -> None:
         root_id = stamped(storage)
@@ -415,19 +458,27 @@ class StorageRootContract:
     def test_a_stamp_that_was_recorded_verifies_its_place(self, storage: StorageUnderTest) -> None:
         root_id = stamped(storage)
         check = check_root(storage, RootExpectation(recorded=frozenset({str(UUID(int=1)), root_id})))
-        assert (check.verified, how(check), check.root_ids) == (True, RootProof.RECORDED, {PLACE.name: root_id})
+        assert (check.verified, how(check), check.root_ids) == (
+            True,
+            RootProof.RECORDED,
+            {place_of(storage).name: root_id},
+        )
 
     def test_a_stamp_that_is_expected_verifies_its_place(self, storage: StorageUnderTest) -> None:
         root_id = stamped(storage)
         check = check_root(storage, RootExpectation(expected_root=root_id))
-        assert (check.verified, how(check), check.root_ids) == (True, RootProof.EXPECTED_ROOT, {PLACE.name: root_id})
+        assert (check.verified, how(check), check.root_ids) == (
+            True,
+            RootProof.EXPECTED_ROOT,
+            {place_of(storage).name: root_id},
+        )
 
     @pytest.mark.parametrize("with_stamp", [False, True])
     def test_another_root_than_the_expected_one_is_refused(self, storage: StorageUnderTest, with_stamp: bool) -> None:
         place(storage, segment(1))
         if with_stamp:
             storage.manager.stamp_root(check_root(storage))
-        for expected in (str(UUID(int=7)), "s3://elsewhere/kafka-tiered-storage"):
+        for expected in (str(UUID(int=7)), "s3://elsewhere/place"):
             with pytest.raises(StorageRootError, match=expected):
                 check_root(storage, RootExpectation(expected_root=expected))
 
@@ -441,11 +492,11 @@ class StorageRootContract:
         storage.manager.delete_log_segments([segment(1)])
         check = check_root(storage, RootExpectation(expected_root=location))
         assert (check.verified, how(check), check.root_ids) == (
-            True, RootProof.EXPECTED_ROOT, {PLACE.name: location}
+            True, RootProof.EXPECTED_ROOT, {place_of(storage).name: location}
         )  # fmt: skip
 
     def test_an_old_stamp_verifies_nothing_and_is_followed_by_a_new_one(self, storage: StorageUnderTest) -> None:
-        old = json.dumps({"cluster_id": CLUSTER_ID, "layout": LAYOUT.name}).encode()
+        old = json.dumps({"cluster_id": CLUSTER_ID, "layout": storage.layout.name}).encode()
         storage.put(OLD_STAMP_KEY, old)
         assert not check_root(storage).verified
         place(storage, segment(1))
@@ -458,7 +509,7 @@ class StorageRootContract:
         place(storage, segment(1))
         theirs = check_root(storage, cluster_id=other)
         (their_stamp,) = storage.manager.stamp_root(theirs)
-        assert len(storage.keys() - set(LAYOUT.segment_keys(segment(1)).required)) == 1
+        assert len(storage.keys() - set(storage.layout.segment_keys(segment(1)).required)) == 1
         (our_stamp,) = storage.manager.stamp_root(check_root(storage))
         assert (their_stamp.outcome, our_stamp.outcome) == (StampOutcome.WRITTEN, StampOutcome.WRITTEN)
         storage.manager.delete_log_segments([segment(1)])
@@ -472,9 +523,9 @@ class StorageRootContract:
     ) -> None:
         place(storage, segment(1))
         root_id = stamped(storage)
-        fields = json.loads(storage.read(OWN_STAMP))
+        fields = json.loads(storage.read(own_stamp(storage)))
         fields[field] = fields["where"] | {"bucket": "the-true-one"} if field == "where" else "another"
-        storage.put(OWN_STAMP, json.dumps(fields).encode())
+        storage.put(own_stamp(storage), json.dumps(fields).encode())
         place(storage, segment(1))
         self.assert_refused_until_moved(storage, root_id, "another" if field != "where" else "the-true-one")
 
@@ -483,11 +534,11 @@ class StorageRootContract:
         self, storage: StorageUnderTest, content: bytes
     ) -> None:
         place(storage, segment(1))
-        storage.put(OWN_STAMP, content)
+        storage.put(own_stamp(storage), content)
         self.assert_refused_until_moved(storage, "", "cannot be read")
 
     def assert_refused_until_moved(self, storage: StorageUnderTest, root_id: str, says: str) -> None:
-        before = storage.read(OWN_STAMP)
+        before = storage.read(own_stamp(storage))
         for expectation in (
             UNKNOWN_ROOT,
             RootExpectation(recorded=frozenset({root_id})),
@@ -495,21 +546,21 @@ class StorageRootContract:
         ):
             with pytest.raises(StorageRootError, match=f"{says}.*move_stamp"):
                 check_root(storage, expectation)
-        assert storage.read(OWN_STAMP) == before
+        assert storage.read(own_stamp(storage)) == before
         check = check_root(storage, RootExpectation(recorded=frozenset({root_id}), move_stamp=True))
         assert (how(check), check.root_ids) == (RootProof.OBJECT, {}), "a stamp that is to be moved proves nothing"
         (result,) = storage.manager.stamp_root(check)
         assert result.outcome is StampOutcome.WRITTEN
         assert result.root_id != root_id, "the moved root is not to be mistaken for the one before"
-        assert check_root(storage).root_ids == {PLACE.name: result.root_id}
+        assert check_root(storage).root_ids == {place_of(storage).name: result.root_id}
 
     def test_a_stamp_that_appears_and_names_another_location_is_not_replaced(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1))
         check = check_root(storage)
-        storage.put(OWN_STAMP, b"{}")
+        storage.put(own_stamp(storage), b"{}")
         with pytest.raises(StorageRootError, match="cannot be read"):
             storage.manager.stamp_root(check)
-        assert storage.read(OWN_STAMP) == b"{}"
+        assert storage.read(own_stamp(storage)) == b"{}"
 
 
 class RemoteStorageFaultContract:
@@ -527,7 +578,7 @@ class RemoteStorageFaultContract:
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
             lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
             lambda: manager.stamp_root(check),
-            lambda: manager.missing_keys(LAYOUT.segment_keys(segment(1)).required),
+            lambda: manager.missing_keys(storage.layout.segment_keys(segment(1)).required),
             lambda: manager.fetch_log_segment(segment(1), 0),
             lambda: manager.fetch_index(segment(1), IndexType.OFFSET),
             lambda: manager.copy_log_segment_data(segment(1), data),
@@ -535,17 +586,17 @@ class RemoteStorageFaultContract:
             with pytest.raises(StorageRootError):
                 call()
         left = storage.keys()
-        assert OWN_STAMP not in left
+        assert own_stamp(storage) not in left
 
     def test_refused_object_stays_and_the_others_go(self, storage: FaultyStorage) -> None:
         place(storage, segment(1), segment(2), segment(3))
-        refused = LAYOUT.object_key(segment(2), IndexType.TIMESTAMP)
+        refused = storage.layout.object_key(segment(2), IndexType.OFFSET)
         storage.refuse_delete(refused)
         report = storage.manager.delete_log_segments([segment(1), segment(2), segment(3)])
         gone, present = DeleteOutcome.GONE, DeleteOutcome.PRESENT
         assert [s.outcome for s in report.segments] == [gone, present, gone]
-        second = report.segments[1]
-        assert (second.objects_deleted, second.bytes_deleted, set(second.reasons)) == (4, 40, {refused})
+        second, left = report.segments[1], files(storage) - 1
+        assert (second.objects_deleted, second.bytes_deleted, set(second.reasons)) == (left, 10 * left, {refused})
         assert "refused by the test" in second.reasons[refused]
         assert storage.keys() == {refused}
 
@@ -575,7 +626,7 @@ class RemoteStorageFaultContract:
         for deletion in report.segments:
             assert (deletion.objects_deleted, deletion.bytes_deleted) == (0, 0)
             assert all("listing failed in the test" in reason for reason in deletion.reasons.values())
-        assert set(report.segments[0].reasons) == set(LAYOUT.segment_keys(segment(1)).required)
+        assert set(report.segments[0].reasons) == set(storage.layout.segment_keys(segment(1)).required)
         assert report.segments[2].reasons
 
     def test_root_that_vanishes_during_the_deletion_proves_nothing(self, storage: FaultyStorage) -> None:
@@ -589,15 +640,17 @@ class RemoteStorageFaultContract:
         storage.refuse_put()
         (result,) = storage.manager.stamp_root(check)
         assert (result.outcome, result.root_id) == (StampOutcome.CANNOT_BE_WRITTEN, None)
-        for part in (OWN_STAMP, "refused by the test", "expected_root", str(check.places[0].where)):
+        for part in (own_stamp(storage), "refused by the test", "expected_root", str(check.places[0].where)):
             assert part in result.reason
         assert check.with_stamps((result,)).root_ids == {}
 
-    @pytest.mark.parametrize("prefix", [PLACE.prefix, PARTITION])
+    @pytest.mark.parametrize("which", [place_of, partition_of])
     @pytest.mark.parametrize("another", [True, False])
     def test_a_folder_that_is_renamed_or_replaced_lists_nothing(
-        self, storage: FaultyStorage, prefix: str, another: bool
+        self, storage: FaultyStorage, which: Callable[[StorageUnderTest], Place | str], another: bool
     ) -> None:
+        found = which(storage)
+        prefix = found if isinstance(found, str) else found.prefix
         place(storage, segment(1), segment(2))
         assert len(storage.manager.list_log_segments(TIP)) == 2
         storage.rename_folder(prefix, another=another)
@@ -613,8 +666,8 @@ class RemoteStorageFaultContract:
     def test_a_folder_that_is_renamed_between_two_batches_is_noticed(self, storage: FaultyStorage) -> None:
         place(storage, segment(1), segment(2))
         assert outcomes(storage, segment(2)) == [DeleteOutcome.GONE]
-        storage.rename_folder(PARTITION, another=True)
-        with pytest.raises(StorageRootError, match=PARTITION):
+        storage.rename_folder(partition_of(storage), another=True)
+        with pytest.raises(StorageRootError, match=partition_of(storage)):
             storage.manager.delete_log_segments([segment(1)])
 
     def test_a_folder_that_appears_is_no_other_one(self, storage: FaultyStorage) -> None:
@@ -624,10 +677,10 @@ class RemoteStorageFaultContract:
 
     def test_a_folder_that_is_replaced_while_objects_are_deleted_proves_nothing(self, storage: FaultyStorage) -> None:
         keys = place(storage, segment(1))
-        storage.rename_folder_during_delete(PARTITION)
+        storage.rename_folder_during_delete(partition_of(storage))
         (deletion,) = storage.manager.delete_log_segments([segment(1)]).segments
         assert (deletion.outcome, set(deletion.sent)) == (DeleteOutcome.UNKNOWN, keys)
-        with pytest.raises(StorageRootError, match=PARTITION):
+        with pytest.raises(StorageRootError, match=partition_of(storage)):
             storage.manager.delete_log_segments([segment(1)])
 
 
@@ -657,7 +710,7 @@ def stamped(storage: StorageUnderTest) -> str:
     place(storage, segment(77, partition=77))
     (result,) = storage.manager.stamp_root(check_root(storage))
     assert outcomes(storage, segment(77, partition=77)) == [DeleteOutcome.GONE]
-    assert storage.keys() == keys | {OWN_STAMP}
+    assert storage.keys() == keys | {own_stamp(storage)}
     return str(result.root_id)
 
 

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, Top
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from tests.contracts.two_places import NEW, OLD, TwoPlacesLayout
+from tests.contracts.layouts import NEW, OLD, RelocatedLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, once, tip, update
 
 PLACE = "kafka-tiered-storage"
@@ -235,7 +235,7 @@ def test_a_sample_that_is_none_is_refused(cluster: Cluster, spoil: dict[str, Any
 
 def test_each_place_is_judged_by_its_own_segments() -> None:
     cluster = Cluster(metadata_partitions=3, living_topic=False)
-    layout = TwoPlacesLayout()
+    layout = RelocatedLayout(OLD, NEW)
     cluster.storage = InMemoryRemoteStorageManager(layout)
     stored = {}
     for number, place in ((1, OLD), (2, NEW), (3, NEW), (4, None)):
@@ -262,7 +262,7 @@ def test_each_place_is_judged_by_its_own_segments() -> None:
 
 def test_every_place_gets_its_share_of_the_samples() -> None:
     cluster = Cluster(metadata_partitions=3, living_topic=False)
-    cluster.storage = InMemoryRemoteStorageManager(TwoPlacesLayout())
+    cluster.storage = InMemoryRemoteStorageManager(RelocatedLayout(OLD, NEW))
     for number in range(40):
         custom = b"old" if number < 20 else b"new"
         cluster.foreign(add(topic(number), number))

@@ -9,9 +9,10 @@ import pytest
 from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Stamp, StampOutcome, StampResult
+from tests.contracts.layouts import NEW, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
     OWN_STAMP,
@@ -26,8 +27,9 @@ from tests.contracts.remote_storage import (
 
 
 class InMemoryStorage:
-    def __init__(self) -> None:
-        self.memory = InMemoryRemoteStorageManager(LAYOUT, clock=lambda: 1_234)
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.memory = InMemoryRemoteStorageManager(layout, clock=lambda: 1_234)
         self.manager: RemoteStorageManager = self.memory
         self.inodes = itertools.count(1)
 
@@ -98,12 +100,18 @@ def raising_at(effect: str, error: Exception, when: Callable[[str], bool]) -> Ca
 
 
 @pytest.fixture
-def storage() -> InMemoryStorage:
-    return InMemoryStorage()
+def storage(layout: Layout) -> InMemoryStorage:
+    return InMemoryStorage(layout)
 
 
 class TestInMemoryContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
     pass
+
+
+class TestInMemoryContractWithAnotherLayout(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+    @pytest.fixture
+    def layout(self) -> Layout:
+        return RelocatedLayout(NEW)
 
 
 def test_hooks_see_every_effect_in_order(storage: InMemoryStorage) -> None:

@@ -21,10 +21,12 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.opening import open_store
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.contracts.layouts import NEW, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
     PARTITION,
@@ -75,12 +77,13 @@ class FaultyLocalStore(LocalStore):
 
 
 class LocalFolder:
-    def __init__(self, root: Path, *, existing: bool = False) -> None:
+    def __init__(self, root: Path, layout: Layout = LAYOUT, *, existing: bool = False) -> None:
+        self.layout = layout
         if not existing:
             root.mkdir()
         self.root = root
         self.store = FaultyLocalStore(root)
-        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, LAYOUT)
+        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, layout)
 
     def put(self, key: str, data: bytes) -> None:
         path = self.root / key
@@ -130,9 +133,10 @@ class LocalFolder:
 
 
 class ObstoreMemory:
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         self.store = MemoryStore()
-        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, LAYOUT)
+        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, layout)
 
     def put(self, key: str, data: bytes) -> None:
         self.store.put(key, data)
@@ -145,8 +149,8 @@ class ObstoreMemory:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> LocalFolder:
-    return LocalFolder(tmp_path / "root")
+def folder(tmp_path: Path, layout: Layout) -> LocalFolder:
+    return LocalFolder(tmp_path / "root", layout)
 
 
 class TestLocalFolderContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
@@ -155,10 +159,16 @@ class TestLocalFolderContract(RemoteStorageContract, StorageRootContract, Remote
         return folder
 
 
+class TestLocalFolderContractWithAnotherLayout(TestLocalFolderContract):
+    @pytest.fixture
+    def layout(self) -> Layout:
+        return RelocatedLayout(NEW)
+
+
 class TestObstoreMemoryContract(RemoteStorageContract, StorageRootContract):
     @pytest.fixture
-    def storage(self) -> ObstoreMemory:
-        return ObstoreMemory()
+    def storage(self, layout: Layout) -> ObstoreMemory:
+        return ObstoreMemory(layout)
 
 
 def test_uri_and_store_reach_the_same_root(folder: LocalFolder) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
 from tests.contracts.remote_storage import (
-    LAYOUT,
     OWN_STAMP,
     RemoteStorageContract,
     StorageRootContract,
@@ -34,11 +34,12 @@ def server() -> Iterator[S3Server]:
 
 
 class S3Storage:
-    def __init__(self, server: S3Server, prefix: str = PREFIX) -> None:
+    def __init__(self, server: S3Server, layout: Layout, prefix: str = PREFIX) -> None:
+        self.layout = layout
         self.server = server
         self.prefix = prefix
         self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(
-            f"s3://{BUCKET}/{prefix}", LAYOUT, options=server.options
+            f"s3://{BUCKET}/{prefix}", layout, options=server.options
         )
 
     def put(self, key: str, data: bytes) -> None:
@@ -52,10 +53,10 @@ class S3Storage:
 
 
 @pytest.fixture
-def storage(server: S3Server) -> S3Storage:
+def storage(server: S3Server, layout: Layout) -> S3Storage:
     server.objects.clear()
     server.read_only = False
-    return S3Storage(server)
+    return S3Storage(server, layout)
 
 
 class TestS3Contract(RemoteStorageContract, StorageRootContract):
@@ -66,7 +67,7 @@ def test_a_copy_of_the_root_under_another_prefix_is_refused(storage: S3Storage) 
     place(storage, segment(1))
     stamped(storage)
     storage.server.objects.update({k.replace(PREFIX, "backup/"): v for k, v in storage.server.objects.items()})
-    backup = S3Storage(storage.server, "backup/")
+    backup = S3Storage(storage.server, storage.layout, "backup/")
     with pytest.raises(StorageRootError, match=f"s3://{BUCKET}/tiered/.*read at s3://{BUCKET}/backup/"):
         check_root(backup)
     assert check_root(storage).verified

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of tests: the keys of ``LocalTieredStorage`` under other prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, ParsedKey, SegmentKeys
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.root import Place
+
+OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
+_LOCAL = LocalTieredStorageLayout()
+
+
+class RelocatedLayout:
+    """
+    Copies may lie at any of some places. Custom metadata names the place of a copy; without it the first one is taken.
+
+    :param places: where.
+    """
+
+    name = "relocated"
+    suffixes: Mapping[str, bool] = {**_LOCAL.suffixes, ".timeindex": False}
+
+    def __init__(self, *places: Place) -> None:
+        self.places = places
+
+    def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
+        named = tuple(place for place in self.places if place.name.encode() == metadata.custom_metadata)
+        return named or self.places
+
+    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
+        return self._relocated(_LOCAL.partition_prefix(topic_id_partition), self.places[0])
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        return self._relocated(_LOCAL.segment_stem(metadata), self.places_of(metadata)[0])
+
+    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+        stem = self.segment_stem(metadata)
+        keys = {needed: tuple(stem + s for s, n in self.suffixes.items() if n is needed) for needed in (True, False)}
+        return SegmentKeys(keys[True], keys[False])
+
+    def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
+        return self._relocated(_LOCAL.object_key(metadata, index_type), self.places_of(metadata)[0])
+
+    def parse(self, key: str) -> ParsedKey | None:
+        local = self._local(key)
+        return None if local is None else _LOCAL.parse(local)
+
+    def topic_id_of_directory(self, directory: str) -> UUID | None:
+        local = self._local(directory)
+        return None if local is None else _LOCAL.topic_id_of_directory(local)
+
+    def _relocated(self, key: str, place: Place) -> str:
+        return place.prefix + key.removeprefix(_LOCAL.prefix)
+
+    def _local(self, key: str) -> str | None:
+        found = (_LOCAL.prefix + key.removeprefix(p.prefix) for p in self.places if key.startswith(p.prefix))
+        return next(found, None)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+
+
+@pytest.fixture
+def layout() -> Layout:
+    """The layout under test; a class may have another one."""
+    return LocalTieredStorageLayout()
