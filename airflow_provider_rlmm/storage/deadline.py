@@ -2,14 +2,16 @@
 """
 An end for calls that have none: a folder on a network mount whose server is gone blocks whoever reads it, for good.
 
-Such a call cannot be broken off. It is made in a thread of its own, which is left behind where it does not return; it ends
-with the process.
+Such a call cannot be broken off. It is made in another thread, which is left behind where it does not return, and ends with
+the process.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
 from airflow_provider_rlmm.errors import StorageUnavailableError
@@ -31,7 +33,8 @@ class Deadline:
     """
     Makes calls that end in time.
 
-    As long as a call hangs, no other one is made: each would take as long to fail, and leave a thread behind.
+    As long as a call hangs, no other one is made: each would take as long to fail, and leave a thread behind. Threads are
+    used again, since a new one for each call slows down deletions; they end with this object.
 
     :param seconds: for each call.
     :param wait: waits for a call's end for so many seconds at most, and tells whether it has come.
@@ -45,6 +48,8 @@ class Deadline:
         self._seconds = seconds
         self._wait = wait
         self._hanging: _Attempt | None = None
+        self._idle: list[_Worker] = []
+        weakref.finalize(self, _dismiss, self._idle)
 
     def call(self, what: str, function: Callable[[], T], extra_s: float = 0.0) -> T:
         """
@@ -62,14 +67,49 @@ class Deadline:
                 "the store, then run again"
             )
         attempt = _Attempt(what, function)
-        threading.Thread(target=attempt.run, name=f"rlmm storage: {what}", daemon=True).start()
+        worker = self._take_worker()
+        worker.attempts.put(attempt)
         seconds = self._seconds + extra_s
-        if not self._wait(attempt.done, seconds):
+        ended = False
+        try:
+            ended = self._wait(attempt.done, seconds)
+        finally:
+            if ended:
+                self._idle.append(worker)
+            else:
+                worker.attempts.put(None)
+        if not ended:
             self._hanging = attempt
             raise StorageUnavailableError(
                 f"cannot {what}: no answer within {seconds:g} s; look at the mount or the store, then run again"
             )
         return cast("T", attempt.result())
+
+    def _take_worker(self) -> _Worker:
+        while self._idle:
+            # Threads do not survive a fork.
+            if (worker := self._idle.pop()).is_alive():
+                return worker
+        worker = _Worker()
+        worker.start()
+        return worker
+
+
+class _Worker(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="rlmm storage", daemon=True)
+        self.attempts: SimpleQueue[_Attempt | None] = SimpleQueue()
+
+    def run(self) -> None:
+        while (attempt := self.attempts.get()) is not None:
+            attempt.run()
+            # What a call was about, such as an open listing, must not live until the next one.
+            del attempt
+
+
+def _dismiss(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.attempts.put(None)
 
 
 class _Attempt:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +54,53 @@ def test_a_crash_of_the_process_goes_through() -> None:
 def test_while_a_call_hangs_no_other_one_is_made() -> None:
     deadline, release = Deadline(SOON_S), threading.Event()
     made: list[str] = []
+    left_behind: list[threading.Thread] = []
+
+    def hang() -> None:
+        left_behind.append(threading.current_thread())
+        release.wait()
+
     with pytest.raises(StorageUnavailableError, match=rf"cannot list a/: {HANGS} 0.05 s") as caught:
-        deadline.call("list a/", release.wait)
+        deadline.call("list a/", hang)
     assert caught.value.retriable
-    (left_behind,) = [t for t in threading.enumerate() if t.name == "rlmm storage: list a/"]
-    assert left_behind.daemon, "it must not keep the process from ending"
+    assert left_behind[0].daemon, "it must not keep the process from ending"
     with pytest.raises(StorageUnavailableError, match=r"cannot read b: an earlier call \(list a/\) still hangs"):
         deadline.call("read b", lambda: made.append("read b"))
     assert made == []
     release.set()
-    left_behind.join()
+    left_behind[0].join()
     deadline.call("read b", lambda: made.append("read b"))
     assert made == ["read b"]
+
+
+def test_threads_are_used_again_and_end_with_their_deadline() -> None:
+    deadline = Deadline()
+    threads = {deadline.call("look", threading.current_thread) for _ in range(10)}
+    assert len(threads) == 1
+    both = threading.Barrier(2)
+
+    def meet() -> threading.Thread:
+        both.wait()
+        return threading.current_thread()
+
+    with ThreadPoolExecutor(2) as pool:
+        threads |= set(pool.map(deadline.call, ["meet"] * 2, [meet] * 2))
+    assert len(threads) == 2, "calls of two threads do not wait for each other"
+    del deadline
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_forked_process_makes_its_calls_too() -> None:
+    deadline = Deadline()
+    assert deadline.call("look", lambda: "here") == "here"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that a process with threads forks, as Airflow's do
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if deadline.call("look", lambda: "here") == "here" else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_moves_much_has_more_time() -> None:
