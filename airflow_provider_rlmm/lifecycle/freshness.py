@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -236,7 +237,8 @@ def _about(decoded: pa.RecordBatch, wanted: Mapping[str, Collection[bytes]]) -> 
         "api_key": [SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY],
         **wanted,
     }
-    for name, values in conditions.items():
-        chosen = pa.array(list(values), decoded.schema.field(name).type)
-        decoded = decoded.filter(pc.is_in(decoded.column(name), value_set=chosen))
-    return decoded
+    masks = (
+        pc.is_in(decoded.column(name), value_set=pa.array(list(values), decoded.schema.field(name).type))
+        for name, values in conditions.items()
+    )
+    return decoded.filter(reduce(pc.and_, masks))
