@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+from airflow_provider_rlmm.metadata.topic_answers import TopicAnswer
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.policy.absence import Presence, observe
 from airflow_provider_rlmm.policy.plan import Count
@@ -71,17 +71,13 @@ def judge_orphans(candidates: Iterable[OrphanCandidate], answers: Mapping[str, T
     absent: set[tuple[UUID, str]] = set()
     refusals: list[Refusal] = []
     for candidate in sorted(candidates, key=lambda c: c.topic_id.bytes):
-        if any(answers.get(name) is NoTopic.DENIED for name in candidate.names):
-            refusals.append(_refusal(candidate, RefusalKind.ACCESS_DENIED, _DENIED))
-            continue
         described = {name: answer for name, answer in answers.items() if name in candidate.names}
         # The listing is older than the answers, so it has no say here: a name may have come or gone since.
         seen = observe(candidate.topic_id, candidate.names, described, frozenset())
         if seen.presence is Presence.ABSENT:
             absent.update((candidate.topic_id, name) for name in candidate.names)
         else:
-            kind = RefusalKind.TOPIC_PRESENT if seen.presence is Presence.PRESENT else RefusalKind.AMBIGUOUS
-            refusals.append(_refusal(candidate, kind, seen.reason))
+            refusals.append(_refusal(candidate, _KINDS[seen.presence], seen.reason))
     return OrphanVerdict(frozenset(absent), tuple(refusals))
 
 
@@ -100,7 +96,11 @@ def not_asked_for(topic_ids: int) -> Refusal:
     )
 
 
-_DENIED = "it may not be described, so nobody can tell whether it exists"
+_KINDS = {
+    Presence.DENIED: RefusalKind.ACCESS_DENIED,
+    Presence.PRESENT: RefusalKind.TOPIC_PRESENT,
+    Presence.AMBIGUOUS: RefusalKind.AMBIGUOUS,
+}
 _WHAT_TO_DO = {
     RefusalKind.ACCESS_DENIED: (
         "give the principal DESCRIBE on every topic, then make a new plan: without it a living topic looks deleted"

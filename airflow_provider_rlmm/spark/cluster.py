@@ -62,7 +62,7 @@ def verify_cluster(spark: SparkSession, properties: Mapping[str, str], topic: st
     """
     Ask each bootstrap address alone for its cluster: a list may name two, and each client chooses for itself among it.
 
-    An address that does not answer is left out, as Kafka's clients do.
+    An address that does not answer is left out: no client begins there.
 
     :param spark: the session; its classpath holds Spark's Kafka connector.
     :param properties: Kafka client properties, with ``bootstrap.servers``.
@@ -70,7 +70,7 @@ def verify_cluster(spark: SparkSession, properties: Mapping[str, str], topic: st
     :param expected: id of the cluster that was listed.
     :raises ClusterMismatchError: if an address belongs to another cluster.
     :raises EventLogUnavailableError: if no address answers in time.
-    :raises EventLogAccessError: if authentication fails.
+    :raises EventLogAccessError: if an address refuses the login.
     :raises ConfigurationError: if the connector is not on the classpath or a client property is not valid.
     """
     require_connector(spark)
@@ -87,9 +87,10 @@ def verify_cluster(spark: SparkSession, properties: Mapping[str, str], topic: st
             with _noting(failures, {**properties, BOOTSTRAP_SERVERS: address}, topic):
                 nodes = jvm_of(spark).java.util.ArrayList(answer.nodes().get())
                 found[address] = str(answer.clusterId().get()), [_address(node) for node in nodes]
-    if not found:
-        raise failures[0]
     for failure in failures:
+        # Whatever refuses a login is there and cannot be asked.
+        if not found or isinstance(failure, EventLogAccessError):
+            raise failure
         logger.warning("a bootstrap server is left out: %s", failure)
     if others := {address: cluster_id for address, (cluster_id, _) in found.items() if cluster_id != expected}:
         raise ClusterMismatchError(

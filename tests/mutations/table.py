@@ -8,10 +8,12 @@ from tests.mutations.clocks import CLOCKS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
-from tests.mutations.secrets import SECRETS
-from tests.mutations.storage_root import STORAGE_ROOT
 
 MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SPARK]
+from tests.mutations.secrets import SECRETS
+from tests.mutations.spark import SPARK
+from tests.mutations.storage_root import STORAGE_ROOT
 
 
 def as_markdown() -> str:

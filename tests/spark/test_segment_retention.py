@@ -179,6 +179,12 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, t
     script.write_text(RUN_SEVERAL)
     slow = tmp_path / "slow.properties"
     slow.write_text("default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n")
+    patient = tmp_path / "patient.properties"
+    patient.write_text("default.api.timeout.ms=8000\nrequest.timeout.ms=8000\n")
+    nobody_first = {
+        "bootstrap_servers": f"127.0.0.1:9,{cluster.kafka.bootstrap_servers}",
+        "kafka_properties": str(patient),
+    }
     wrong = tmp_path / "wrong.properties"
     wrong.write_text(f"security.protocol={SECRET}\n")
     incomplete = tmp_path / "incomplete.json"
@@ -198,6 +204,10 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, t
         ({"cluster_state": str(elsewhere)}, "topics of cluster 'elsewhere' were listed"),
         ({"cluster_state": str(replaced)}, "AAAAAAAAAAAAAAAAAAAABw, and the topic that is read has"),
         ({"topic": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
+        (
+            nobody_first | {"topic": "nowhere"},
+            f"topic 'nowhere' does not exist on cluster '{cluster.kafka.cluster_id}'",
+        ),
         ({"bootstrap_servers": "127.0.0.1:9", "kafka_properties": str(slow)}, "no answer .* from 127.0.0.1:9"),
         ({"kafka_properties": str(wrong)}, "Kafka's client refuses its properties"),
         ({"kafka_properties": "missing.properties"}, "missing.properties cannot be read"),

@@ -28,12 +28,12 @@ def test_a_name_that_is_not_the_ids_proves_its_deletion(answer: TopicAnswer) -> 
 @pytest.mark.parametrize(
     ("names", "answers", "kind", "why"),
     [
-        (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "may not be described"),
+        (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "nobody can tell whether it exists"),
         (["orders"], {"orders": ID}, RefusalKind.TOPIC_PRESENT, "exists in the cluster as 'orders'"),
         (["orders"], {}, RefusalKind.AMBIGUOUS, "was not described"),
         (["orders"], {"payments": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "was not described"),
         (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "2 names"),
-        (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "may not be described"),
+        (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.DENIED}, RefusalKind.AMBIGUOUS, "2 names"),
         (["../etc"], {}, RefusalKind.AMBIGUOUS, "no topic can have this name"),
         (["x\nforged"], {}, RefusalKind.AMBIGUOUS, "no topic can have this name"),
     ],

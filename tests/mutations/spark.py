@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that break a rule of the Spark job, or of the tasks around it."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import (
+    CLUSTER_STATE,
+    OBSERVING,
+    ORPHANS,
+    RETENTION_OPERATORS,
+    TASK_FOLDER,
+    Mutation,
+    switched_off,
+)
+
+SPARK = [
+    Mutation(
+        "Spark",
+        "calls an id orphaned unless its topic was seen",
+        ORPHANS,
+        "if seen.presence is Presence.ABSENT:",
+        "if seen.presence is not Presence.PRESENT:",
+        "policy/test_orphans.py::test_everything_else_is_refused_by_name",
+    ),
+    Mutation(
+        "Spark",
+        "asks for names that no topic can have",
+        ORPHANS,
+        " for name in c.names if is_legal_topic_name(name))",
+        " for name in c.names)",
+        "policy/test_orphans.py::test_only_names_that_can_decide_are_asked_for",
+    ),
+    switched_off(
+        CLUSTER_STATE,
+        "Spark",
+        "reads another cluster's topic than was listed",
+        "        if listed != topic_id:",
+        "policy/test_cluster_state.py::test_listing_of_another_cluster_is_refused",
+    ),
+    switched_off(
+        OBSERVING,
+        "Spark",
+        "takes a listing without the metadata topic for one",
+        "    if metadata_topic not in listing:",
+        "lifecycle/test_observing.py::test_a_listing_without_the_metadata_topic_is_no_listing",
+    ),
+    switched_off(
+        RETENTION_OPERATORS,
+        "Spark",
+        "publishes in green what needs a person",
+        "        if judgement.failing:",
+        "airflow/test_operators.py::test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_acknowledged",
+    ),
+    Mutation(
+        "secrets",
+        "writes the Kafka properties into a file",
+        TASK_FOLDER,
+        "    os.mkfifo(path, 0o600)\n",
+        "    path.write_text(text)\n",
+        "airflow/test_task_folder.py::test_a_text_is_handed_over_once_and_only_to_this_user",
+    ),
+    Mutation(
+        "secrets",
+        "leaves what killed tries left",
+        TASK_FOLDER,
+        "    _remove_left_behind(parent, prefix)\n",
+        "",
+        "airflow/test_task_folder.py::test_a_killed_try_leaves_no_secret_and_the_next_try_nothing_at_all",
+    ),
+]
