@@ -8,12 +8,11 @@ from tests.mutations.clocks import CLOCKS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
-
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS]
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SPARK]
 from tests.mutations.secrets import SECRETS
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
+
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK]
 
 
 def as_markdown() -> str:
