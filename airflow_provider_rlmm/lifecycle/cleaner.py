@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock, system_clock
+from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
@@ -113,7 +113,8 @@ class RemoteLogCleaner:
         :raises StorageRootError: if the storage root does not exist, or too many expected objects are missing there.
         :raises EventLogError: if the log or the cluster cannot be read.
         """
-        began = self._clock()
+        # A proven clock may refuse to go on; a report must not be lost by that.
+        began = monotonic_clock()
         cluster_id = self._topics.cluster_id()
         check_cluster(cluster_id, self._expected_cluster_id, self._limits.overrides)
         effects = self._effects()
@@ -134,7 +135,7 @@ class RemoteLogCleaner:
                 events=dict(effects.events),
                 would_write=tuple(effects.would_write),
                 committed_offset=committed,
-                duration_ms=self._clock() - began,
+                duration_ms=monotonic_clock() - began,
             )
 
         cleaners: list[UserPartitionCleaner] = []

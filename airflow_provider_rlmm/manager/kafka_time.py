@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.clock import Clock, TimeBound, TimeReading, system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogAccessError, UnprovenClockError
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogUnavailableError,
+    UnprovenClockError,
+)
 from airflow_provider_rlmm.manager.event_decoding import applicable, decode_records, written_by_brokers
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics, list_offsets
@@ -144,24 +150,38 @@ class KafkaTime:
         :raises EventLogAccessError: if the group may not be used, or ``__consumer_offsets`` may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        store = KafkaOffsetStore(self._config, self._group_id, self._metadata_topic, request_timeout_s=self._timeout_s)
-        try:
+        with closing(self._offset_store()) as store:
             for attempt in range(_COMMITS):
                 # A coordinator that has moved to a broker a little behind needs a moment to overtake.
                 time.sleep(_RETRY_S * attempt)
-                end_before = self._end_of_group()
-                store.commit({0: 0})
+                end_before = self._commit(store)
                 key = OFFSETS_TOPIC, self._partition_of_group()
                 offset, time_ms = self._newest([key])[key]
                 worker_ms = self._worker_clock()
                 if offset >= end_before and time_ms >= 0:
                     return TimeReading(f"an offset commit of group {self._group_id!r}", time_ms, worker_ms)
-        finally:
-            store.close()
         raise UnprovenClockError(
             f"the record at offset {offset} of {key[0]}-{key[1]} has a later time than the commits of group "
             f"{self._group_id!r} behind it: the clock of a broker is ahead of the coordinator's, or was"
         )
+
+    def _commit(self, store: KafkaOffsetStore) -> int:
+        """Commit an offset; return the end of the group's partition before that."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                end_before = self._end_of_group()
+                store.commit({0: 0})
+            except EventLogUnavailableError:
+                # A coordinator moves with the leader of its partition, and a moment later there is one.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return end_before
+
+    def _offset_store(self) -> KafkaOffsetStore:
+        return KafkaOffsetStore(self._config, self._group_id, self._metadata_topic, request_timeout_s=self._timeout_s)
 
     def _end_of_group(self) -> int:
         """Return the end of the partition that keeps the group's offsets, 0 where the first commit will create it."""
@@ -172,7 +192,10 @@ class KafkaTime:
         return int(self._admin.checked(f"asking for the end of {key[0]}-{key[1]}", outcome).offset)
 
     def _partition_of_group(self) -> int:
-        return group_partition(self._group_id, self._topics.partition_counts([OFFSETS_TOPIC])[OFFSETS_TOPIC])
+        count = self._topics.partition_counts([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
+        if count is None:
+            raise EventLogUnavailableError(f"topic {OFFSETS_TOPIC!r} is being created")
+        return group_partition(self._group_id, count)
 
     def newest_metadata_record(self, log: MetadataEventLog) -> list[TimeBound]:
         """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.clock import TimeBound, TimeReading
-from airflow_provider_rlmm.errors import ConfigurationError, UnprovenClockError
+from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, UnprovenClockError
 from airflow_provider_rlmm.manager import kafka_time
 from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
@@ -30,6 +30,7 @@ class Brokers(KafkaTime):
 
     :param newest: per question for the newest record, offset and time of the answer; the last one is repeated.
     :param delivered: kind and time of a delivered record's timestamp.
+    :param unavailable: number of commits that fail before one succeeds.
     """
 
     def __init__(
@@ -39,13 +40,17 @@ class Brokers(KafkaTime):
         delivered: tuple[int, int] = (LOG_APPEND_TIME, NOW_MS),
         clock_topic: str | None = None,
         stamped: bool = False,
+        unavailable: int = 0,
+        timeout_s: float = 15.0,
     ) -> None:
         super().__init__(
             KafkaClientConfig({"bootstrap.servers": "b:9092"}),
             group_id=GROUP,
             clock_topic=clock_topic,
             worker_clock=lambda: NOW_MS + 5,
+            request_timeout_s=timeout_s,
         )
+        self._unavailable = unavailable
         self._answers = list(newest)
         self._end = end
         self._delivered = delivered
@@ -56,7 +61,13 @@ class Brokers(KafkaTime):
     def partition_counts(self, names: Sequence[str]) -> dict[str, int]:
         return {name: 50 for name in names if name in (OFFSETS_TOPIC, "clock")}
 
+    def _offset_store(self) -> Any:
+        return self
+
     def commit(self, offsets: Mapping[int, int]) -> None:
+        if self._unavailable:
+            self._unavailable -= 1
+            raise EventLogUnavailableError("NOT_COORDINATOR")
         self.commits.append(offsets)
 
     def close(self) -> None: ...
@@ -76,17 +87,7 @@ class Brokers(KafkaTime):
 
 
 @pytest.fixture(autouse=True)
-def commit_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets are committed to the object under test, and nobody waits."""
-    brokers: list[Brokers] = []
-    entered = KafkaTime.by_offset_commit
-
-    def by_offset_commit(self: Brokers) -> TimeReading:
-        brokers.append(self)
-        return entered(self)
-
-    monkeypatch.setattr(Brokers, "by_offset_commit", by_offset_commit)
-    monkeypatch.setattr(kafka_time, "KafkaOffsetStore", lambda *args, **kwargs: brokers[-1])
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_time, "_RETRY_S", 0.0)
 
 
@@ -101,6 +102,12 @@ def test_a_coordinator_that_is_a_little_behind_is_waited_for() -> None:
     brokers = Brokers((6, NOW_MS + 400), (6, NOW_MS + 400), (9, NOW_MS + 401), end=7)
     assert brokers.by_offset_commit().time_ms == NOW_MS + 401
     assert len(brokers.commits) == 3
+
+
+def test_a_coordinator_that_moves_is_waited_for_and_one_that_stays_away_is_an_error() -> None:
+    assert Brokers((7, NOW_MS), unavailable=3).by_offset_commit().time_ms == NOW_MS
+    with pytest.raises(EventLogUnavailableError, match="NOT_COORDINATOR"):
+        Brokers((7, NOW_MS), unavailable=1, timeout_s=0.0).by_offset_commit()
 
 
 @pytest.mark.parametrize("newest", [(6, NOW_MS + 400), (-1, -1), (7, -1)])
