@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import ssl
@@ -63,9 +64,13 @@ class TlsServer:
         # Closing alone does not wake up who waits for a connection.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        # Only now: until its end the thread may still add the connection that it was shaking hands with.
         for connection in self._connections:
             connection.close()
-        self._thread.join()
 
 
 @dataclass(frozen=True)
