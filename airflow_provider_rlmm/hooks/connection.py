@@ -138,8 +138,10 @@ def naming_connection(conn_id: str) -> Iterator[None]:
     try:
         yield
     except (EventLogError, ConfigurationError) as e:
-        named = str(e).startswith("connection '")
-        raise (e if named else type(e)(f"connection {conn_id!r}: {e}")) from e.__cause__
+        if not str(e).startswith("connection '"):
+            # In place: an error may hold more than its message, and whoever catches it asks for its type.
+            e.args = (f"connection {conn_id!r}: {e}",)
+        raise
 
 
 def extra_of(connection: Connection) -> dict[str, Any]:

@@ -16,7 +16,10 @@ from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
     ConfigurationError,
     EventLogAccessError,
+    EventLogError,
     EventLogUnavailableError,
+    OffsetOutOfRangeError,
+    ReadAfterWriteError,
     StorageRootError,
     UnsafeEventError,
 )
@@ -173,6 +176,14 @@ def test_errors_of_the_cluster_name_the_connection_once() -> None:
     ):
         raise EventLogUnavailableError("no answer") from cause
     assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("error", [OffsetOutOfRangeError("gone", 3, 17), ReadAfterWriteError("no reply", ["unknown"])])
+def test_an_error_that_holds_more_than_its_message_stays_what_it_is(error: EventLogError) -> None:
+    held = dict(vars(error))
+    with pytest.raises(type(error), match=r"^connection 'k': ") as caught, naming_connection("k"):
+        raise error
+    assert vars(caught.value) == held
 
 
 # -- storage ---------------------------------------------------------------------------------------------------------
