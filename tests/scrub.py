@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
@@ -12,30 +14,40 @@ from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from dev import tiering
 from dev.broker import LocalKafka
 
+Place = tuple[int, int]
+"""Metadata partition and offset."""
 
-def unfinished_segments(kafka: LocalKafka) -> list[RemoteLogSegmentMetadata]:
-    """Return every segment of the metadata topic that is not finished."""
-    found = []
+
+def unfinished_segments(kafka: LocalKafka, bad: Collection[Place] = ()) -> list[RemoteLogSegmentMetadata]:
+    """
+    Return every segment of the metadata topic that is not finished.
+
+    :param bad: where the records lie that cannot be applied: these, and no others.
+    """
+    found, quarantined = [], set()
     with KafkaMetadataEventLog(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as log:
         for metadata_partition in range(log.partition_count):
             replay = MetadataPartitionReplay(log, metadata_partition)
             replay.advance()
-            assert not replay.quarantined
+            quarantined |= {(metadata_partition, record.offset) for record in replay.quarantined}
             for history in replay.histories.values():
                 found += history.unfinished()
+    assert quarantined == set(bad)
     return found
 
 
-def scrub(kafka: LocalKafka) -> list[str]:
+def scrub(kafka: LocalKafka, bad: Collection[Place] = ()) -> list[str]:
     """
     Return what does not fit: objects that no unfinished segment explains, and copied segments without their objects.
 
     The listing is taken before the metadata for the first question, and after it for the second: the order that cannot lie.
+
+    :param bad: where the records lie that cannot be applied: these, and no others.
     """
     layout = LocalTieredStorageLayout()
     prefix = layout.prefix
     before = {prefix + key for key in tiering.remote_listing(kafka)}
-    segments = unfinished_segments(kafka)
+    segments = unfinished_segments(kafka, bad)
     after = {prefix + key for key in tiering.remote_listing(kafka)}
     stems = {layout.segment_stem(m) for m in segments}
     unexplained = [f"unreferenced object {key}" for key in sorted(before) if key.rpartition(".")[0] not in stems]

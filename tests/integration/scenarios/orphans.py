@@ -28,14 +28,20 @@ TIMEOUT_S = 30.0
 
 
 def clone_orphans(
-    kafka: LocalKafka, model: RemoteLogSegmentMetadata, topic: str, partitions: int, segments_per_partition: int
+    kafka: LocalKafka,
+    model: RemoteLogSegmentMetadata,
+    topic: str,
+    partitions: int,
+    segments_per_partition: int,
+    *,
+    topic_id: UUID | None = None,
 ) -> UUID:
     """
     Let a topic look deleted that never was: objects, and the events of their copies by the model's broker.
 
     Brokers pass over events about topics that they do not serve.
     """
-    topic_id = uuid4()
+    topic_id = topic_id or uuid4()
     producer = Producer(kafka.client_config(linger_ms=20))
     for partition in range(partitions):
         tip = TopicIdPartition(topic_id, topic, partition)
@@ -49,6 +55,13 @@ def clone_orphans(
                 _produce(producer, tip, event, kafka.metadata_partitions)
     assert producer.flush(TIMEOUT_S) == 0
     return topic_id
+
+
+def clone_unnamed(kafka: LocalKafka, model: RemoteLogSegmentMetadata, tip: TopicIdPartition) -> UUID:
+    """Lay the objects of one more segment beside those of a user partition, and say nothing of it in the log."""
+    clone = _clone(model, tip, number=0)
+    _link_objects(kafka, model, clone)
+    return clone.remote_log_segment_id.id
 
 
 def _clone(model: RemoteLogSegmentMetadata, tip: TopicIdPartition, number: int) -> RemoteLogSegmentMetadata:
