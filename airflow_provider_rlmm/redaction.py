@@ -27,6 +27,13 @@ _PUBLIC = re.compile(
     r"|auto\.offset\.reset|partition\.assignment\.strategy|partitioner|socket\..*|broker\..*|allow\..*|builtin\.features"
 )
 _SURELY_SECRET = re.compile(r".*(pass|secret|token|key|pem|cred|auth|jaas|config|assertion|user\.info|cert)")
+# A word that is none of these may be a secret that was put into the wrong field.
+_WORDS = {
+    "security.protocol": re.compile(r"(?i)(sasl_)?(plaintext|ssl)"),
+    **dict.fromkeys(
+        ("sasl.mechanism", "sasl.mechanisms"), re.compile(r"(?i)plain|gssapi|oauthbearer|scram-sha-(256|512)")
+    ),
+}
 _HAS_PARTS = re.compile(r".*(jaas.*|\.config)")
 _PART = r"""(?P<name>[\w.-]+)["']?\s*[=:]\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|UNQUOTED)"""
 # Some formats end a value with a comma or an ampersand, in others it belongs to it.
@@ -88,6 +95,8 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:
+    if name in _WORDS and not _WORDS[name].fullmatch(value.strip()):
+        yield from (value, value.strip())
     # A short word of a property that nobody knows is rather a mode than a secret.
     if not _PUBLIC.fullmatch(name) and (_SURELY_SECRET.match(name) or len(value) > _SHORT_WORD):
         yield value

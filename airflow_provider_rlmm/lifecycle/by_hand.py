@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventByHandRefusedError
-from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.marker import due_observation
 from airflow_provider_rlmm.lifecycle.partition_cleaner import as_unseen
 from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
-from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
@@ -104,7 +103,7 @@ class StorageWitness:
         self._cluster_id = cluster_id
         self._expectation = expectation
         self._overrides = overrides
-        self._proof: RootProof | None = None
+        self._proof: ProvenRoot | None = None
 
     def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
         """
@@ -128,7 +127,7 @@ class StorageWitness:
         storage, proof = self._proven(history.topic_id_partition)
         return decide_unseen(as_unseen(history, metadata, proof, storage), self._overrides)
 
-    def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, RootProof]:
+    def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, ProvenRoot]:
         if self._storage is None:
             raise EventByHandRefusedError(f"{tip}: there is no remote storage to ask")
         if self._proof is None:
@@ -137,16 +136,14 @@ class StorageWitness:
             raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._proof.check.reason}")
         return self._storage, self._proof
 
-    def _prove(self, storage: RemoteStorageManager) -> RootProof:
-        """What the log names is read before the cluster's topics are looked at."""
+    def _prove(self, storage: RemoteStorageManager) -> ProvenRoot:
         named = frozenset[UUID]().union(*(scan_topic_ids(self._log, n).all for n in range(self._log.partition_count)))
-        living = frozenset(look(self._topics, self._log, {}).living.values())
         return prove_root(
             self._log,
+            self._topics,
             storage,
             cluster_id=self._cluster_id,
-            topic_ids=named | living,
-            living=living,
+            named=named,
             expectation=self._expectation,
             overrides=self._overrides,
         )

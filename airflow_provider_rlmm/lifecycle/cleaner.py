@@ -17,12 +17,11 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.errors import RlmmError
-from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
-from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -42,7 +41,7 @@ def _forget(report: MetadataPartitionReport) -> None:
     """Leave it at the error that is raised."""
 
 
-def _forget_root(root: RootProof) -> None:
+def _forget_root(root: ProvenRoot) -> None:
     """Record nothing of it."""
 
 
@@ -80,7 +79,7 @@ class RemoteLogCleaner:
         hold: HoldSource = nothing_held,
         root: RootExpectation = UNKNOWN_ROOT,
         samples: Sequence[Sample] | None = None,
-        on_root: Callable[[RootProof], object] = _forget_root,
+        on_root: Callable[[ProvenRoot], object] = _forget_root,
     ) -> None:
         self._log = log
         self._publisher = publisher
@@ -159,13 +158,12 @@ class RemoteLogCleaner:
         self, replay: MetadataPartitionReplay, effects: Effects, named: frozenset[UUID], cluster_id: str
     ) -> CleaningContext:
         """Prove the storage root before anything is done there, and leave the stamp that says so."""
-        living = frozenset(look(self._topics, self._log, {}).living.values())
         root = prove_root(
             self._log,
+            self._topics,
             self._storage,
             cluster_id=cluster_id,
-            topic_ids=named | living,
-            living=living,
+            named=named,
             expectation=self._root,
             overrides=self._limits.overrides,
             samples=self._samples,

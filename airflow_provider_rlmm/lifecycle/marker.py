@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import PartitionerMismatchError
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
@@ -31,6 +32,8 @@ PRESENCE_ADVICE = {
     Presence.AMBIGUOUS: "look at the records of this topic id",
     Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
 }
+
+ROUTING_ADVICE = "compare the metadata topic's partition count with the brokers' configuration; the others were marked"
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +103,13 @@ class DeletedPartitionMarker:
             replay = MetadataPartitionReplay(self._log, metadata_partition, gone)
             replay.advance()
             found: list[Refusal] = []
-            done, standing = self._mark_metadata_partition(replay, gone, only, found)
+            try:
+                done, standing = self._mark_metadata_partition(replay, gone, only, found)
+            except PartitionerMismatchError as e:
+                done, standing = [], 0
+                found.append(
+                    Refusal(f"metadata partition {metadata_partition}", str(e), ROUTING_ADVICE, RefusalKind.MISROUTED)
+                )
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing

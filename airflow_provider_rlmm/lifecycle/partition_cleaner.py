@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -16,7 +17,7 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import WorkState
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
-from airflow_provider_rlmm.lifecycle.root_proof import RootProof
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
 from airflow_provider_rlmm.manager.write_guard import WritableEvent
@@ -70,7 +71,7 @@ class CleaningContext:
     effects: Effects
     storage: RemoteStorageManager
     limits: CleanerLimits
-    root: RootProof
+    root: ProvenRoot
     clock: Clock
     hold: HoldSource = nothing_held
     missing: int = 0
@@ -107,13 +108,18 @@ class _Progress:
         return (
             *self.refused,
             *(
-                Refusal(
-                    whats[0] if len(whats) == 1 else f"{len(whats)} segments, the first is {whats[0]}",
-                    why, todo, kind, metadata_partition, topic=topic,
-                )
+                Refusal(_together(whats), why, todo, kind, metadata_partition, topic=topic)
                 for (why, todo, kind), whats in self.left.items()
             ),
         )  # fmt: skip
+
+
+def _together(segments: Sequence[str]) -> str:
+    """Name several segments in a line that no other set of segments ever has: a person may acknowledge it."""
+    if len(segments) == 1:
+        return segments[0]
+    set_of = hashlib.sha256("\n".join(sorted(segments)).encode()).hexdigest()[:16]
+    return f"{len(segments)} segments, the first is {min(segments)} (set {set_of})"
 
 
 class UserPartitionCleaner:
@@ -400,7 +406,7 @@ def _batches(segments: Sequence[RemoteLogSegmentMetadata], size: int) -> Iterato
 
 
 def as_unseen(
-    history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, root: RootProof, storage: RemoteStorageManager
+    history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, root: ProvenRoot, storage: RemoteStorageManager
 ) -> UnseenSegment:
     """
     Put together what is known of a segment of which no listing of this run showed an object.

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -260,10 +261,12 @@ class TopicIds:
 
     :param all: every one.
     :param marked: those of which a partition was ever marked for deletion.
+    :param names: topic id → every name under which it was seen.
     """
 
     all: frozenset[UUID]
     marked: frozenset[UUID]
+    names: Mapping[UUID, frozenset[str]]
 
 
 def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
@@ -273,19 +276,23 @@ def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
     :param log: the log.
     :param metadata_partition: which partition.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from airflow_provider_rlmm.metadata import columnar
 
     begin, end = log.beginning_offsets()[metadata_partition], log.high_water_marks()[metadata_partition]
-    found: set[bytes | None] = set()
+    names: defaultdict[UUID, set[str]] = defaultdict(set)
     marked: set[bytes | None] = set()
     for batch in log.read(metadata_partition, begin, end):
         decoded = columnar.decode(batch.column("value"))
-        found.update(pc.unique(decoded.column("topic_id")).to_pylist())
+        named = decoded.filter(pc.is_valid(decoded.column("topic_id")))
+        pairs = pa.Table.from_batches([named]).group_by(["topic_id", "topic"]).aggregate([])
+        for raw_id, name in zip(pairs.column("topic_id").to_pylist(), pairs.column("topic").to_pylist(), strict=True):
+            names[UUID(bytes=raw_id)].add(name)
         deletes = decoded.filter(pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY))
         marked.update(pc.unique(deletes.column("topic_id")).to_pylist())
-    return TopicIds(_ids(found), _ids(marked))
+    return TopicIds(frozenset(names), _ids(marked), {topic_id: frozenset(seen) for topic_id, seen in names.items()})
 
 
 def _ids(raw: set[bytes | None]) -> frozenset[UUID]:

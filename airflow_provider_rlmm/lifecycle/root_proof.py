@@ -13,19 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
+from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
+from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.policy.freshness import Freshness, Sample
+from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
 
 logger = logging.getLogger(__name__)
 
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
-class RootProof:
+class ProvenRoot:
     """
     What is known about the storage root in this run.
 
@@ -74,45 +79,66 @@ class RootProof:
 
 def prove_root(
     log: MetadataEventLog,
+    topics: ClusterTopics,
     storage: RemoteStorageManager,
     *,
     cluster_id: str,
-    topic_ids: frozenset[UUID],
-    living: Collection[UUID],
+    named: frozenset[UUID] = frozenset(),
     expectation: RootExpectation,
     overrides: Collection[str],
     samples: Sequence[Sample] | None = None,
-) -> RootProof:
+) -> ProvenRoot:
     """
     Look at the root, and refuse one that is not this cluster's or not up to date. Nothing is changed.
 
     :param log: the metadata event log.
+    :param topics: the cluster's topics; they are looked at after the log was read for ``named``.
     :param storage: remote storage, listed only.
     :param cluster_id: the verified cluster.
-    :param topic_ids: topic ids that the metadata topic or the cluster names.
-    :param living: ids of the topics that exist, of a proven look.
+    :param named: topic ids that the metadata topic names: their objects tell whose root it is, as those of living topics do.
     :param expectation: what was known about the root before.
     :param overrides: overrides in force.
     :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
     :raises StorageRootError: naming the place, what is missing and what to do.
     :raises StorageError: if storage does not answer.
-    :raises EventLogError: if the topic cannot be read.
+    :raises ClusterMismatchError: if the topics are those of another cluster than the log.
+    :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
+    :raises EventLogError: if the topic or the cluster cannot be read.
     """
-    check = storage.check_root(topic_ids, cluster_id, expectation)
+    living = frozenset(look(topics, log, {}).living.values())
+    places = [place.name for place in storage.layout.places]
+    check = storage.check_root(named | living, cluster_id, expectation)
     logger.info("storage root: %s", check.reason)
     freshness = check_samples(log, samples, storage) if samples is not None else None
     if freshness is None or (samples and not freshness.samples):
         # All of the plan's were deleted by their brokers since: there are newer ones now.
         freshness = look_for_freshness(log, living, storage)
-    freshness.require([place.name for place in storage.layout.places], check.expected_places, overrides)
-    return RootProof(check, freshness, expectation.recorded)
+        if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):
+            _require_nothing_hidden(log, topics)
+    freshness.require(places, check.expected_places, overrides)
+    return ProvenRoot(check, freshness, expectation.recorded)
+
+
+def _require_nothing_hidden(log: MetadataEventLog, topics: ClusterTopics) -> None:
+    """Refuse to believe that no topic lives in this storage while there are topics that may not be described."""
+    names: dict[UUID, frozenset[str]] = {}
+    for metadata_partition in range(log.partition_count):
+        for topic_id, found in scan_topic_ids(log, metadata_partition).names.items():
+            names[topic_id] = names.get(topic_id, frozenset()) | found
+    if hidden := sorted(look(topics, log, names).denied):
+        more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
+        raise EventLogAccessError(
+            f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
+            f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is deleted; give the "
+            "principal DESCRIBE on every topic, then run again"
+        )
 
 
 def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
     """
     Return the samples that a plan's summary has recorded, ``None`` where it has recorded none of this kind.
 
-    :param root: what :meth:`RootProof.to_dict` returned.
+    :param root: what :meth:`ProvenRoot.to_dict` returned.
     :raises PlanError: if they cannot be understood.
     """
     if "samples" not in root:

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_rlmm.lifecycle.root_proof import RootProof
+    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
 
 
 class CheckRemoteLogCleanupOperator(BaseOperator):
@@ -87,30 +87,28 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
         return verified
 
 
-def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> RootProof:
+def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> ProvenRoot:
     """
     Prove the storage root of a session's connection, from the whole metadata topic.
 
     :param session: what is open.
     :param limits: with the overrides in force.
     :raises StorageRootError: if it is not this cluster's, or not up to date.
+    :raises EventLogAccessError: if only hidden topics could tell whether it is.
     """
-    from airflow_provider_rlmm.lifecycle.cluster_look import look
     from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 
-    living = frozenset(look(session.topics, session.log, {}).living.values())
     return prove_root(
         session.log,
+        session.topics,
         session.storage.get_storage_manager(),
         cluster_id=session.cluster_id,
-        topic_ids=living,
-        living=living,
         expectation=session.root_expectation(limits),
         overrides=limits.overrides,
     )
 
 
-def _root_in_words(root: RootProof) -> str:
+def _root_in_words(root: ProvenRoot) -> str:
     return ". ".join([root.check.reason, *root.freshness.sentences])
 
 

@@ -253,7 +253,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
     def _clean(self, context: Context, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
         from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
-        from airflow_provider_rlmm.lifecycle.root_proof import RootProof, samples_of
+        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, samples_of
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         conn_id, hold = text("rlmm_conn_id", self.rlmm_conn_id), hold_entries(self.hold)
@@ -263,9 +263,9 @@ class CleanMetadataPartitionOperator(BaseOperator):
             summary.check_blast_radius()
             planned = planned_segments(uri, summary, self.metadata_partition)
 
-            def on_root(root: RootProof) -> None:
+            def on_root(root: ProvenRoot) -> None:
                 if not dry_run:
-                    record_roots(session.roots_uri, session.cluster_id, root.check.root_ids.values())
+                    record_roots(session.roots_uri, session.cluster_id, root.check.root_ids)
 
             cleaner = RemoteLogCleaner(
                 session.log,

@@ -31,6 +31,9 @@ class RefusalKind(StrEnum):
     QUARANTINED = "QUARANTINED"
     """A record that cannot be applied."""
 
+    MISROUTED = "MISROUTED"
+    """Too many records of a metadata partition lie where our partitioner would not put them."""
+
     LOST_RECORDS = "LOST_RECORDS"
     """The metadata partition has lost records at its beginning or its end."""
 

@@ -39,6 +39,16 @@ def test_a_value_is_hidden(name: str) -> None:
     assert hidden("login of alice with hunter2 failed", {**PUBLIC, name: "hunter2"}) == "login of alice with *** failed"
 
 
+@pytest.mark.parametrize("name", ["security.protocol", "sasl.mechanism", "sasl.mechanisms"])
+def test_a_secret_in_the_wrong_field_is_hidden(name: str) -> None:
+    assert hidden("invalid value hunter2", {**PUBLIC, name: "hunter2"}) == "invalid value ***"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "scram-sha-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"])
+def test_a_mechanism_is_no_secret(mechanism: str) -> None:
+    assert hidden(f"mechanism {mechanism}", {"sasl.mechanism": mechanism}) == f"mechanism {mechanism}"
+
+
 def test_what_is_no_secret_stays() -> None:
     text = ", ".join(f"{name}={value}" for name, value in PUBLIC.items())
     assert hidden(text, PUBLIC) == text
@@ -136,9 +146,10 @@ def test_any_value_can_be_read(properties: dict[str, str]) -> None:
 
 @given(st.text(min_size=4).filter(lambda s: s.strip().lower() not in {"true", "false", "none", "null", ""}))
 def test_no_password_survives(password: str) -> None:
-    escaped = password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\15")
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\015")
     for properties in (
         {"sasl.password": password},
         {"sasl.jaas.config": f'Module required password="{escaped}";'},
     ):
-        assert password not in hidden(f"<{password}>", properties)
+        # What stands in the secret's place must not be taken for it.
+        assert hidden(f"<{password}>", properties) == f"<{HIDDEN}>"

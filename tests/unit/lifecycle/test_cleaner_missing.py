@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.root import Location, Stamp
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
@@ -43,6 +44,20 @@ def test_where_everything_is_missing_not_even_the_start_is_written() -> None:
     cluster = cluster_with(S.COPY_SEGMENT_FINISHED)
     assert cluster.clean().partitions[0].outcome == "REFUSED"
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]
+
+
+def test_two_sets_of_missing_segments_never_have_the_same_name() -> None:
+    """An acknowledgement of one must not cover the other."""
+    names = set()
+    for missing in ((0, 1), (0, 2)):
+        cluster = Cluster()
+        for number in range(3):
+            cluster.segment(GONE, number, objects=number not in missing)
+        cluster.mark_and_wait()
+        found = cluster.clean().partitions[0].refusals
+        names |= {refusal.what for refusal in found if refusal.kind is RefusalKind.MISSING_OBJECTS}
+    assert len(names) == 2
+    assert all(name.startswith("2 segments, the first is ") for name in names), names
 
 
 def test_too_many_missing_segments_stop_the_run_before_anything_is_deleted() -> None:

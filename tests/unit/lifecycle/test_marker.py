@@ -6,8 +6,10 @@ import pytest
 from airflow_provider_rlmm.errors import EventLogAccessError, WritesNotAllowedError
 from airflow_provider_rlmm.manager.event_log import Unknown
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, deletion, tip, update
 
 GONE = tip()
@@ -149,3 +151,18 @@ def test_a_topic_that_may_not_be_described_stops_everything(cluster: Cluster) ->
     with pytest.raises(EventLogAccessError):
         cluster.mark()
     assert cluster.ours() == []
+
+
+def test_a_metadata_partition_of_strangers_keeps_no_other_from_being_marked() -> None:
+    cluster = Cluster(metadata_partitions=2)
+    deleted = [tip("gone", 0, 100 + i) for i in range(9)]
+    misled = cluster.metadata_partition_of(deleted[0])
+    for each in deleted:
+        cluster.segment(each, 0)
+    strangers = [t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 200 + i)) != misled]
+    for stranger in strangers[:9]:
+        cluster.log.append(misled, serialize(add(stranger, 0)))
+    report = cluster.mark()
+    assert len(report.marked) == sum(cluster.metadata_partition_of(each) != misled for each in deleted) > 0
+    (refusal,) = (r for r in report.refusals if r.kind is RefusalKind.MISROUTED)
+    assert (refusal.what, refusal.metadata_partition) == (f"metadata partition {misled}", misled)

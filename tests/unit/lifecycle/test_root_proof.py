@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle.root_proof import RootProof, prove_root, samples_of
+from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, samples_of
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
@@ -14,16 +14,13 @@ from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, deletion, reasons
 GONE = tip()
 
 
-def proven(cluster: Cluster, **changes) -> RootProof:
-    living = frozenset(cluster.topics.topics.values())
+def proven(cluster: Cluster, **changes) -> ProvenRoot:
     arguments = {
         "cluster_id": CLUSTER_ID,
-        "topic_ids": living,
-        "living": living,
         "expectation": RootExpectation(cluster.recorded_roots),
         "overrides": (),
     }
-    return prove_root(cluster.log, cluster.storage, **arguments | changes)
+    return prove_root(cluster.log, cluster.topics, cluster.storage, **arguments | changes)
 
 
 def test_what_a_plan_records_of_the_root_is_looked_at_again() -> None:
@@ -73,3 +70,22 @@ def test_our_own_start_counts_only_below_the_root_of_an_earlier_run() -> None:
     cluster.record_root()
     after = cluster.clean(overrides=unproven)
     assert {p.topic: p.outcome.value for p in after.partitions} == {"gone": "FINISHED", "other": "FINISHED"}
+
+
+def test_topics_that_may_not_be_described_are_not_taken_for_none() -> None:
+    """What lives is hidden, so nothing tells that this is an old root with our stamp."""
+    cluster = Cluster()
+    cluster.stamp_root()
+    cluster.record_root()
+    cluster.topics.denied.add("alive")
+    with pytest.raises(EventLogAccessError, match=r"topics alive may not be described.*DESCRIBE on every topic"):
+        proven(cluster)
+
+
+def test_a_hidden_topic_is_no_obstacle_where_another_one_tells() -> None:
+    cluster = Cluster()
+    other = tip("other", 0, 10)
+    cluster.topics.create("other", other.topic_id)
+    cluster.segment(other, 3)
+    cluster.topics.denied.add("alive")
+    assert [s.topic_id_partition for s in proven(cluster).freshness.samples] == [other]
