@@ -23,8 +23,10 @@ from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, Work
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, OffsetStore
+from airflow_provider_rlmm.manager.log_tail import require_tail
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
@@ -99,6 +101,7 @@ class RemoteLogCleaner:
         self,
         metadata_partition: int,
         planned: PlannedSegments,
+        tail: ReadTail | None = None,
         on_interrupted: Callable[[MetadataPartitionReport], object] = _forget,
     ) -> MetadataPartitionReport:
         """
@@ -106,16 +109,20 @@ class RemoteLogCleaner:
 
         :param metadata_partition: which metadata partition.
         :param planned: segments that may be deleted; a partition without any is only finished.
+        :param tail: the last records of the metadata partition that the plan was made from; they must be there.
         :param on_interrupted: where an error ends the run after the first user partition was begun, gets the report of what
             was done before the error is raised.
         :raises ClusterMismatchError: if this is another cluster than expected.
         :raises StorageRootError: if the storage root does not exist, or too many expected objects are missing there.
+        :raises LogReplacedError: if the log is not the one that the plan was made from.
         :raises EventLogError: if the log or the cluster cannot be read.
         """
         # A proven clock may refuse to go on; a report must not be lost by that.
         began = monotonic_clock()
         cluster_id = self._topics.cluster_id()
         check_cluster(cluster_id, self._expected_cluster_id, self._limits.overrides)
+        if tail is not None:
+            require_tail(self._log, metadata_partition, tail)
         effects = self._effects()
         ids = scan_topic_ids(self._log, metadata_partition)
         replay = MetadataPartitionReplay(self._log, metadata_partition, ids.marked)

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -111,6 +112,7 @@ class CleanupPlanner:
             refusals=first_refusals([*draft.refusals, *draft.left_for_later()]),
             waiting=draft.waiting,
             hold=self._hold().entries,
+            tails=draft.tails,
         )
         return Plan(summary, draft.to_table())
 
@@ -162,6 +164,7 @@ class _Draft:
         self.rows: list[dict[str, Any]] = []
         self.planned: dict[int, Count] = {}
         self.read_until: dict[int, int] = {}
+        self.tails: dict[int, ReadTail] = {}
         self.quarantined: dict[int, int] = {}
         self.known_segments = 0
         self.known_bytes = 0
@@ -185,6 +188,8 @@ class _Draft:
 
     def note(self, replay: MetadataPartitionReplay) -> None:
         self.read_until[replay.metadata_partition] = replay.end
+        if (tail := replay.tail) is not None:
+            self.tails[replay.metadata_partition] = tail
         listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
         found = replay.obstacles()
         records = [o for o in found if o.kind is RefusalKind.QUARANTINED]

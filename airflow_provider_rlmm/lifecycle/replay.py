@@ -16,6 +16,7 @@ from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, deco
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog, ProvenLook
 from airflow_provider_rlmm.manager.log_tail import LogTail
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -81,6 +82,11 @@ class MetadataPartitionReplay:
             self._tail.note(batch)
             self.end = batch.column("offset")[-1].as_py() + 1
         self.end = end
+
+    @property
+    def tail(self) -> ReadTail | None:
+        """What a later run may know the last records by, ``None`` where there was none."""
+        return self._tail.seen()
 
     def _new_records(self, end: int) -> Iterator[pa.RecordBatch]:
         """Yield what was not read before, once the records right before it were seen to be the same."""

@@ -8,6 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.errors import LogReplacedError
+from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,13 @@ class LogTail:
         """
         self._records.extend(_digests(batch.slice(max(0, batch.num_rows - KEPT))))
 
+    def seen(self) -> ReadTail | None:
+        """Return what a later run may know these records by, ``None`` where there was none."""
+        if not self._records:
+            return None
+        records = list(self._records)
+        return ReadTail(records[0][0], records[-1][0] + 1, _sha256(records))
+
     def check(self, batch: pa.RecordBatch) -> None:
         """
         Compare the records that were read before with what the log shows now.
@@ -59,6 +68,30 @@ class LogTail:
                 "hold other records than before: the log lost its end and has grown again, or another cluster answers; "
                 "nothing more is done on this metadata partition in this run"
             )
+
+
+def require_tail(log: MetadataEventLog, metadata_partition: int, tail: ReadTail) -> None:
+    """
+    Refuse a log that does not hold the records that a plan was made from.
+
+    :param log: the metadata event log.
+    :param metadata_partition: which partition.
+    :param tail: what the plan says of it.
+    :raises OffsetOutOfRangeError: if the log does not reach that far, or begins behind it.
+    :raises LogReplacedError: if it holds other records there.
+    :raises EventLogUnavailableError: if the range could not be read whole.
+    """
+    records = [d for batch in log.read(metadata_partition, tail.begin, tail.end) for d in _digests(batch)]
+    if _sha256(records) != tail.sha256:
+        raise LogReplacedError(
+            f"metadata partition {metadata_partition}: offsets {tail.begin} to {tail.end - 1} hold other records than when "
+            "the plan was made: the log lost its end and has grown again, or another cluster answers; nothing is done on "
+            "this metadata partition, make a new plan"
+        )
+
+
+def _sha256(records: list[tuple[int, bytes]]) -> str:
+    return hashlib.sha256(repr(records).encode()).hexdigest()
 
 
 def _digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:

@@ -282,7 +282,12 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 samples=samples_of(summary.root),
                 on_root=on_root,
             )
-            return cleaner.clean(self.metadata_partition, planned, on_interrupted=partial(self._keep_interrupted, uri))
+            return cleaner.clean(
+                self.metadata_partition,
+                planned,
+                summary.tail_of(self.metadata_partition),
+                on_interrupted=partial(self._keep_interrupted, uri),
+            )
 
     def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
         """Write the report of this try, with what earlier tries of the run did; return it."""

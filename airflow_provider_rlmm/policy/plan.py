@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -168,6 +169,7 @@ class PlanSummary:
     :param created_at_ms: when its reading began, ms since the epoch.
     :param expires_at_ms: when it may no longer be applied, ms since the epoch.
     :param read_until: metadata partition → offset, exclusive, up to which the topic was read.
+    :param tails: metadata partition → the last records that were read there, where there were any.
     :param known: all segments not yet finished, whatever the plan says of them.
     :param by_reason: per :class:`Reason`.
     :param by_metadata_partition: planned segments per metadata partition.
@@ -202,6 +204,7 @@ class PlanSummary:
     root: Mapping[str, Any] = field(default_factory=dict)
     clock: str = ""
     hold: tuple[str, ...] = ()
+    tails: Mapping[int, ReadTail] = field(default_factory=dict)
 
     @property
     def planned(self) -> Count:
@@ -242,6 +245,20 @@ class PlanSummary:
                 f"plan {self.plan_id} was not judged by a blast radius: it is none to apply, only to look at"
             )
         self.blast_radius.check(self)
+
+    def tail_of(self, metadata_partition: int) -> ReadTail:
+        """
+        Return the last records of a metadata partition that the plan was made from.
+
+        :param metadata_partition: one that it has work for.
+        :raises PlanError: if it does not say.
+        """
+        if metadata_partition not in self.tails:
+            raise PlanError(
+                f"plan {self.plan_id} does not say which records of metadata partition {metadata_partition} were read last, "
+                "so nothing ties it to the log; make a new plan"
+            )
+        return self.tails[metadata_partition]
 
     def to_json(self) -> str:
         """
@@ -341,6 +358,11 @@ _BLAST_RADIUS: Mapping[str, _Reader] = {
     "max_bytes": strict_json.integer,
     "max_share": strict_json.share,
 }
+_TAIL: Mapping[str, _Reader] = {
+    "begin": strict_json.integer,
+    "end": strict_json.integer,
+    "sha256": strict_json.string,
+}
 _REFUSAL: Mapping[str, _Reader] = {
     "what": strict_json.string,
     "why": strict_json.string,
@@ -369,5 +391,6 @@ _FIELDS: Mapping[str, _Reader] = {
     "root": strict_json.by_name(strict_json.any_json),
     "clock": strict_json.string,
     "hold": strict_json.array(strict_json.string),
+    "tails": strict_json.by_partition(strict_json.record(ReadTail, _TAIL)),
 }
 """Each field of a summary and how it is read; a new one is added here and to :class:`PlanSummary`."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import PLANNER, Mutation, switched_off
+from tests.mutations.mutation import MARKER, PARTITION_CLEANER, PLANNER, Mutation, switched_off
 
 ATTENTION = "policy/attention.py"
 REPORTS = "lifecycle/reports.py"
@@ -13,6 +13,22 @@ OPERATORS = "operators/cleaner.py"
 ACKNOWLEDGING = "operators/acknowledging.py"
 
 NEEDS_A_PERSON = [
+    Mutation(
+        "I12",
+        "two sets of segments that are refused together have one name",
+        PARTITION_CLEANER,
+        " (set {set_of})",
+        "",
+        "lifecycle/test_cleaner_missing.py::test_two_sets_of_missing_segments_never_have_the_same_name",
+    ),
+    Mutation(
+        "I12",
+        "a metadata partition of strangers ends the whole marker",
+        MARKER,
+        "            except PartitionerMismatchError as e:",
+        "            except ZeroDivisionError as e:",
+        "lifecycle/test_marker.py::test_a_metadata_partition_of_strangers_keeps_no_other_from_being_marked",
+    ),
     switched_off(
         OPERATORS,
         "I12",

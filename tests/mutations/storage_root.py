@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
+from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switched_off
 
 ROOT = "storage/root.py"
 OBJECT_STORE = "storage/object_store.py"
@@ -11,6 +11,7 @@ DEADLINE = "storage/deadline.py"
 FRESHNESS = "policy/freshness.py"
 LOOK_FOR_FRESHNESS = "lifecycle/freshness.py"
 UNSEEN = "policy/unseen.py"
+ROOT_LEDGER = "lifecycle/root_ledger.py"
 
 STORAGE_ROOT = [
     Mutation(
@@ -38,6 +39,21 @@ STORAGE_ROOT = [
         "        if root_id in expectation.recorded:",
         "        if root_id is not None:",
         "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
+    ),
+    Mutation(
+        "I2",
+        "knows an older root of a place again",
+        ROOT_LEDGER,
+        "**known, **root_ids}",
+        "**root_ids, **known}",
+        "lifecycle/test_root_ledger.py",
+    ),
+    switched_off(
+        ROOT_PROOF,
+        "I2",
+        "takes topics that may not be described for none",
+        "        if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):",
+        "lifecycle/test_root_proof.py::test_topics_that_may_not_be_described_are_not_taken_for_none",
     ),
     Mutation(
         "I2",

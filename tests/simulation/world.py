@@ -338,7 +338,9 @@ class World(Mistakes):
         for metadata_partition in sorted(plan.summary.by_metadata_partition):
             try:
                 report = self._cleaner(process, publisher).clean(
-                    metadata_partition, {k: frozenset(v) for k, v in planned.items()}
+                    metadata_partition,
+                    {k: frozenset(v) for k, v in planned.items()},
+                    plan.summary.tails[metadata_partition],
                 )
             except RlmmError as error:  # one mapped task fails, the others go on
                 process.told.append(str(error))

@@ -187,7 +187,7 @@ class Cluster:
     ) -> MetadataPartitionReport:
         """Clean with everything planned that there is, unless told otherwise."""
         planned = self.everything() if planned is None else planned
-        return self.cleaner(**kwargs).clean(metadata_partition, planned, on_interrupted)
+        return self.cleaner(**kwargs).clean(metadata_partition, planned, on_interrupted=on_interrupted)
 
     def everything(self) -> PlannedSegments:
         found: dict[tuple[UUID, int], set[UUID]] = {}

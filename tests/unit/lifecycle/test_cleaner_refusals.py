@@ -12,6 +12,7 @@ from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
     ConfigurationError,
     EventLogAccessError,
+    LogReplacedError,
     PartitionerMismatchError,
     StorageAccessError,
     StorageRootError,
@@ -327,3 +328,14 @@ def test_a_topic_created_again_under_the_same_name_is_not_touched(cluster: Clust
     assert [(p.outcome.value, p.segments_deleted) for p in report.partitions] == [("FINISHED", 3)]
     assert (cluster.keys_of(GONE), len(cluster.keys_of(twin))) == (set(), 5)
     assert UUID(int=8) in cluster.topics.topics.values()
+
+
+def test_a_plan_that_was_made_from_another_log_is_not_applied(cluster: Cluster) -> None:
+    other = Cluster()
+    other.segments(GONE, 4)
+    other.mark_and_wait()
+    keys = frozenset(cluster.keys_of(GONE))
+    with pytest.raises(LogReplacedError, match="other records than when the plan was made"):
+        cluster.cleaner().clean(0, cluster.everything(), other.plan().summary.tail_of(0))
+    assert_untouched(cluster, keys)
+    assert cluster.cleaner().clean(0, cluster.everything(), cluster.plan().summary.tail_of(0)).partitions

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import LogReplacedError
+from airflow_provider_rlmm.errors import LogReplacedError, OffsetOutOfRangeError
 from airflow_provider_rlmm.manager.event_batch import event_batch
-from airflow_provider_rlmm.manager.log_tail import KEPT, LogTail
+from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.manager.log_tail import KEPT, LogTail, require_tail
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
 
 def batch(offsets: range, *, changed: int | None = None, key: bytes | None = None):
@@ -44,3 +46,42 @@ def test_other_records_are_another_log(now) -> None:
 
 def test_without_a_record_there_is_nothing_to_tie() -> None:
     assert LogTail(7).start(12) == 12
+
+
+@pytest.mark.parametrize("count", [1, KEPT + 5])
+def test_what_a_plan_was_made_from_is_asked_for_again(count: int) -> None:
+    log = InProcessMetadataEventLog(1)
+    for n in range(count):
+        log.append(0, f"value {n}".encode())
+    tail = tail_of(log)
+    log.append(0, b"more")
+    require_tail(log, 0, tail)
+    assert (tail.begin, tail.end) == (max(0, count - KEPT), count)
+
+
+def test_a_plan_does_not_fit_a_log_with_another_end() -> None:
+    log, other = InProcessMetadataEventLog(1), InProcessMetadataEventLog(1)
+    for n in range(4):
+        log.append(0, b"value")
+        other.append(0, b"value" if n else b"another")
+    with pytest.raises(LogReplacedError, match="offsets 0 to 3 hold other records than when the plan was made"):
+        require_tail(other, 0, tail_of(log))
+
+
+def test_a_plan_does_not_fit_a_log_that_is_shorter() -> None:
+    log, shorter = InProcessMetadataEventLog(1), InProcessMetadataEventLog(1)
+    for n in range(4):
+        log.append(0, b"value")
+        if n:
+            shorter.append(0, b"value")
+    with pytest.raises(OffsetOutOfRangeError):
+        require_tail(shorter, 0, tail_of(log))
+
+
+def tail_of(log: InProcessMetadataEventLog) -> ReadTail:
+    tail = LogTail(0)
+    for records in log.read(0, 0, log.high_water_marks()[0]):
+        tail.note(records)
+    seen = tail.seen()
+    assert seen is not None
+    return seen

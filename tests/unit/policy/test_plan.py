@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import plan as plan_module
 from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 from airflow_provider_rlmm.policy.plan import (
@@ -43,6 +44,7 @@ SUMMARY = PlanSummary(
     root={"place": {"root_id": "x", "newest": [1, None, True, "k"]}},
     clock="LogAppendTime of the metadata topic",
     hold=("legal-*",),
+    tails={0: ReadTail(2, 10, "ab")},
 )
 
 
@@ -223,3 +225,10 @@ def test_a_summary_has_room_for_the_first_refusals(
     kept = first_refusals(refusals(kinds))
     assert ([r.what for r in kept], kept[-1].kind) == (whats, last)
     assert len(kept[0].why) == plan_module.MAX_REFUSAL_TEXT
+
+
+def test_a_plan_that_nothing_ties_to_the_log_is_refused() -> None:
+    tail = ReadTail(3, 9, "00")
+    assert replace(SUMMARY, tails={4: tail}).tail_of(4) == tail
+    with pytest.raises(PlanError, match="does not say which records of metadata partition 4 were read last"):
+        SUMMARY.tail_of(4)
