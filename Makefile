@@ -7,6 +7,10 @@ PYTEST := $(BIN)/python -m pytest -q
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header -q
 
+SIDE_BY_SIDE ?= 2
+# Each lane prints as a whole when it ends; an old make mixes their lines.
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark system \
 	package bench-replay bench-publish lock clean
@@ -26,7 +30,11 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-test: lint unit simulate mutations differential integration spark system package ## Run every check that CI runs
+# The longest first. On average a lane keeps less than one core busy: brokers and schedulers are waited for.
+LANES := integration mutations system spark unit simulate differential package
+
+test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
+	$(MAKE) --no-print-directory -j$(SIDE_BY_SIDE) $(SYNC) $(LANES)
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .

@@ -86,7 +86,7 @@ INVARIANTS = [
         "I2",
         "works below a root that is not up to date",
         ROOT_PROOF,
-        "    freshness.require([place.name for place in storage.layout.places], check.expected_places, overrides)\n",
+        "    freshness.require(places, check.expected_places, overrides)\n",
         "",
         "lifecycle/test_cleaner_missing.py::test_an_old_copy_of_the_root_is_refused_before_anything_is_done",
     ),

@@ -34,3 +34,15 @@ def test_names_are_unique_and_every_invariant_is_broken_in_the_simulation_too() 
 def test_the_page_prints_the_table() -> None:
     page = (ROOT / "docs" / "safety.md").read_text()
     assert page.endswith(as_markdown()), "print it with `python -m tests.mutations --table`"
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = set(re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "docs" / "safety.md").read_text()))
+    assert len(named) > 40
+    missing = [
+        f"{file}::{function}"
+        for file, function in named
+        if not (path := ROOT / "tests" / file).is_file()
+        or not re.search(rf"^ *def {function}\(", path.read_text(), re.MULTILINE)
+    ]
+    assert missing == []

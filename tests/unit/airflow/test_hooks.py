@@ -161,6 +161,13 @@ def test_an_override_needs_an_expected_cluster(connect: Any, monkeypatch: pytest
         hook.check_cluster(frozenset({"short_min_age"}))
 
 
+def test_writes_need_the_expected_cluster(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"allow_writes": True})
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
+    with pytest.raises(ConfigurationError, match="allow_writes needs expected_cluster_id.*prints the id to copy"):
+        RemoteLogMetadataHook().get_publisher(InProcessMetadataEventLog(2))
+
+
 def test_a_missing_kafka_connection_is_named_beside_the_one_that_names_it(connect: Any) -> None:
     connect("rlmm_default", "rlmm", {"kafka_conn_id": "nowhere"})
     with pytest.raises(ConfigurationError, match="'rlmm_default': kafka_conn_id names 'nowhere', which does not exist"):
