@@ -164,7 +164,7 @@ def test_an_override_needs_an_expected_cluster(connect: Any, monkeypatch: pytest
 def test_writes_need_the_expected_cluster(connect: Any) -> None:
     connect("rlmm_default", "rlmm", {"allow_writes": True})
     connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
-    with pytest.raises(ConfigurationError, match="allow_writes needs expected_cluster_id.*prints the id to copy"):
+    with pytest.raises(ConfigurationError, match=r"allow_writes needs expected_cluster_id.*prints the id to copy"):
         RemoteLogMetadataHook().get_publisher(InProcessMetadataEventLog(2))
 
 
