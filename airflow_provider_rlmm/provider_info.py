@@ -83,24 +83,9 @@ def _connection_type() -> dict[str, Any]:
                 "description": "The brokers' remote log metadata topic",
                 "schema": {"type": text, "default": "__remote_log_metadata"},
             },
-            "clock_topic": {
-                "label": "Clock topic",
-                "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
-                "schema": {"type": text},
-            },
-            "hold": {
-                "label": "Hold",
-                "description": "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas",
-                "schema": {"type": text},
-            },
             "expected_cluster_id": {
                 "label": "Expected cluster id",
                 "description": "Refuse to work on any other cluster",
-                "schema": {"type": text},
-            },
-            "expected_root": {
-                "label": "Expected storage root",
-                "description": "Refuse any other storage root: the root id or the location that the connection test prints",
                 "schema": {"type": text},
             },
             "storage_uri": {
@@ -118,10 +103,25 @@ def _connection_type() -> dict[str, Any]:
                 "description": "How the brokers' storage plugin names its objects",
                 "schema": {"type": text, "default": "local-tiered-storage"},
             },
+            "expected_root": {
+                "label": "Expected storage root",
+                "description": "Refuse any other storage root: the root id or the location that the connection test prints",
+                "schema": {"type": text},
+            },
             "allow_writes": {
                 "label": "Allow writes",
                 "description": "Off: nothing is written to the metadata topic and nothing is deleted",
                 "schema": {"type": ["boolean", "null"], "default": False},
+            },
+            "hold": {
+                "label": "Hold",
+                "description": "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas",
+                "schema": {"type": text},
+            },
+            "clock_topic": {
+                "label": "Clock topic",
+                "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
+                "schema": {"type": text},
             },
         },
     }

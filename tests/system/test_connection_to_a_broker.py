@@ -37,7 +37,7 @@ def test_the_forms_test_of_a_connection(connected: LocalAirflow, broker: LocalKa
     assert good, text
     for sentence in (
         "Writing is allowed.",
-        f"Cluster {broker.cluster_id} answers, as expected.",
+        f"Cluster {broker.cluster_id} answers at {broker.bootstrap_servers}, as expected.",
         "Topic __remote_log_metadata has 3 partitions, one may ",
         "topics may be described.",
         f"Storage {broker.remote_dir.as_uri()} ",

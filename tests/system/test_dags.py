@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,24 +171,53 @@ def test_the_retention_run_tells_its_counts_and_no_secret(scene: Scene, temporar
     assert list(temporary_files.glob("rlmm-retention-*")) == []
 
 
-def test_a_failing_cleaning_task_fails_the_run_and_the_report_still_tells(scene: Scene) -> None:
-    objects = scene.objects(scene.gone)
+def test_a_wrong_storage_fails_the_first_task_and_nothing_is_marked(scene: Scene) -> None:
+    objects, ends = scene.objects(scene.gone), ends_of(scene.kafka)
     run_id, state = scene.clean(rlmm_conn_id="rlmm_lost")
     assert state == "failed"
     tasks = scene.tasks(run_id)
-    assert [tasks[t][0]["state"] for t in ("mark", "plan", "report")] == ["success", "success", "failed"]
     # The root is missing: somebody has to look at it, so the retries were not spent.
-    assert {(i["state"], i["try_number"]) for i in tasks["clean"]} == {("failed", 1)}
-    first = tasks["clean"][0]
-    log = scene.airflow.task_log(CLEANER, run_id, "clean", map_index=first["map_index"])
+    assert [(i["state"], i["try_number"]) for i in tasks["check"]] == [("failed", 1)]
+    assert [tasks[t][0]["state"] for t in ("mark", "plan", "clean", "report")] == ["upstream_failed"] * 3 + ["failed"]
+    log = scene.airflow.task_log(CLEANER, run_id, "check")
     assert "StorageRootError" in log
     assert "/missing" in log
+    assert "tasks before this one failed" in scene.airflow.task_log(CLEANER, run_id, "report")
+    assert (scene.objects(scene.gone), ends_of(scene.kafka)) == (objects, ends)
+
+
+def test_a_failing_cleaning_task_fails_the_run_and_the_report_still_tells(scene: Scene, tmp_path: Path) -> None:
+    objects = scene.objects(scene.gone)
+    with folders_away(scene, tmp_path):
+        run_id, state = scene.clean(max_missing_segments=0)
+    assert state == "failed"
+    tasks = scene.tasks(run_id)
+    steps = ("check", "mark", "plan", "report")
+    assert [tasks[t][0]["state"] for t in steps] == ["success", "success", "success", "failed"]
+    # Objects are missing: somebody has to look at it, so the retries were not spent.
+    assert {(i["state"], i["try_number"]) for i in tasks["clean"]} == {("failed", 1)}
+    log = scene.airflow.task_log(CLEANER, run_id, "clean", map_index=tasks["clean"][0]["map_index"])
+    assert "StorageRootError" in log
+    assert "have no object in storage though their copy was finished" in log
     report = scene.airflow.task_log(CLEANER, run_id, "report")
     assert f"{len(tasks['clean'])} tasks before this one failed" in report
     shown = scene.report_page(run_id)
     assert "its cleaning task left no report" in shown
     assert 'role="alert"' in shown
     assert scene.objects(scene.gone) == objects
+
+
+@contextmanager
+def folders_away(scene: Scene, elsewhere: Path) -> Iterator[None]:
+    """Somebody has moved the folders of the deleted topic out of the storage root."""
+    folders = {(scene.kafka.remote_root / path).parent for path in scene.objects(scene.gone)}
+    for folder in folders:
+        shutil.move(folder, elsewhere / folder.name)
+    try:
+        yield
+    finally:
+        for folder in folders:
+            shutil.move(elsewhere / folder.name, folder)
 
 
 def test_a_dry_run_writes_and_deletes_nothing(scene: Scene) -> None:

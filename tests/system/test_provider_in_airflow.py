@@ -25,7 +25,7 @@ def test_the_connection_form_shows_its_fields(local_airflow: LocalAirflow) -> No
     assert form["hook_name"] == "Kafka Remote Log Metadata"
     assert list(form["extra_fields"]) == [
         "kafka_conn_id", "metadata_topic", "expected_cluster_id", "storage_uri", "storage_conn_id", "layout",
-        "allow_writes",
+        "expected_root", "allow_writes", "hold", "clock_topic",
     ]  # fmt: skip
     assert form["extra_fields"]["allow_writes"]["value"] is False
     assert form["standard_fields"]["login"]["hidden"] is True
