@@ -164,6 +164,22 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
         return buffer.slice(0, file.readinto(memoryview(buffer)))
 
 
+def modified_ms(uri: str) -> int:
+    """
+    Return when a file was written last, by the clock of whoever stores it; ms since the epoch.
+
+    :param uri: of the file.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be told.
+    """
+    path = local_path(uri)
+    if path is not None:
+        return path.stat().st_mtime_ns // 1_000_000
+    store, name = _object(uri)
+    with _as_os_error(uri):
+        return round(store.head(name)["last_modified"].timestamp() * 1000)
+
+
 def _holds(uri: str, data: bytes) -> bool:
     try:
         return bool(read_file(uri, len(data)).to_pybytes() == data)

@@ -63,6 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.server.objects.get(unquote(self.path))
         self._answer(404 if data is None else 200, data or b"")
 
+    def do_HEAD(self) -> None:
+        if not self._refused():
+            self._answer(200 if unquote(self.path) in self.server.objects else 404)
+
     def do_POST(self) -> None:
         """Delete the objects that the body names, the only POST that is asked for."""
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()

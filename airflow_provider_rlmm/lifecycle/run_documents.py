@@ -22,6 +22,7 @@ from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal
 
+CHECK_DOCUMENT = "check.json"
 MARK_DOCUMENT = "mark.json"
 DOCTOR_DOCUMENT = "doctor.json"
 REPORT_DOCUMENT = "report.json"

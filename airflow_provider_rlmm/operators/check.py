@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_rlmm.errors import EventLogAccessError
+from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
+from airflow_provider_rlmm.lifecycle.run_documents import CHECK_DOCUMENT
 from airflow_provider_rlmm.operators.arguments import (
+    artifact_name,
     blast_radius,
     cleaner_limits,
     flag,
@@ -19,6 +22,8 @@ from airflow_provider_rlmm.operators.arguments import (
 )
 from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
+from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +33,8 @@ if TYPE_CHECKING:
 
 class CheckRemoteLogCleanupOperator(BaseOperator):
     """
-    Check parameters, overrides, limits, layout, cluster, permissions, clock and storage root. Nothing is changed.
+    Check parameters, overrides, limits, layout, cluster, permissions, clock, storage root and work folder. No event
+    is written and nothing is deleted.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
@@ -36,9 +42,12 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
-    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``root``, ``writes``.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``root``, ``writes``, ``work``; the run's folder
+        keeps it as ``check.json``.
     :raises ConfigurationError: naming the field.
     :raises EventLogAccessError: naming the right that is missing.
+    :raises ClockSkewError: if the storage of the work folder has another time.
+    :raises OSError: if the work folder cannot be written.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: for anything else that would stop the run later.
     """
@@ -82,6 +91,7 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
                 "writes": _check_rights(session, dry_run),
                 "root": _root_in_words(prove_session_root(session, limits)),
             }
+            verified["work"] = _check_work_folder(artifact_uri(artifact_name(context)), verified, session, limits)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified
@@ -110,6 +120,21 @@ def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> Proven
 
 def _root_in_words(root: ProvenRoot) -> str:
     return ". ".join([root.check.reason, *root.freshness.sentences])
+
+
+def _check_work_folder(uri: str, verified: Mapping[str, str], session: CleanerSession, limits: CleanerLimits) -> str:
+    """Write down what was verified, and compare the time at which that was stored with the time that was proven."""
+    from airflow_provider_rlmm.file_systems import modified_ms
+    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+
+    stored_ms = modified_ms(write_document(uri, CHECK_DOCUMENT, json.dumps(verified, indent=2)))
+    try:
+        check_agreement("the clock of the work folder's storage", stored_ms, "the proven clock", session.clock())
+    except ClockSkewError as e:
+        if UNPROVEN_CLOCK not in limits.overrides:
+            raise
+        return f"can be written; the override {UNPROVEN_CLOCK!r} lets this pass: {e}"
+    return "can be written, and its storage has the same time"
 
 
 def _check_rights(session: CleanerSession, dry_run: bool) -> str:

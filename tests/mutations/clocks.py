@@ -18,6 +18,14 @@ from tests.mutations.mutation import (
 CLOCKS = [
     Mutation(
         "time",
+        "the storage of the work folder may have another time",
+        "operators/check.py",
+        "        check_agreement(",
+        "        (lambda *_: None)(",
+        "airflow/test_check_operator.py::test_the_check_compares_the_time_with_that_of_the_work_folders_storage",
+    ),
+    Mutation(
+        "time",
         "a repeated marker with an earlier time shortens the wait",
         ABSENCE,
         "    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms), None)",

@@ -16,7 +16,15 @@ import pytest
 
 from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import create_file, local_path, read_file, remove_file, replace_file, replacing
+from airflow_provider_rlmm.file_systems import (
+    create_file,
+    local_path,
+    modified_ms,
+    read_file,
+    remove_file,
+    replace_file,
+    replacing,
+)
 from tests.object_store_server import ObjectStoreServer
 
 ROOT = Path(__file__).parents[2]
@@ -269,6 +277,19 @@ def test_an_object_is_written_by_one_request(object_store: ObjectStoreServer) ->
     replace_file("s3://bucket/a/b.json", [b"x" * 10_000_000, b"y"])
     assert object_store.requests == [("PUT", "/bucket/a/b.json")]
     assert len(object_store.objects["/bucket/a/b.json"]) == 10_000_001
+
+
+def test_an_object_has_the_time_of_its_store(object_store: ObjectStoreServer) -> None:
+    replace_file("s3://bucket/a/b.json", [b"x"])
+    assert modified_ms("s3://bucket/a/b.json") == 1_735_689_600_000
+    with pytest.raises(FileNotFoundError):
+        modified_ms("s3://bucket/a/c.json")
+
+
+def test_a_local_file_has_the_time_of_its_file_system(tmp_path: Path) -> None:
+    replace_file(str(tmp_path / "a"), [b"x"])
+    os.utime(tmp_path / "a", ns=(5_000_000, 7_000_000))
+    assert modified_ms(str(tmp_path / "a")) == 7
 
 
 def test_an_object_whose_answer_was_lost_was_created(object_store: ObjectStoreServer) -> None:

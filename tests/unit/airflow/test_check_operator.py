@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError, StorageRootError
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from tests.unit.airflow.test_operators import (
     NOW,
@@ -52,6 +54,28 @@ def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, w
     assert "newest copied segments of 1 living topics are at" in verified["root"]
     assert verified["writes"] == "allowed"
     assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
+def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check(limits=NOW)["work"] == "can be written, and its storage has the same time"
+    real = file_systems.modified_ms
+    monkeypatch.setattr(file_systems, "modified_ms", lambda uri: real(uri) - 6 * 60_000)
+    with pytest.raises(ClockSkewError, match=r"the clock of the work folder's storage says .*, the proven clock says"):
+        check(limits=NOW)
+    overridden = check(limits=NOW | {"overrides": [*NOW["overrides"], "unproven_clock"]})
+    assert "lets this pass: clocks contradict each other" in overridden["work"]
+    (document,) = work.glob("*/check.json")
+    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root"}
+
+
+def test_the_check_refuses_a_work_folder_that_cannot_be_written(cluster: Cluster, work: Path) -> None:
+    """A file where the run's folder should be: nothing could be planned or reported."""
+    work.mkdir()
+    (work / artifact_name(context())).write_text("")
+    with pytest.raises(OSError, match="exists"):
+        check(limits=NOW)
 
 
 @pytest.mark.parametrize(
