@@ -45,6 +45,7 @@ from airflow_provider_rlmm.storage.remote_storage import (
 logger = logging.getLogger(__name__)
 
 NEXT_RUN = "nothing: the next run goes on from here"
+KEPT_ADVICE = "see the reason: the right to delete may be missing, or a lock be in force; the next run tries again"
 STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
 
 
@@ -341,7 +342,10 @@ class UserPartitionCleaner:
                 gone.append((metadata, deletion))
             else:
                 why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
-                self._progress.leave(segment_id, f"objects {deletion.outcome}: {why}", NEXT_RUN)
+                # A store that keeps what it was told to delete may do so for ever: a right is missing, a lock is in force.
+                kept = deletion.outcome is DeleteOutcome.PRESENT
+                todo, kind = (KEPT_ADVICE, RefusalKind.STORAGE) if kept else (NEXT_RUN, RefusalKind.NEXT_RUN)
+                self._progress.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
         finished = [self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED) for m, _ in gone]
         for offset, (metadata, deletion) in zip(self._publish(finished), gone, strict=True):
             # Another run may have finished it at the same time: the one whose event came first has done it.

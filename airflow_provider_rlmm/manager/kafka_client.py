@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -230,6 +231,31 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
         raise ConfigurationError(
             "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
         ) from None
+
+
+def serve(call: Callable[[float], int], seconds: float) -> int:
+    """
+    Let a producer work and call its delivery reports.
+
+    A fatal error, for example that it may not write at all, leaves confluent-kafka's call in one of three ways: as it should;
+    as a ``SystemError``, where a report is called at that moment; or as the ``KafkaError`` itself, which is no exception, so
+    that not even ``except BaseException`` holds it.
+
+    :param call: ``flush`` or ``poll`` of a producer.
+    :param seconds: how long it may take.
+    :return: what the call returns.
+    :raises KafkaException: with the fatal error, in each of the three cases.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        return call(seconds)
+    except:  # noqa: E722 - nothing else catches a KafkaError
+        raised: Any = sys.exc_info()[1]
+        fatal = raised.__cause__ if isinstance(raised, SystemError) else raised
+        if not isinstance(fatal, KafkaError | KafkaException):
+            raise
+    raise fatal if isinstance(fatal, KafkaException) else KafkaException(fatal)
 
 
 def _named(complaint: str) -> str:

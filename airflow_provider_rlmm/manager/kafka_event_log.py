@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
     MetadataPartitionOutOfRangeError,
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
@@ -101,9 +102,15 @@ class KafkaMetadataEventLog:
             self._identity = self._describe()
         return self._identity
 
-    def _describe(self) -> tuple[UUID, int]:
-        """Topic id and partition count as of now."""
-        description = metadata_topic_description(self._admin, self._topic)
+    def _describe(self, *, to_write: bool = False) -> tuple[UUID, int]:
+        """Return topic id and partition count as of now, and refuse a principal that may not write if it is about to."""
+        description = metadata_topic_description(self._admin, self._topic, operations=to_write)
+        allowed = description.authorized_operations if to_write else None
+        if allowed is not None and not any(operation.name == "WRITE" for operation in allowed):
+            raise EventLogAccessError(
+                f"writing to topic {self._topic!r}, brokers {self._config.bootstrap_servers}: WRITE is missing from the ACLs "
+                "of this principal, nothing was written; check the credentials and ACLs of the Kafka connection"
+            )
         return topic_id_of(self._admin, self._topic, description), len(description.partitions)
 
     def _require_cluster(self, handle: Handle, what: str) -> None:
@@ -121,13 +128,14 @@ class KafkaMetadataEventLog:
         See :class:`~airflow_provider_rlmm.manager.event_log.MetadataEventLog`.
 
         :raises MetadataTopicNotFoundError: if the topic is gone or is not the one that this log was opened on.
+        :raises EventLogAccessError: if the principal may not write; nothing was written.
         """
         for metadata_partition, _ in records:
             self._check(metadata_partition)
         if not records:
             return []
         # A producer creates a missing topic where the brokers allow it, and one with more partitions routes differently.
-        if self._describe() != self._identity:
+        if self._describe(to_write=True) != self._identity:
             raise MetadataTopicNotFoundError(
                 f"topic {self._topic!r} at {self._config.bootstrap_servers} was replaced or got more partitions since it was "
                 "first described: nothing was written, start the run anew"

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, PublishOutcome, Unknown
-from airflow_provider_rlmm.manager.kafka_client import ClientWatch, open_client
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, open_client, serve
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class BatchProducer:
         :param records: (partition, value); the partitions exist.
         :return: one outcome per record, in the same order.
         """
+        from confluent_kafka import KafkaException
+
         producer = self._open()
         self._watch.forget()
         outcomes: list[PublishOutcome | None] = [None] * len(records)
@@ -106,6 +108,11 @@ class BatchProducer:
                 report = partial(_report, outcomes, self._watch.text_of, index)
                 outcomes[index] = self._enqueue(producer, partition, value, report, deadline)
             self._wait(producer)
+        except KafkaException as fatal:
+            # Raised as soon as it is known, whatever reports there were to come: what has none may have been written.
+            lost = Unknown(self._watch.text_of(fatal.args[0]))
+            self._abandon(producer)
+            return [outcome if isinstance(outcome, Acked | Failed) else lost for outcome in outcomes]
         except BaseException:
             # What is still queued must not be written behind the back of whoever comes next.
             self._abandon(producer)
@@ -135,7 +142,7 @@ class BatchProducer:
             except BufferError:
                 if time.monotonic() >= deadline:
                     return Failed("the producer's queue stayed full", retriable=True)
-                producer.poll(_FLUSH_SLICE_S)
+                serve(producer.poll, _FLUSH_SLICE_S)
             except KafkaException as error:
                 refusal: KafkaError = error.args[0]
                 if refusal.fatal():
@@ -147,11 +154,11 @@ class BatchProducer:
     def _wait(self, producer: Producer) -> None:
         """Wait until every report is in. In slices, so that a signal is handled between two of them."""
         deadline = time.monotonic() + self._delivery_timeout_s + _REPORT_SLACK_S
-        while producer.flush(_FLUSH_SLICE_S) and time.monotonic() < deadline and not self._watch.access_denied:
+        while serve(producer.flush, _FLUSH_SLICE_S) and time.monotonic() < deadline and not self._watch.access_denied:
             pass
         if len(producer):
             producer.purge()
-            producer.flush(_PURGE_S)
+            serve(producer.flush, _PURGE_S)
 
     def _abandon(self, producer: Producer) -> None:
         """Drop the producer: after a doubt its sequence numbers prove nothing, the next call starts with new ones."""

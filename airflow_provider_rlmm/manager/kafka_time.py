@@ -32,6 +32,7 @@ from airflow_provider_rlmm.manager.kafka_client import (
     KafkaAdmin,
     admin_api,
     open_client,
+    serve,
 )
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
@@ -127,7 +128,7 @@ class KafkaTime:
         try:
             producer.produce(topic, key=CLOCK_KEY, value=b"", partition=0, on_delivery=report)
             while not reports and time.monotonic() < deadline and not watch.access_denied:
-                producer.flush(_SLICE_S)
+                serve(producer.flush, _SLICE_S)
         except KafkaException as e:  # flushing raises, too, once an error is fatal
             raise watch.error(what, e.args[0]) from None
         if not reports:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,15 +19,21 @@ _TIME = "2026-01-01T00:00:00.000Z"
 
 class S3Server(ThreadingHTTPServer):
     """
-    ``objects`` is the bucket; where ``read_only`` is set, writing is forbidden.
+    ``objects`` is the bucket; where ``read_only`` is set, writing is forbidden. ``allowed`` holds the IAM actions that the
+    client has, ``None`` for all; they decide as on S3, where a missing object is denied to whoever may not list the bucket.
     """
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects: dict[str, bytes] = {}
+        self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
         self.read_only = False
+        self.allowed: frozenset[str] | None = None
+
+    def allows(self, action: str) -> bool:
+        """Tell whether the client may do this."""
+        return self.allowed is None or action in self.allowed
 
     @property
     def options(self) -> dict[str, str]:
@@ -41,9 +47,9 @@ class S3Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_s3_server() -> Iterator[S3Server]:
+def running_s3_server(objects: MutableMapping[str, bytes] | None = None) -> Iterator[S3Server]:
     """Run a server for as long as this lasts."""
-    with S3Server() as server:
+    with S3Server(objects) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -58,7 +64,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         key, query = self._request()
-        if not key:
+        needed = {"s3:GetObject"} if key else {"s3:ListBucket"}
+        if key and key not in self.server.objects:
+            needed.add("s3:ListBucket")
+        if not all(map(self.server.allows, needed)):
+            self._error(403, "AccessDenied")
+        elif not key:
             self._answer(200, self._listing(query))
         elif key not in self.server.objects:
             self._error(404, "NoSuchKey")
@@ -70,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         key, _ = self._request()
         body = self._body()
-        if self.server.read_only:
+        if self.server.read_only or not self.server.allows("s3:PutObject"):
             self._error(403, "AccessDenied")
         elif self.headers.get("If-None-Match") == "*" and key in self.server.objects:
             self._error(412, "PreconditionFailed")
@@ -79,9 +90,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, b"", ETag='"tag"')
 
     def do_POST(self) -> None:
-        for key in re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL):
+        keys = re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL)
+        if not self.server.allows("s3:DeleteObject"):
+            denied = "<Code>AccessDenied</Code><Message>refused by the test</Message>"
+            refusals = "".join(f"<Error><Key>{key}</Key>{denied}</Error>" for key in keys)
+            self._answer(200, f"<DeleteResult>{refusals}</DeleteResult>".encode())
+            return
+        for key in keys:
             self.server.objects.pop(unescape(key, {"&quot;": '"', "&apos;": "'"}), None)
-        self._answer(200, b"<DeleteResult></DeleteResult>")
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
     def _send_object(self, data: bytes) -> None:
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.manager import kafka_event_log
 from airflow_provider_rlmm.manager.event_batch import BATCH_ROWS
 from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
 from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_client import ClientWatch, KafkaAdmin, client_logger, open_client
+from airflow_provider_rlmm.manager.kafka_client import ClientWatch, KafkaAdmin, client_logger, open_client, serve
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog, _Reader
 from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
@@ -356,6 +356,34 @@ class TestProducer:
 
         assert [type(outcome) for outcome in outcomes[:2]] == [Unknown, Unknown]
         assert outcomes[2] == Failed("the producer's queue stayed full", retriable=True)
+
+    @pytest.mark.parametrize("way", ["exception", "wrapped", "bare"])
+    def test_a_fatal_error_is_an_outcome_and_replaces_the_producer(self, monkeypatch, way):
+        producer = BatchProducer(CONFIG, "topic", 60.0, require_cluster=any_cluster)
+        fatal = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no hunter2", fatal=True)
+
+        class Ended:
+            def produce(self, *_, **__):
+                """Take the record."""
+
+            def flush(self, _):
+                if way == "wrapped":
+                    raise SystemError("returned a result with an exception set") from KafkaException(fatal)
+                raise fatal if way == "bare" else KafkaException(fatal)
+
+            def purge(self):
+                """Nothing is queued."""
+
+        monkeypatch.setattr(producer, "_producer", Ended())
+
+        assert producer.publish([(0, b"a")]) == [Unknown("CLUSTER_AUTHORIZATION_FAILED: no ***")]
+        assert producer._producer is None
+
+    @pytest.mark.parametrize("error", [SystemError("of another cause"), KeyboardInterrupt()])
+    def test_anything_else_is_raised_as_it_is(self, error):
+        with pytest.raises(type(error)) as caught:
+            serve(lambda _: _raise(error), 0.1)
+        assert caught.value is error
 
     def test_a_crash_leaves_nothing_queued(self, monkeypatch):
         producer = BatchProducer(CONFIG, "topic", 60.0, require_cluster=any_cluster)
