@@ -3,9 +3,9 @@
 ``make demo``: the main job from end to end on this machine.
 
 A real broker with tiered storage loses a topic's remote segments (it is killed right after the topic was deleted), the
-retention DAG finds them with Spark, the cleaner DAG deletes them, both under a real Airflow scheduler. Prints what there
-was before and after, and the trail of one partition as read back from the topic. Exits non-zero if anything of the deleted
-topic is left, or anything of the living one is gone.
+retention DAG finds them with Spark, the cleaner DAG deletes them, both under a real Airflow scheduler. Prints which cluster,
+clock and storage root the cleaner verified, and how, what there was before and after, and the trail of one partition as read
+back from the topic. Exits non-zero if anything of the deleted topic is left, or anything of the living one is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
 from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
 from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.records import (
@@ -156,6 +158,24 @@ def connections(kafka: LocalKafka) -> dict[str, str]:
     return {conn_id: json.dumps({**d, "extra": json.dumps(d["extra"])}) for conn_id, d in documents.items()}
 
 
+def print_verified(verified: Mapping[str, str]) -> None:
+    """Print what the cleaner's first task has verified before the first event was written."""
+    say("verified before the first event was written:")
+    width = max(map(len, verified)) + 4
+    for subject, sentences in verified.items():
+        print(
+            textwrap.fill(
+                sentences,
+                118,
+                initial_indent=f"  {subject}".ljust(width),
+                subsequent_indent=" " * width,
+                # An id or an address is copied whole.
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+        )
+
+
 def run_dags(kafka: LocalKafka, work: Path) -> None:
     """Run retention, then the cleaner on its plan, under a real scheduler."""
     env = {"AIRFLOW__RLMM__WORK_URI": str(work / "artifacts"), **local_spark_env(work / "spark")}
@@ -177,6 +197,10 @@ def run_dags(kafka: LocalKafka, work: Path) -> None:
             },
         )
         _require_success(airflow, "remote_log_cleaner", run_id)
+        print_verified(airflow.xcom("remote_log_cleaner", run_id, "check"))
+        (ledger,) = (work / "artifacts").glob("cluster-*")
+        root_ids = recorded_roots(str(ledger), kafka.cluster_id)
+        say(f"root id that this run recorded and the next one expects: {', '.join(sorted(root_ids))}")
         totals = airflow.xcom("remote_log_cleaner", run_id, "report")
         done = (
             "partitions_finished",

@@ -49,7 +49,9 @@ class VerifiedCluster:
 
     def __str__(self) -> str:
         silent = f"; no answer from {', '.join(self.silent)}, which is not used" if self.silent else ""
-        return f"cluster {self.cluster_id}, named by {', '.join(self.answered)}{silent}"
+        given = len(self.answered) + len(self.silent)
+        asked = f"{len(self.answered)} of {given} given addresses, each asked alone"
+        return f"cluster {self.cluster_id}, named by {asked}: {', '.join(self.answered)}{silent}"
 
 
 def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> VerifiedCluster:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
+    from airflow_provider_rlmm.storage.root import PlaceCheck
 
 
 class CheckRemoteLogCleanupOperator(BaseOperator):
@@ -119,7 +120,18 @@ def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> Proven
 
 
 def _root_in_words(root: ProvenRoot) -> str:
-    return ". ".join([root.check.reason, *root.freshness.sentences])
+    return ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
+
+
+def _place_in_words(check: PlaceCheck) -> str:
+    """Say where a place lies, which root it is and whether that was known before."""
+    from airflow_provider_rlmm.storage.root import RootProof
+
+    known = "new, it has no root id yet"
+    if check.root_id is not None:
+        expected = check.how in (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
+        known = f"root {check.root_id}, {'expected' if expected else 'which no earlier run has recorded'}"
+    return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
 
 
 def _check_work_folder(uri: str, verified: Mapping[str, str], session: CleanerSession, limits: CleanerLimits) -> str:

@@ -74,6 +74,7 @@ def test_an_address_that_does_not_answer_is_not_used(kafka):
     verified = verify_cluster(config, request_timeout_s=10)
     assert verified.config.bootstrap_servers == kafka.bootstrap_servers
     assert verified.silent == (nobody,)
+    assert f"named by 1 of 2 given addresses, each asked alone: {kafka.bootstrap_servers}; " in str(verified)
     assert f"no answer from {nobody}" in str(verified)
 
 

@@ -52,6 +52,7 @@ def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, w
     verified = check(limits=NOW)
     assert "cluster-1" in verified["cluster"]
     assert "newest copied segments of 1 living topics are at" in verified["root"]
+    assert ": new, it has no root id yet; " in verified["root"]
     assert verified["writes"] == "allowed"
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
@@ -134,3 +135,7 @@ def test_a_cleaned_root_is_recorded_for_the_runs_that_follow(cluster: Cluster, w
     roots = json.loads((work / "cluster-cluster-1" / "roots.json").read_text())
     assert roots["cluster_id"] == "cluster-1"
     assert len(roots["root_ids"]) == 1
+    (root_id,) = roots["root_ids"].values()
+    assert f": root {root_id}, expected; " in check(limits=NOW)["root"]
+    (work / "cluster-cluster-1" / "roots.json").unlink()
+    assert f": root {root_id}, which no earlier run has recorded; " in check(limits=NOW)["root"]
