@@ -152,8 +152,7 @@ class Freshness:
             if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
                     f"{self.sentence(place)}: nothing is deleted. Set expected_root of the rlmm connection to what its test "
-                    f"prints, or let the run go on by the override {UNPROVEN_ROOT!r}. Where topics do live there, this "
-                    "principal does not see them: it needs DESCRIBE on every topic"
+                    f"prints, or let the run go on by the override {UNPROVEN_ROOT!r}"
                 )
 
     @property

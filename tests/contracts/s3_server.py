@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,6 +22,7 @@ class S3Server(ThreadingHTTPServer):
     """
     ``objects`` is the bucket; where ``read_only`` is set, writing is forbidden. ``allowed`` holds the IAM actions that the
     client has, ``None`` for all; they decide as on S3, where a missing object is denied to whoever may not list the bucket.
+    What is read was written just now.
     """
 
     daemon_threads = True
@@ -104,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_object(self, data: bytes) -> None:
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked is None:
-            self._answer(200, data, ETag='"tag"', Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT")
+            self._answer(200, data, ETag='"tag"', Last_Modified=formatdate(usegmt=True))
             return
         first, last = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
         if first >= len(data):
@@ -112,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         where = f"bytes {first}-{last}/{len(data)}"
         part = data[first : last + 1]
-        self._answer(206, part, ETag='"tag"', Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", Content_Range=where)
+        self._answer(206, part, ETag='"tag"', Last_Modified=formatdate(usegmt=True), Content_Range=where)
 
     def _listing(self, query: dict[str, list[str]]) -> bytes:
         prefix, delimiter, after, token = (

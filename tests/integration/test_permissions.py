@@ -380,7 +380,7 @@ def test_a_principal_that_may_not_write_gets_a_typed_error_and_writes_nothing(wo
         ):
             log.publish([(0, b"never written")])
         # As if the right were taken away between that look and the write.
-        for _ in range(10):
+        for _ in range(4):
             producer = BatchProducer(config, METADATA_TOPIC, TIMEOUT_S, require_cluster=lambda *_: None)
             outcomes = producer.publish([(0, b"never written"), (1, b"nor this")])
             assert [type(outcome) for outcome in outcomes] == [Unknown, Unknown]

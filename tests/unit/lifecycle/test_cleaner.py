@@ -113,6 +113,7 @@ def test_objects_that_stay_leave_their_segment_for_the_next_run(cluster: Cluster
     (partition,) = report.partitions
     assert (partition.outcome, partition.segments_deleted, partition.segments_left) == ("INCOMPLETE", 2, 1)
     assert "present: slow down" in reasons(report)
+    assert [r.kind.needs_person for r in partition.refusals if "slow down" in r.why] == [True]
     assert "DELETE_PARTITION_FINISHED" not in cluster.states()
     cluster.storage.on_effect = None
     assert cluster.clean().partitions[0].outcome == "FINISHED"
