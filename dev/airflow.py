@@ -26,6 +26,8 @@ from urllib.parse import quote
 import httpx
 import psutil
 
+from dev.patience import Patience
+
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 FINISHED = frozenset({"success", "failed"})
 IN_BETWEEN = frozenset({"none", "scheduled", "queued"})
@@ -114,12 +116,12 @@ class LocalAirflow:
         password_file = self.home / "passwords.json"
         password_file.touch(mode=0o600)
         password_file.write_text(json.dumps(passwords))
-        self.cli("db", "migrate", timeout=timeout)
+        self.cli("db", "migrate")
         flags = {"api-server": ["--host", "127.0.0.1", "--port", str(self.port)], "dag-processor": []}
         for name in COMPONENTS:
             self._start_component(name, flags.get(name, ["--skip-serve-logs"]))
-        deadline = started + timeout
-        while (unhealthy := self._unhealthy()) and time.monotonic() < deadline:
+        patience = Patience(timeout)
+        while (unhealthy := self._unhealthy()) and not patience.over():
             time.sleep(0.25)
         if unhealthy:
             raise LocalAirflowError(f"Airflow is not healthy after {timeout:.0f} s: {self._tails(unhealthy)}")
@@ -164,7 +166,7 @@ class LocalAirflow:
                     family.append(process)
         return family
 
-    def cli(self, *arguments: str, timeout: float = 120.0) -> str:
+    def cli(self, *arguments: str, timeout: float = 900.0) -> str:
         """
         Run ``airflow <arguments>`` in this Airflow's environment.
 
@@ -226,11 +228,11 @@ class LocalAirflow:
         :param timeout: seconds to wait for the DAG processor.
         :raises LocalAirflowError: if the DAG does not appear; with all import errors.
         """
-        deadline = time.monotonic() + timeout
+        patience = Patience(timeout)
         while not any(dag["dag_id"] == dag_id for dag in self.get("/dags", limit=100)["dags"]):
             self._alive()
             errors = [f"{e['filename']}:\n{e['stack_trace']}" for e in self.get("/importErrors")["import_errors"]]
-            if errors or time.monotonic() > deadline:
+            if errors or patience.over():
                 raise LocalAirflowError("\n".join([f"the DAG {dag_id} did not appear", *errors]))
             time.sleep(0.5)
         self._call("PATCH", f"/dags/{_quoted(dag_id)}", json={"is_paused": False})
@@ -258,7 +260,7 @@ class LocalAirflow:
         :return: ``success`` or ``failed``.
         :raises TimeoutError: if it is not over in time; names the state of every task instance.
         """
-        deadline = time.monotonic() + timeout
+        patience = Patience(timeout)
         seen: dict[tuple[str, int], str] = {}
         while True:
             state: str = self.get(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")["state"]
@@ -270,7 +272,7 @@ class LocalAirflow:
             if state in FINISHED:
                 return state
             self._alive()
-            if time.monotonic() > deadline:
+            if patience.over():
                 raise TimeoutError(f"{dag_id} {run_id} is {state} after {timeout:.0f} s: {seen}")
             time.sleep(0.5)
 

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from dev import ensure_jars, java_executable
+from dev.patience import Patience
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -63,14 +64,14 @@ def await_condition(probe: Callable[[], T | None], what: str, timeout: float, in
 
     :param probe: returns something true when the condition holds; what it raises ends the wait.
     :param what: names the condition in the error.
-    :param timeout: seconds.
+    :param timeout: seconds, of an idle machine (:class:`~dev.patience.Patience`).
     :param interval: seconds between two questions.
     :return: the first true answer.
     :raises TimeoutError: if there is none in time.
     """
-    deadline = time.monotonic() + timeout
+    patience = Patience(timeout)
     while not (answer := probe()):
-        if time.monotonic() > deadline:
+        if patience.over():
             raise TimeoutError(f"not within {timeout:.0f} s: {what}")
         time.sleep(interval)
     return answer
@@ -174,7 +175,7 @@ class LocalKafka:
         It serves when its log says so, it answers a metadata request with its own cluster id, and it serves every
         partition of ``__remote_log_metadata`` (unless tiered storage is switched off in the properties).
 
-        :param timeout: seconds.
+        :param timeout: seconds, until its log says that it started and then until it serves.
         :raises BrokerError: if it runs already, ends, or is too late; with the tail of its log, and no process left.
         :raises DevEnvironmentError: if Java or Maven is missing.
         """
@@ -185,10 +186,9 @@ class LocalKafka:
         if self._stored_cluster_id() is None:
             self._format()
         self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
-        deadline = time.monotonic() + timeout
         try:
             self._launch()
-            self._await_ready(deadline)
+            self._await_ready(timeout)
         except TimeoutError as error:
             self.kill()
             raise BrokerError(f"{error}; {self._log_tail()}") from error
@@ -341,7 +341,7 @@ class LocalKafka:
         self._process = None
         self._children.clear()
 
-    def _await_ready(self, deadline: float) -> None:
+    def _await_ready(self, timeout: float) -> None:
         def started() -> bool:
             if not self.alive:
                 raise BrokerError(f"the broker ended while it started; {self._log_tail()}")
@@ -349,7 +349,7 @@ class LocalKafka:
                 log.seek(self._log_offset)
                 return b"Kafka Server started" in log.read()
 
-        await_condition(started, "the broker's log says that it started", deadline - time.monotonic())
+        await_condition(started, "the broker's log says that it started", timeout)
 
         from confluent_kafka import Consumer, KafkaException
 
@@ -367,7 +367,7 @@ class LocalKafka:
             return not tiered or partitions_served(client, METADATA_TOPIC) > 0
 
         with Consumer(self.client_config(group_id="unused")) as client:
-            await_condition(serves, f"the broker answers and serves {METADATA_TOPIC}", deadline - time.monotonic())
+            await_condition(serves, f"the broker answers and serves {METADATA_TOPIC}", timeout)
 
     def _log_tail(self) -> str:
         """What the log says of the last start: first its complaints, as what ends a broker is followed by a long shutdown."""

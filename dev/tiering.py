@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition, partitions_served
+from dev.patience import Patience
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -423,9 +423,9 @@ def _read(
 
     waiting = {p: end for p, (first, end) in bounds.items() if first < end}
     consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in waiting])
-    deadline = time.monotonic() + timeout
+    patience = Patience(timeout)
     while waiting:
-        if time.monotonic() > deadline:
+        if patience.over():
             raise TieringError(f"topic {topic}: not served within {timeout:.0f} s, up to offsets {waiting}")
         for message in consumer.consume(1000, timeout=0.1):
             error = message.error()

@@ -15,7 +15,7 @@ from dev.cluster import LocalKafkaCluster
 from tests.integration.lifecycle_runs import Runs, objects_of, our_events
 from tests.scrub import scrub
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 NODES = (1, 2, 3)
 TRIES = 5

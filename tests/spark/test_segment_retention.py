@@ -29,7 +29,7 @@ from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.spark.conftest import SHORT_LIFE
 from tests.spark.plain_evaluation import Record, evaluate_plan, replay
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800)]
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "segment_retention.py"
 SECRET = "correct-horse-battery-staple"

@@ -14,7 +14,7 @@ from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(1800)]
 
 CLEANER = "remote_log_cleaner"
 

@@ -87,7 +87,7 @@ def duplicates(kafka: FaultyKafka, topic_ids: set[UUID]) -> Counter[str]:
     return +found
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_every_kill_converges_at_the_next_run(
     kafka: FaultyKafka, record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
