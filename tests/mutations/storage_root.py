@@ -8,6 +8,8 @@ from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switc
 ROOT = "storage/root.py"
 OBJECT_STORE = "storage/object_store.py"
 DEADLINE = "storage/deadline.py"
+OPENING = "storage/opening.py"
+STORAGE_HOOK = "hooks/storage.py"
 FRESHNESS = "policy/freshness.py"
 LOOK_FOR_FRESHNESS = "lifecycle/freshness.py"
 UNSEEN = "policy/unseen.py"
@@ -187,5 +189,60 @@ STORAGE_ROOT = [
         "asks a store again and again while it hangs",
         "        if self._hanging is not None and not self._hanging.done.is_set():",
         "storage/test_deadline.py::test_while_a_call_hangs_no_other_one_is_made",
+    ),
+    Mutation(
+        "storage",
+        "takes a call that hangs for one that has ended",
+        DEADLINE,
+        "        if not ended:",
+        "        if False:",
+        "storage/test_deadline.py::test_every_call_ends",
+    ),
+    Mutation(
+        "storage",
+        "says that keys were asked to be deleted that never were",
+        "storage/deletion.py",
+        "    return tuple(key for key in seen if key in sent)",
+        "    return tuple(seen)",
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "storage",
+        "hands an option in capital letters to obstore, which panics",
+        OPENING,
+        "    name = key.lower()",
+        "    name = key",
+        "storage/test_opening.py",
+    ),
+    switched_off(
+        OPENING,
+        "storage",
+        "takes one of two spellings of an option that disagree",
+        "        if found.setdefault(name, value) != value:",
+        "storage/test_opening.py::test_two_spellings_of_one_option_must_agree",
+    ),
+    Mutation(
+        "I2",
+        "does not tell the tasks which root the connection expects",
+        STORAGE_HOOK,
+        "        return RootExpectation(frozenset(recorded), expected_root,",
+        "        return RootExpectation(frozenset(recorded), None,",
+        "airflow/test_operators.py::test_nothing_is_deleted_below_another_root_than_the_expected_one",
+    ),
+    Mutation(
+        "I2",
+        "moves a stamp without being told to",
+        STORAGE_HOOK,
+        "MOVE_STAMP in overrides)",
+        "True)",
+        "airflow/test_operators.py::test_a_copy_of_the_root_is_refused_until_its_stamp_is_moved",
+    ),
+    Mutation(
+        "hold",
+        "takes anything that is false for an empty hold",
+        "operators/arguments.py",
+        'Hold.of(() if value is None or value == "" else',
+        "Hold.of(() if not value else",
+        "airflow/test_arguments.py::test_only_nothing_lifts_a_hold",
     ),
 ]

@@ -276,6 +276,9 @@ def test_offsets_take_what_an_xcom_holds() -> None:
 def test_only_nothing_lifts_a_hold() -> None:
     assert arguments.hold_entries(None) == arguments.hold_entries("") == arguments.hold_entries([]) == ()
     assert arguments.hold_entries(["legal-*", "orders"]) == ("legal-*", "orders")
+    for slip in (0, False, {}):
+        with pytest.raises(ConfigurationError, match="hold"):
+            arguments.hold_entries(slip)
 
 
 def test_optional_texts() -> None:
