@@ -15,6 +15,14 @@ ACKNOWLEDGING = "operators/acknowledging.py"
 NEEDS_A_PERSON = [
     Mutation(
         "I12",
+        "a store that keeps what it was told to delete stays green",
+        PARTITION_CLEANER,
+        "(KEPT_ADVICE, RefusalKind.STORAGE) if kept",
+        "(KEPT_ADVICE, RefusalKind.NEXT_RUN) if kept",
+        "lifecycle/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
+    ),
+    Mutation(
+        "I12",
         "two sets of segments that are refused together have one name",
         PARTITION_CLEANER,
         " (set {set_of})",
