@@ -105,6 +105,10 @@ class _Progress:
     def refuse(self, refusal: Refusal) -> None:
         self.refused.append(refusal)
 
+    def count(self, deletion: SegmentDeletion) -> None:
+        self.objects += deletion.objects_deleted
+        self.bytes += deletion.bytes_deleted
+
     def refusals(self, topic: str, metadata_partition: int) -> tuple[Refusal, ...]:
         return (
             *self.refused,
@@ -347,12 +351,18 @@ class UserPartitionCleaner:
                 todo, kind = (KEPT_ADVICE, RefusalKind.STORAGE) if kept else (NEXT_RUN, RefusalKind.NEXT_RUN)
                 self._progress.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
         finished = [self._segment_event(m, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED) for m, _ in gone]
-        for offset, (metadata, deletion) in zip(self._publish(finished), gone, strict=True):
+        try:
+            offsets = self._publish(finished)
+        except RlmmError:
+            # What became of the events is unknown, the objects are gone, and no later run will find them to count.
+            for _, deletion in gone:
+                self._progress.count(deletion)
+            raise
+        for offset, (metadata, deletion) in zip(offsets, gone, strict=True):
             # Another run may have finished it at the same time: the one whose event came first has done it.
             if offset is not None and self._finished_at(metadata) in (offset, None):
                 self._progress.segments += 1
-                self._progress.objects += deletion.objects_deleted
-                self._progress.bytes += deletion.bytes_deleted
+                self._progress.count(deletion)
 
     def _is_gone(self, deletion: SegmentDeletion) -> bool:
         if deletion.outcome is DeleteOutcome.NEVER_SEEN:

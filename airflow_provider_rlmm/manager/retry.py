@@ -64,9 +64,10 @@ class Retry:
                     raise
                 wait_s = self.draw() * min(bound_s, MAX_WAIT_MS / 1000)
                 if self.clock() + wait_s >= deadline:
-                    raise type(error)(
-                        f"{what} failed for {self.max_timeout_ms / 1000:g} s, attempts: {attempts}; the last one: {error}"
-                    ) from error.__cause__
+                    # In place: an error may hold more than its message.
+                    tried = f"{what} failed for {self.max_timeout_ms / 1000:g} s, attempts: {attempts}"
+                    error.args = (f"{tried}; the last one: {error}",)
+                    raise
                 _logger.info("%s failed, trying again in %.1f s: %s", what, wait_s, error)
             self.sleep(wait_s)
             bound_s *= 2

@@ -125,6 +125,14 @@ RULES = [
         "        if list(self._records) != _digests(batch):",
         "lifecycle/test_shrinking_log.py::test_records_that_go_during_a_run_end_it_with_its_report",
     ),
+    Mutation(
+        "I10",
+        "forgets what it deleted when the log shrinks under it",
+        PARTITION_CLEANER,
+        "            for _, deletion in gone:\n                self._progress.count(deletion)\n            raise",
+        "            raise",
+        "lifecycle/test_shrinking_log.py::test_records_that_go_during_a_run_end_it_with_its_report",
+    ),
     switched_off(
         LOG_TAIL,
         "I10",

@@ -64,6 +64,7 @@ def test_records_that_go_during_a_run_end_it_with_its_report(
         cluster.clean(on_interrupted=kept.append)
     (report,) = kept
     assert [p.outcome.value for p in report.partitions] == ["INCOMPLETE", "REFUSED"]
+    assert report.partitions[0].objects_deleted == 15, "they are gone, and no later run will find them to count"
     assert any(error.__name__ in r.why for r in report.partitions[0].refusals)
     assert cluster.keys_of(LATER) == keys
     assert not any(line.startswith("DELETE_PARTITION_FINISHED") for line in cluster.ours())
