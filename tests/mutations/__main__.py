@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.mutations.forked import play_seeds, run_forked, run_pytest
 from tests.mutations.mutation import Mutation
 from tests.mutations.table import MUTATIONS, as_markdown
 
@@ -61,41 +61,36 @@ def broken_copy(mutation: Mutation) -> Iterator[Path]:
         yield copy
 
 
-def _python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-
-
 def failing_test(copy: Path, *tests: str) -> str | None:
     """Return the first unit test that fails, ``None`` where none does."""
     paths = [f"tests/unit/{test}" for test in tests]
-    done = _python(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_timeout", *paths)
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"pytest {paths} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    code, output = run_forked(copy, run_pytest, *paths, timeout_s=TIMEOUT_S)
+    failed = [line.split()[1] for line in output.splitlines() if line.startswith("FAILED ")]
+    if code != bool(failed):
+        raise RuntimeError(f"pytest {paths} ended with {code}: {output[-4000:]}")
     return failed[0].removeprefix("tests/unit/").partition("[")[0] if failed else None
 
 
 def broken_invariant(copy: Path) -> str | None:
     """Return what the simulation says of the first seed that breaks an invariant, ``None`` where none does."""
-    done = _python(copy, "-c", f"from tests.simulation.runs import play_chunk; play_chunk(0, {SEEDS})")
-    if done.returncode == 0:
+    code, output = run_forked(copy, play_seeds, SEEDS, timeout_s=TIMEOUT_S)
+    if code == 0:
         return None
-    last = done.stderr.strip().splitlines()[-1]
+    last = output.strip().splitlines()[-1]
     if not last.startswith("AssertionError: seed "):
-        raise RuntimeError(f"the simulation ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"the simulation ended with {code}: {output[-4000:]}")
     return last.removeprefix("AssertionError: ")
 
 
 def check(mutation: Mutation) -> str | None:
     """Return what let a mutation survive, ``None`` where everything that must notice it does."""
+    try:
+        return _check(mutation)
+    except (RuntimeError, TimeoutError) as e:
+        return str(e)
+
+
+def _check(mutation: Mutation) -> str | None:
     with broken_copy(mutation) as copy:
         if mutation.test and failing_test(copy, mutation.test) is None:
             return f"{mutation.test} does not notice it"
