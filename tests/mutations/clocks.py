@@ -32,7 +32,6 @@ CLOCKS = [
         "    sane = [o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms]\n"
         "    return min(sane, key=lambda o: o.time_ms, default=None)",
         "policy/test_absence.py::test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait",
-        simulated=True,
     ),
     Mutation(
         "time",
@@ -59,7 +58,6 @@ CLOCKS = [
         "time_ms=max(o.time_ms, time_ms)",
         "time_ms=min(o.time_ms, time_ms)",
         "lifecycle/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
-        simulated=True,
     ),
     Mutation(
         "time",
@@ -114,7 +112,6 @@ CLOCKS = [
         "        return self.proof.time_ms + elapsed",
         "        return self.proof.worker_ms + elapsed",
         "test_clock.py::test_it_goes_by_the_proven_time_whatever_the_workers_own_clock_says",
-        simulated=True,
     ),
     switched_off(
         CLOCK,

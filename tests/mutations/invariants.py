@@ -147,7 +147,6 @@ INVARIANTS = [
         'batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent)',
         "batch.outcomes_after([], {}, ())",
         "storage/test_in_memory.py",
-        simulated=True,
     ),
     switched_off(
         HISTORY,
@@ -320,7 +319,6 @@ INVARIANTS = [
         "        if started\n",
         "        if False\n",
         "lifecycle/test_marker.py::test_a_deletion_that_was_started_is_observed_anew_by_a_repeated_start",
-        simulated=True,
     ),
     switched_off(
         WRITE_GUARD,

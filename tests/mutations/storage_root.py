@@ -23,7 +23,6 @@ STORAGE_ROOT = [
         "for c in check.places if c.verified)",
         "for c in check.places)",
         "storage/test_in_memory.py",
-        simulated=True,
     ),
     Mutation(
         "I2",
@@ -32,7 +31,6 @@ STORAGE_ROOT = [
         'return self._check(None, root_id, f"{known}',
         'return self._check(RootProof.OBJECT, root_id, f"{known}',
         "lifecycle/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_nothing_unseen_is_finished",
-        simulated=True,
     ),
     Mutation(
         "I2",
