@@ -46,7 +46,7 @@ def _any_cluster() -> Iterator[Any]:
         proof = type(seen.proof)(log.topic_id, seen.proof.absent)
         return type(seen)(proof, seen.observations, seen.living, seen.denied)
 
-    for user in ("marker", "planner", "cleaner", "partition_cleaner"):
+    for user in ("marker", "planner", "root_proof", "partition_cleaner"):
         yield mock.patch(f"airflow_provider_rlmm.lifecycle.{user}.look", believing)
 
 
