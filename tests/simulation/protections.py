@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm import clock
-from airflow_provider_rlmm.lifecycle import cluster_look, replay
+from airflow_provider_rlmm.lifecycle import cleaner, cluster_look, replay
 from airflow_provider_rlmm.manager import in_process, log_tail
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy import absence, proven_time
@@ -110,6 +110,7 @@ def _lost_end() -> Iterator[Any]:
         self.end = end
 
     yield mock.patch.object(replay.MetadataPartitionReplay, "advance", advance)
+    yield mock.patch.object(cleaner, "require_tail", _nothing)
 
 
 PROTECTIONS = {

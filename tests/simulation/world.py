@@ -375,10 +375,7 @@ class World(Mistakes):
             self.pass_time(MIN_ABSENCE_MS)
             written, process = self.model.written, Process(self)
             (end,) = self.run(process)
-            if "PartitionerMismatchError" in end and any(self.is_doubtful(tip) for tip in self.gone):
-                self.damaged.update(
-                    self.gone
-                )  # among a few good records a stray one says that nothing is to be written
+            self.damaged.update(self._beside_strangers(process, end))
             if "StorageRootError" in end and "unproven_root" not in self.overrides:
                 self.overrides |= {"unproven_root"}  # a person has looked
                 continue
@@ -388,6 +385,19 @@ class World(Mistakes):
         else:
             raise AssertionError("I5: five runs without faults, and the last one still had something to write")
         self.check_end_state(process.told)
+
+    def _beside_strangers(self, process: Process, end: str) -> list[TopicIdPartition]:
+        """Return what is left because among few good records a stray one says that nothing is to be written."""
+        if "PartitionerMismatchError" in end:
+            return self.gone if any(map(self.is_doubtful, self.gone)) else []
+        refused = [
+            tip for tip in self.gone if any(said.startswith(_strangers(self.home_of(tip))) for said in process.told)
+        ]
+        return [tip for tip in refused if self.is_doubtful(tip)]
+
+
+def _strangers(metadata_partition: int) -> str:
+    return f"metadata partition {metadata_partition}: no record observed in the metadata topic proves our partitioner"
 
 
 def _event_of(effect: PublishEffect) -> Event:
