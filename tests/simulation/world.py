@@ -31,7 +31,7 @@ from airflow_provider_rlmm.manager.event_log import Failed, Unknown
 from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
 from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
-from airflow_provider_rlmm.metadata.records import topic_id_partition_of
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import prove_time
