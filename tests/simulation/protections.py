@@ -107,6 +107,7 @@ def _lost_end() -> Iterator[Any]:
         for records in self._log.read(self.metadata_partition, start, end):
             for offset, timestamp_ms, event in self._good_events(records):
                 self.apply(event, offset, timestamp_ms)
+            self._tail.note(records)
         self.end = end
 
     yield mock.patch.object(replay.MetadataPartitionReplay, "advance", advance)
