@@ -114,24 +114,30 @@ def prove_root(
         # All of the plan's were deleted by their brokers since: there are newer ones now.
         freshness = look_for_freshness(log, living, storage)
         if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):
-            _require_nothing_hidden(log, topics)
+            freshness = look_for_freshness(log, _living_by_name(log, topics), storage)
     freshness.require(places, check.expected_places, overrides)
     return ProvenRoot(check, freshness, expectation.recorded)
 
 
-def _require_nothing_hidden(log: MetadataEventLog, topics: ClusterTopics) -> None:
-    """Refuse to believe that no topic lives in this storage while there are topics that may not be described."""
+def _living_by_name(log: MetadataEventLog, topics: ClusterTopics) -> frozenset[UUID]:
+    """
+    Return the topics that live, asked for by every name in the log: a listing leaves out what may not be described.
+
+    Before nobody is believed to live in this storage.
+    """
     names: dict[UUID, frozenset[str]] = {}
     for metadata_partition in range(log.partition_count):
         for topic_id, found in scan_topic_ids(log, metadata_partition).names.items():
             names[topic_id] = names.get(topic_id, frozenset()) | found
-    if hidden := sorted(look(topics, log, names).denied):
+    seen = look(topics, log, names)
+    if hidden := sorted(seen.denied):
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
         raise EventLogAccessError(
             f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
             f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is deleted; give the "
             "principal DESCRIBE on every topic, then run again"
         )
+    return frozenset(seen.living.values())
 
 
 def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:

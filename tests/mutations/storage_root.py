@@ -57,6 +57,14 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I2",
+        "asks for hidden topics and forgets who lives",
+        ROOT_PROOF,
+        "            freshness = look_for_freshness(log, _living_by_name(log, topics), storage)",
+        "            _living_by_name(log, topics)",
+        "lifecycle/test_root_proof.py::test_a_topic_that_one_listing_leaves_out_is_found_by_its_name",
+    ),
+    Mutation(
+        "I2",
         "takes another cluster's stamp for its own",
         ROOT,
         '    return f"{STAMP_FOLDER}{_quoted(cluster_id)}/',

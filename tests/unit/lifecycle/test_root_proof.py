@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
+from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, StorageRootError
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, samples_of
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -89,3 +89,15 @@ def test_a_hidden_topic_is_no_obstacle_where_another_one_tells() -> None:
     cluster.segment(other, 3)
     cluster.topics.denied.add("alive")
     assert [s.topic_id_partition for s in proven(cluster).freshness.samples] == [other]
+
+
+def test_a_topic_that_one_listing_leaves_out_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.stamp_root()
+    cluster.record_root()
+    for key in cluster.keys_of(cluster.alive):
+        cluster.storage._objects.pop(key)
+    answers = [frozenset[str](), frozenset({"alive"})]
+    monkeypatch.setattr(cluster.topics, "topic_names", lambda: answers.pop(0))
+    with pytest.raises(StorageRootError, match="are not at kafka-tiered-storage"):
+        proven(cluster)
