@@ -274,11 +274,12 @@ class LayoutRemoteStorageManager:
         for directory in self._calls.directories(place.prefix):
             if self._layout.topic_id_of_directory(directory) not in topic_ids:
                 continue
-            self._calls.identities([f"{directory}/"])
-            for stored in self._calls.objects(f"{directory}/"):
-                parsed = self._layout.parse(stored.key)
-                if parsed is not None and parsed.topic_id in topic_ids:
-                    return f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}"
+            # What proves the root is not to be gone when it is listed for deletion.
+            with self._steady([f"{directory}/"]):
+                for stored in self._calls.objects(f"{directory}/"):
+                    parsed = self._layout.parse(stored.key)
+                    if parsed is not None and parsed.topic_id in topic_ids:
+                        return f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}"
         return None
 
     @contextmanager

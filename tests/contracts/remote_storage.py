@@ -670,6 +670,13 @@ class RemoteStorageFaultContract:
         with pytest.raises(StorageRootError, match=partition_of(storage)):
             storage.manager.delete_log_segments([segment(1)])
 
+    def test_a_folder_that_proved_the_root_is_not_to_be_gone_when_it_is_listed(self, storage: FaultyStorage) -> None:
+        place(storage, segment(1))
+        assert how(check_root(storage)) == RootProof.OBJECT
+        storage.rename_folder(partition_of(storage), another=False)
+        with pytest.raises(StorageRootError, match=partition_of(storage)):
+            storage.manager.list_log_segments(TIP)
+
     def test_a_folder_that_appears_is_no_other_one(self, storage: FaultyStorage) -> None:
         assert storage.manager.list_log_segments(TIP) == {}
         place(storage, segment(1))

@@ -118,6 +118,14 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I2",
+        "forgets the folder that proved the root",
+        LAYOUT_STORAGE,
+        '            with self._steady([f"{directory}/"]):',
+        "            if True:",
+        "storage/test_in_memory.py",
+    ),
+    Mutation(
+        "I2",
         "does not notice that a folder was replaced while objects were deleted",
         LAYOUT_STORAGE,
         "            with self._steady(listings):\n                for prefix",
