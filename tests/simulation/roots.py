@@ -128,7 +128,7 @@ class Roots:
                 self.renamed[key] = self.mounted.pop(key)
 
     def excuse(self, keys: list[str]) -> None:
-        """Forget objects that nobody of ours can have known of: their folder was away before the task began."""
+        """Forget objects that nobody of ours can have known of: their folder was away before the task listed it."""
         self.happened["finished below a renamed folder"] += 1
         for key in keys:
             del self.renamed[key]

@@ -118,7 +118,10 @@ class Process:
             self._look(detail)
         if name == "list":
             self._listed_since_read = True
-            shown = (self.world.segment_of(key) for key in self.world.mounted if key.startswith(detail))
+            # The listing of a whole place shows the names of its folders, and no object.
+            folders_only = any(place.prefix == detail for place in self.world.layout.places)
+            keys = () if folders_only else [key for key in self.world.mounted if key.startswith(detail)]
+            shown = (self.world.segment_of(key) for key in keys)
             self._listed.update(segment for segment in shown if segment is not None)
         elif name not in LOOKING:
             self._only_looked_since_read = False
