@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.manager.event_decoding import decode_records
+from airflow_provider_rlmm.manager.event_decoding import applicable, decode_records
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -230,10 +230,7 @@ def _about(decoded: pa.RecordBatch, wanted: Mapping[str, Collection[bytes]]) -> 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata.columnar import ErrorCode
-
     conditions: dict[str, Collection[Any]] = {
-        "error_code": [int(ErrorCode.GOOD), int(ErrorCode.KEYED)],
         "api_key": [SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY],
         **wanted,
     }
@@ -241,4 +238,4 @@ def _about(decoded: pa.RecordBatch, wanted: Mapping[str, Collection[bytes]]) -> 
         pc.is_in(decoded.column(name), value_set=pa.array(list(values), decoded.schema.field(name).type))
         for name, values in conditions.items()
     )
-    return decoded.filter(reduce(pc.and_, masks))
+    return decoded.filter(reduce(pc.and_, masks, applicable(decoded)))

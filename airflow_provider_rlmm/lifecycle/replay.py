@@ -12,7 +12,12 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import MalformedMetadataError
 from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
 from airflow_provider_rlmm.manager.event_batch import event_batch
-from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, decode_records, quarantined_records
+from airflow_provider_rlmm.manager.event_decoding import (
+    QuarantinedRecord,
+    applicable,
+    decode_records,
+    quarantined_records,
+)
 from airflow_provider_rlmm.manager.event_log import MetadataEventLog, ProvenLook
 from airflow_provider_rlmm.manager.log_tail import LogTail
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -133,16 +138,15 @@ class MetadataPartitionReplay:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata import columnar
+        from airflow_provider_rlmm.metadata.columnar import ErrorCode
 
         decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         self._marker_bounds.begin(decoded)
-        good = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.GOOD))
         self.quarantined += quarantined_records(decoded, self.metadata_partition)
+        good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
         self.routed_records += int(pc.sum(good).as_py() or 0)
-        # Brokers apply a keyed record as any other, so its event counts, whether or not it is allowed to pass.
-        keyed = pc.equal(decoded.column("error_code"), int(columnar.ErrorCode.KEYED))
-        wanted = applied = pc.or_(good, keyed)
+        # A keyed record's event counts, whether or not it is allowed to pass.
+        wanted = applied = applicable(decoded)
         if self._topic_ids is not None:
             ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
             wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
@@ -265,14 +269,17 @@ class TopicIds:
     """
     The topic ids that a metadata partition names.
 
-    :param all: every one.
     :param marked: those of which a partition was ever marked for deletion.
     :param names: topic id → every name under which it was seen.
     """
 
-    all: frozenset[UUID]
     marked: frozenset[UUID]
     names: Mapping[UUID, frozenset[str]]
+
+    @property
+    def all(self) -> frozenset[UUID]:
+        """Every one."""
+        return frozenset(self.names)
 
 
 def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
@@ -298,7 +305,7 @@ def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
             names[UUID(bytes=raw_id)].add(name)
         deletes = decoded.filter(pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY))
         marked.update(pc.unique(deletes.column("topic_id")).to_pylist())
-    return TopicIds(frozenset(names), _ids(marked), {topic_id: frozenset(seen) for topic_id, seen in names.items()})
+    return TopicIds(_ids(marked), {topic_id: frozenset(seen) for topic_id, seen in names.items()})
 
 
 def _ids(raw: set[bytes | None]) -> frozenset[UUID]:

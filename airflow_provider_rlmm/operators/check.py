@@ -125,12 +125,9 @@ def _root_in_words(root: ProvenRoot) -> str:
 
 def _place_in_words(check: PlaceCheck) -> str:
     """Say where a place lies, which root it is and whether that was known before."""
-    from airflow_provider_rlmm.storage.root import RootProof
-
     known = "new, it has no root id yet"
     if check.root_id is not None:
-        expected = check.how in (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
-        known = f"root {check.root_id}, {'expected' if expected else 'which no earlier run has recorded'}"
+        known = f"root {check.root_id}, {'expected' if check.expected else 'which no earlier run has recorded'}"
     return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
 
 

@@ -35,9 +35,9 @@ from airflow_provider_rlmm.lifecycle.run_documents import (
     part_name,
     read_checked,
 )
-from airflow_provider_rlmm.lifecycle.run_report import RunReport, report_of_run
+from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
-from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
+from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import (
     artifact_name,
     blast_radius,
@@ -358,7 +358,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             now_ms=now_ms,
         )
         # Said first: where the report cannot be written, the log is the only place left.
-        self._say(report)
+        say_judgement(self.log, report.judgement, report.document["cluster_id"] or "", now_ms)
         path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
@@ -366,25 +366,13 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         counts = {**report.document["totals"], "dry_run": dry_run, "report": path}
         self.log.info("report %s", counts)
         if report.judgement.failing:
-            raise AirflowFailException(
-                f"{report.judgement.headline()} The report is {path}. To let a problem be for a while, put its JSON from "
-                f"the log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
-            )
+            raise AirflowFailException(f"{report.judgement.headline()} The report is {path}. {HOW_TO_ACKNOWLEDGE}")
         if dry_run:
             # Airflow registers an event for every outlet of a task that succeeds.
             self.outlets = []
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         return counts
-
-    def _say(self, report: RunReport) -> None:
-        """Say what needs a person, what would acknowledge it, and what has been."""
-        for seen in report.judgement.acknowledged:
-            self.log.warning("acknowledged: %s", seen.attention)
-        for entry, judged in zip(report.document["needs_person"], report.judgement.failing, strict=True):
-            suggested = entry["acknowledge_with"]
-            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
-            self.log.error("needs a person: %s. What to do: %s. %s", judged.attention, entry["what_to_do"], how)
 
     def _failed_before(self, context: Context) -> int:
         """Count the failed instances of the tasks that this one waits for."""
@@ -407,10 +395,9 @@ def _added_up(hold: HoldSource, entries: Sequence[str]) -> HoldSource:
 
 def _work_of(source_plan: str | None, cluster_id: str, now_ms: int) -> frozenset[tuple[UUID, int]] | None:
     """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
-    name = text_or_none("source_plan", source_plan)
-    if name is None:
+    if source_plan is None:
         return None
-    uri = plan_uri(name)
+    uri = plan_uri(source_plan)
     summary = read_plan(uri)
     summary.check_valid(cluster_id, now_ms)
     return orphaned_partitions(uri, summary)

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
+from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
 from airflow_provider_rlmm.policy.attention import judge
 from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS
@@ -102,14 +102,6 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         now_ms = system_clock()
         said, cluster_id = acknowledgements(now_ms), document["cluster_id"]
         judgement = judge([*said.problems, *criticals_of(document)], said.known, cluster_id, now_ms)
-        for seen in judgement.acknowledged:
-            self.log.warning("acknowledged: %s", seen.attention)
-        for judged in judgement.failing:
-            suggested = judged.suggestion(cluster_id, now_ms)
-            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
-            self.log.error("needs a person: %s. %s", judged.attention, how)
+        say_judgement(self.log, judgement, cluster_id, now_ms)
         if judgement.failing:
-            raise UnhealthyTopicError(
-                f"{judgement.headline()} The report is {uri}. To let a problem be for a while, put its JSON from the log "
-                f"above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
-            )
+            raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE, acknowledgements
+from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, integer, text, text_or_none
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention, judge
@@ -184,14 +183,8 @@ class PublishRetentionPlanOperator(BaseOperator):
         said = acknowledgements(now_ms)
         refused = [Attention.of_refusal(refusal) for refusal in summary.refusals if refusal.kind.needs_person]
         judgement = judge([*said.problems, *refused], said.known, summary.cluster_id, now_ms)
-        for seen in judgement.acknowledged:
-            self.log.warning("acknowledged: %s", seen.attention)
-        for judged in judgement.failing:
-            suggested = judged.suggestion(summary.cluster_id, now_ms)
-            how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
-            self.log.error("needs a person: %s. What to do: %s. %s", judged.attention, judged.attention.what_to_do, how)
+        say_judgement(self.log, judgement, summary.cluster_id, now_ms)
         if judgement.failing:
             raise AirflowFailException(
-                f"plan {summary.plan_id} is published. {judgement.headline()} To let a problem be for a while, put its JSON "
-                f"from the log above, signed by you, into the Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+                f"plan {summary.plan_id} is published. {judgement.headline()} {HOW_TO_ACKNOWLEDGE}"
             )

@@ -198,6 +198,11 @@ class PlaceCheck:
         """Whether the place is the cluster's."""
         return self.how is not None
 
+    @property
+    def expected(self) -> bool:
+        """Whether it was known before, not only recognised by an object."""
+        return self.how in (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
         return {
@@ -266,9 +271,8 @@ class RootCheck:
 
     @property
     def expected_places(self) -> frozenset[str]:
-        """Names of the places that were known before, not only recognised by an object."""
-        known = (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
-        return frozenset(check.place.name for check in self.places if check.how in known)
+        """Names of the places that were known before."""
+        return frozenset(check.place.name for check in self.places if check.expected)
 
     def is_verified(self, place: Place) -> bool:
         """

@@ -8,14 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.lifecycle.doctor import examine
@@ -39,6 +32,7 @@ from airflow_provider_rlmm.policy.findings import FindingKind as K
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
+from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records, delete_topic
 from tests.unit.metadata.events import copied, deleted, partition_delete, started, update
 
@@ -222,8 +216,8 @@ def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_th
         tiering.create_tiered_topic(kafka, LIVING, 1)
         for topic in (hidden, LIVING):
             tiering.produce_until_remote(kafka, topic, 2)
-        names = [(METADATA_TOPIC, AclOperation.READ), (LIVING, AclOperation.DESCRIBE)]
-        grant(kafka, user, names)
+        rights = [(METADATA_TOPIC, AclOperation.READ), (LIVING, AclOperation.DESCRIBE)]
+        allow_exactly(kafka, user, [(ResourceType.TOPIC, *right) for right in rights])
         config = KafkaClientConfig(kafka.login(user))
         with KafkaMetadataEventLog(config) as log:
             diagnosis = examine(log, KafkaClusterTopics(config))
@@ -238,22 +232,3 @@ def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_th
             pill = next(f for f in examine(log, KafkaClusterTopics(config)).findings if f.kind is K.TOMBSTONE)
         assert pill.metadata_partition == home
         assert "which living topics map here is not known" in pill.detail
-
-
-def grant(kafka: AuthorizedKafka, user: str, allowed: list[tuple[str, AclOperation]]) -> None:
-    bindings = [
-        AclBinding(
-            ResourceType.TOPIC,
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        for name, operation in allowed
-    ]
-    # The client must outlive its futures.
-    admin = AdminClient(kafka.client_config())
-    for future in admin.create_acls(bindings).values():
-        future.result(TIMEOUT_S)

@@ -15,15 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
@@ -45,6 +37,7 @@ from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.integration.acls import allow_exactly
 from tests.integration.lifecycle_runs import (
     GROUP_ID,
     NO_WAIT,
@@ -85,24 +78,13 @@ def runs(kafka: AuthorizedKafka) -> Runs:
 
 def restricted(kafka: AuthorizedKafka, *visible: str) -> Runs:
     """Return the runs of a principal that has what the README asks for, but may describe these topics only."""
-    admin = AdminClient(kafka.client_config())
-    all_acls = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    for future in admin.delete_acls([all_acls]).values():
-        future.result(30)
     allowed = [
         (ResourceType.TOPIC, METADATA_TOPIC, AclOperation.READ),
         (ResourceType.TOPIC, METADATA_TOPIC, AclOperation.WRITE),
         (ResourceType.GROUP, GROUP_ID, AclOperation.READ),
         *((ResourceType.TOPIC, topic, AclOperation.DESCRIBE) for topic in visible),
     ]
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in allowed
-    ]
-    for future in admin.create_acls(bindings).values():
-        future.result(30)
+    allow_exactly(kafka, USER, allowed)
     return Runs(kafka, kafka.login(USER))
 
 

@@ -22,15 +22,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -52,8 +44,9 @@ from airflow_provider_rlmm.operators.metadata import ReadRemoteLogMetadataOperat
 from airflow_provider_rlmm.storage.root import STAMP_FOLDER
 from dev import tiering
 from dev.authorized import AuthorizedKafka
-from dev.broker import METADATA_TOPIC, await_condition
+from dev.broker import METADATA_TOPIC
 from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
+from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S
 from tests.integration.lifecycle_runs import Runs, check_health, objects_of, write_event
 from tests.unit.metadata.events import started
@@ -153,36 +146,11 @@ class World:
         """Let the principal do this and nothing else."""
         kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
         rights = list(rights)
-        allow_exactly(self.kafka, {(kinds[r.kind], r.name, AclOperation[r.right]) for r in rights if r.kind})
+        allow_exactly(self.kafka, USER, {(kinds[r.kind], r.name, AclOperation[r.right]) for r in rights if r.kind})
         for place, server in (("storage_uri", self.storage), ("work_uri", self.work)):
             server.allowed = frozenset(r.right for r in rights if r.name == place)
         shutil.rmtree(self.kafka.remote_dir / STAMP_FOLDER, ignore_errors=True)
         self.work.objects.clear()
-
-
-Acl = tuple[ResourceType, str, AclOperation]
-
-
-def allow_exactly(kafka: AuthorizedKafka, acls: set[Acl]) -> None:
-    admin = AdminClient(kafka.client_config())
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    for future in admin.delete_acls([every]).values():
-        future.result(TIMEOUT_S)
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in acls
-    ]
-    # librdkafka takes no empty list.
-    for future in admin.create_acls(bindings).values() if bindings else ():
-        future.result(TIMEOUT_S)
-
-    def granted() -> set[Acl]:
-        return {(b.restype, b.name, b.operation) for b in admin.describe_acls(every).result(TIMEOUT_S)}
-
-    # The controller has them; the broker, which decides, learns of them a moment later.
-    await_condition(lambda: granted() == acls, "the ACLs", TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

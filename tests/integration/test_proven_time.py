@@ -4,22 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    OffsetSpec,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, OffsetSpec, ResourceType
 
 from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeBound, system_clock
 from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, UnprovenClockError
@@ -31,7 +22,8 @@ from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
 from airflow_provider_rlmm.manager.kafka_time import OFFSETS_TOPIC, KafkaTime, group_partition
 from airflow_provider_rlmm.metadata.serde import serialize
 from dev.authorized import AuthorizedKafka
-from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
+from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.integration.acls import Acl, allow_exactly
 from tests.integration.kafka_topics import (
     METADATA_SETTINGS,
     TIMEOUT_S,
@@ -263,31 +255,10 @@ def authorized() -> Iterator[AuthorizedKafka]:
         yield broker
 
 
-def allow(kafka: AuthorizedKafka, *further: tuple[ResourceType, str, AclOperation]) -> dict[str, str]:
+def allow(kafka: AuthorizedKafka, *further: Acl) -> dict[str, str]:
     """Let the user read, and do this; return the login."""
-    admin = AdminClient(kafka.client_config())
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    for future in admin.delete_acls([every]).values():
-        future.result(TIMEOUT_S)
-    allowed = {
-        (ResourceType.TOPIC, METADATA_TOPIC, AclOperation.READ),
-        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
-        *further,
-    }
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in allowed
-    ]
-    for future in admin.create_acls(bindings).values():
-        future.result(TIMEOUT_S)
-
-    def granted(found: Sequence[AclBinding]) -> set[tuple[ResourceType, str, AclOperation]]:
-        return {(b.restype, b.name, b.operation) for b in found}
-
-    # The controller has them; the broker, which decides, learns of them a moment later.
-    await_condition(lambda: granted(admin.describe_acls(every).result(TIMEOUT_S)) == allowed, "the ACLs", TIMEOUT_S)
+    reads = ((ResourceType.TOPIC, METADATA_TOPIC, AclOperation.READ), (ResourceType.TOPIC, "*", AclOperation.DESCRIBE))
+    allow_exactly(kafka, USER, {*reads, *further})
     return kafka.login(USER)
 
 

@@ -11,21 +11,13 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
@@ -35,9 +27,10 @@ from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from dev.broker import METADATA_TOPIC, await_condition
+from dev.broker import METADATA_TOPIC
 from dev.secured import CertificateAuthority, SecuredKafka
-from tests.integration.kafka_topics import TIMEOUT_S, existing_topics
+from tests.integration.acls import allow_exactly
+from tests.integration.kafka_topics import existing_topics
 
 pytestmark = pytest.mark.integration
 
@@ -60,8 +53,6 @@ EVERYTHING_NEEDED = (
     (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
     (ResourceType.GROUP, CLEANER_GROUP_ID, AclOperation.READ),
 )
-
-Acl = tuple[ResourceType, str, AclOperation]
 
 
 @pytest.fixture(scope="module")
@@ -92,31 +83,6 @@ def no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert WRONG_PASSWORD not in caplog.text
 
 
-def grant(kafka: SecuredKafka, acls: Sequence[Acl]) -> None:
-    """Let the user do this and nothing else."""
-    admin = AdminClient(kafka.client_config())
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    for future in admin.delete_acls([every]).values():
-        future.result(TIMEOUT_S)
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in acls
-    ]
-    # librdkafka takes no empty list.
-    for future in admin.create_acls(bindings).values() if bindings else ():
-        future.result(TIMEOUT_S)
-    # The controller has them; the broker, which decides, learns of them a moment later.
-    await_condition(
-        lambda: {_as_acl(b) for b in admin.describe_acls(every).result(TIMEOUT_S)} == set(acls), "the ACLs", TIMEOUT_S
-    )
-
-
-def _as_acl(binding: AclBinding) -> Acl:
-    return binding.restype, binding.name, binding.operation
-
-
 class Absent:
     """What the guard is told: of this topic id there is nothing in the cluster."""
 
@@ -140,7 +106,7 @@ class Absent:
 
 
 def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
-    grant(kafka, EVERYTHING_NEEDED)
+    allow_exactly(kafka, USER, EVERYTHING_NEEDED)
     hook = connect(expected_cluster_id=kafka.cluster_id)
     tip = TopicIdPartition(uuid4(), "gone", 0)
     marker = RemotePartitionDeleteMetadata(
@@ -162,7 +128,7 @@ def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
 
 
 def test_the_forms_test_of_such_a_connection(kafka, connect):
-    grant(kafka, EVERYTHING_NEEDED)
+    allow_exactly(kafka, USER, EVERYTHING_NEEDED)
 
     good, text = connect(expected_cluster_id=kafka.cluster_id).test_connection()
 
@@ -172,7 +138,11 @@ def test_the_forms_test_of_such_a_connection(kafka, connect):
 
 def test_with_the_permission_an_absent_topic_is_created(kafka, connect):
     topic = f"metadata-{uuid4().hex}"
-    grant(kafka, [(ResourceType.TOPIC, topic, operation) for operation in (AclOperation.CREATE, AclOperation.DESCRIBE)])
+    allow_exactly(
+        kafka,
+        USER,
+        [(ResourceType.TOPIC, topic, operation) for operation in (AclOperation.CREATE, AclOperation.DESCRIBE)],
+    )
 
     found = connect(metadata_topic=topic).provision_metadata_topic(SMALL_TOPIC)
 
@@ -202,12 +172,12 @@ def unreachable(kafka: SecuredKafka, connect: Any, tmp_path: Path) -> RemoteLogM
 
 
 def missing_acl(kafka: SecuredKafka, connect: Any, tmp_path: Path) -> RemoteLogMetadataHook:
-    grant(kafka, [])
+    allow_exactly(kafka, USER, [])
     return connect()
 
 
 def may_not_create(kafka: SecuredKafka, connect: Any, tmp_path: Path) -> RemoteLogMetadataHook:
-    grant(kafka, [(ResourceType.TOPIC, "absent_topic", AclOperation.DESCRIBE)])
+    allow_exactly(kafka, USER, [(ResourceType.TOPIC, "absent_topic", AclOperation.DESCRIBE)])
     return connect(metadata_topic="absent_topic")
 
 
@@ -277,7 +247,7 @@ def test_whoever_asks_is_told_at_once(kafka, connect, tmp_path, mistake, words, 
 
 
 def test_without_leave_to_write_an_absent_topic_stays_absent(kafka, connect):
-    grant(kafka, [(ResourceType.TOPIC, "absent_topic", AclOperation.DESCRIBE), *EVERYTHING_NEEDED])
+    allow_exactly(kafka, USER, [(ResourceType.TOPIC, "absent_topic", AclOperation.DESCRIBE), *EVERYTHING_NEEDED])
 
     good, text = connect(metadata_topic="absent_topic", allow_writes=False).test_connection()
 

@@ -165,8 +165,8 @@ SECRETS = [
         "source plan",
         "the operators do not ask where a plan lies",
         CLEANER_OPERATORS,
-        "    uri = plan_uri(name)\n",
-        "    uri = name\n",
+        "    uri = plan_uri(source_plan)\n",
+        "    uri = source_plan\n",
         "airflow/test_operators.py::test_a_source_plan_is_named_or_lies_below_an_allowed_root",
     ),
     # -- pages
