@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_fr
 from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
 from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -105,7 +106,7 @@ def prove_root(
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
-    living = frozenset(look(topics, log, {}).living.values())
+    living = _that_may_be_tiered(look(topics, log, {}).living, log)
     places = [place.name for place in storage.layout.places]
     check = storage.check_root(named | living, cluster_id, expectation)
     logger.info("storage root: %s", check.reason)
@@ -116,9 +117,18 @@ def prove_root(
         if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):
             left_out = _living_by_name(log, topics) - living
             if left_out:
-                freshness = look_for_freshness(log, living | left_out, storage)
+                living |= left_out
+                freshness = look_for_freshness(log, living, storage)
+    lost = tuple(number for number, begin in sorted(log.beginning_offsets().items()) if begin > 0)
+    freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides)
     return ProvenRoot(check, freshness, expectation.recorded)
+
+
+def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataEventLog) -> frozenset[UUID]:
+    """Return the ids of the topics that are not Kafka's own: these are never tiered."""
+    own = {log.topic_id, *(living[name] for name in INTERNAL_TOPICS & living.keys())}
+    return frozenset(living.values()) - own
 
 
 def _living_by_name(log: MetadataEventLog, topics: ClusterTopics) -> frozenset[UUID]:
@@ -139,7 +149,7 @@ def _living_by_name(log: MetadataEventLog, topics: ClusterTopics) -> frozenset[U
             f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is deleted; give the "
             "principal DESCRIBE on every topic, then run again"
         )
-    return frozenset(seen.living.values())
+    return _that_may_be_tiered(seen.living, log)
 
 
 def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:

@@ -34,6 +34,9 @@ class FreshnessVerdict(StrEnum):
     NOTHING_LIVES = "nothing lives"
     """No living topic has a copied segment here, so nothing can tell."""
 
+    UNKNOWN = "unknown"
+    """The log knows of none, and has lost records that might have told of one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -102,10 +105,12 @@ class Freshness:
 
     :param samples: what counts: segments that were COPY_SEGMENT_FINISHED before and after storage was listed.
     :param missing: those of them of which an object was not listed.
+    :param lost: metadata partitions that have lost their first records while topics live that may have had copies there.
     """
 
     samples: tuple[Sample, ...]
     missing: tuple[Sample, ...] = ()
+    lost: tuple[int, ...] = ()
 
     def verdict(self, place: str) -> FreshnessVerdict:
         """
@@ -116,7 +121,7 @@ class Freshness:
         samples = sum(sample.place == place for sample in self.samples)
         missing = sum(sample.place == place for sample in self.missing)
         if not samples:
-            return FreshnessVerdict.NOTHING_LIVES
+            return FreshnessVerdict.UNKNOWN if self.lost else FreshnessVerdict.NOTHING_LIVES
         if not missing:
             return FreshnessVerdict.FRESH
         return FreshnessVerdict.STALE if missing == samples else FreshnessVerdict.PARTLY_MISSING
@@ -149,6 +154,11 @@ class Freshness:
                     f"{self.sentence(place)}: nothing is deleted; {_ADVICE}; if the brokers have lost them, which their "
                     f"consumers will see, the override {MISSING_LIVING_SEGMENTS!r} lets the run go on"
                 )
+            if verdict is FreshnessVerdict.UNKNOWN and UNPROVEN_ROOT not in overrides:
+                raise StorageRootError(
+                    f"{self.sentence(place)}: nothing is deleted; see that a living topic's segment is copied there, then run "
+                    f"again, or let the run go on by the override {UNPROVEN_ROOT!r}"
+                )
             if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
                     f"{self.sentence(place)}: nothing is deleted. Set expected_root of the rlmm connection to what its test "
@@ -168,6 +178,11 @@ class Freshness:
         """
         samples = sum(sample.place == place for sample in self.samples)
         missing = [str(sample) for sample in self.missing if sample.place == place]
+        if not samples and self.lost:
+            return (
+                f"metadata partitions {list(self.lost)} have lost their first records, and no other record tells of a copied "
+                f"segment of a living topic at {place}: nothing can tell whether it is up to date"
+            )
         if not samples:
             return (
                 f"no living topic has a copied segment at {place}, so nothing there can tell whether it is up to date"

@@ -156,6 +156,21 @@ STORAGE_ROOT = [
     switched_off(
         FRESHNESS,
         "I2",
+        "believes an expected root of whose copies the log has lost all records",
+        "            if verdict is FreshnessVerdict.UNKNOWN and UNPROVEN_ROOT not in overrides:",
+        "lifecycle/test_root_proof.py::test_where_the_log_has_lost_the_newest_copies_an_expected_root_is_not_enough",
+    ),
+    Mutation(
+        "I2",
+        "does not ask whether the log has lost what would tell of the newest copies",
+        ROOT_PROOF,
+        "    freshness = replace(freshness, lost=lost if living else ())\n",
+        "",
+        "lifecycle/test_root_proof.py::test_where_the_log_has_lost_the_newest_copies_an_expected_root_is_not_enough",
+    ),
+    switched_off(
+        FRESHNESS,
+        "I2",
         "works below a root that nothing proves",
         "            if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:",
         "lifecycle/test_freshness.py::test_without_a_living_topic_the_stamp_must_be_expected_or_a_person_says_so",

@@ -101,3 +101,27 @@ def test_a_topic_that_one_listing_leaves_out_is_found_by_its_name(monkeypatch: p
     monkeypatch.setattr(cluster.topics, "topic_names", lambda: answers.pop(0))
     with pytest.raises(StorageRootError, match="are not at kafka-tiered-storage"):
         proven(cluster)
+
+
+def test_where_the_log_has_lost_the_newest_copies_an_expected_root_is_not_enough() -> None:
+    cluster = Cluster()
+    cluster.topics.create("__consumer_offsets", tip("__consumer_offsets", 0, 11).topic_id)
+    cluster.stamp_root()
+    cluster.record_root()
+    cluster.log.truncate(0, cluster.log.high_water_marks()[0])
+    with pytest.raises(StorageRootError, match=r"metadata partitions \[0\] have lost their first records.*'unproven_root'"):
+        proven(cluster)
+    found = proven(cluster, overrides={"unproven_root"})
+    assert not found.freshness.is_fresh("kafka-tiered-storage", expected={"kafka-tiered-storage"})
+    cluster.segment(cluster.alive, 7)
+    assert proven(cluster).freshness.is_fresh("kafka-tiered-storage")
+
+
+def test_where_nothing_lives_a_log_that_lost_its_beginning_has_lost_no_copy() -> None:
+    cluster = Cluster()
+    cluster.topics.create("__consumer_offsets", tip("__consumer_offsets", 0, 11).topic_id)
+    cluster.stamp_root()
+    cluster.record_root()
+    cluster.log.truncate(0, cluster.log.high_water_marks()[0])
+    cluster.topics.delete("alive")
+    assert proven(cluster).freshness.is_fresh("kafka-tiered-storage", expected={"kafka-tiered-storage"})
