@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -q
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header -q
 
-SIDE_BY_SIDE ?= 2
+SIDE_BY_SIDE ?= 3
 # Each lane prints as a whole when it ends; an old make mixes their lines.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 

@@ -156,8 +156,8 @@ class Freshness:
                 )
             if verdict is FreshnessVerdict.UNKNOWN and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
-                    f"{self.sentence(place)}: nothing is deleted; see that a living topic's segment is copied there, then run "
-                    f"again, or let the run go on by the override {UNPROVEN_ROOT!r}"
+                    f"{self.sentence(place)}: nothing is deleted; see that a living topic's segment is copied there, then "
+                    f"run again, or let the run go on by the override {UNPROVEN_ROOT!r}"
                 )
             if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(

@@ -109,7 +109,9 @@ def test_where_the_log_has_lost_the_newest_copies_an_expected_root_is_not_enough
     cluster.stamp_root()
     cluster.record_root()
     cluster.log.truncate(0, cluster.log.high_water_marks()[0])
-    with pytest.raises(StorageRootError, match=r"metadata partitions \[0\] have lost their first records.*'unproven_root'"):
+    with pytest.raises(
+        StorageRootError, match=r"metadata partitions \[0\] have lost their first records.*'unproven_root'"
+    ):
         proven(cluster)
     found = proven(cluster, overrides={"unproven_root"})
     assert not found.freshness.is_fresh("kafka-tiered-storage", expected={"kafka-tiered-storage"})
