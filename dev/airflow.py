@@ -306,6 +306,29 @@ class LocalAirflow:
         value = self.get(path, map_index=map_index)["value"]
         return json.loads(value) if isinstance(value, str) and value[:1] in '{["' else value
 
+    def link(
+        self, dag_id: str, run_id: str, task_id: str, name: str, *, map_index: int = -1, timeout: float = 30.0
+    ) -> str:
+        """
+        Return where an extra link of a task instance leads; Airflow stores it after the task has succeeded.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param name: what the link is called.
+        :param map_index: index of the mapped task instance.
+        :param timeout: seconds.
+        :raises LocalAirflowError: if it leads nowhere in time.
+        """
+        patience = Patience(timeout)
+        while True:
+            links = self.get(f"{_instance_path(dag_id, run_id, task_id)}/links", map_index=map_index)["extra_links"]
+            if (address := links.get(name)) is not None:
+                return str(address)
+            if patience.over():
+                raise LocalAirflowError(f"the link {name} of {task_id} leads nowhere after {timeout:.0f} s: {links}")
+            time.sleep(0.2)
+
     def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1, map_index: int = -1) -> str:
         """
         Return the log of a task instance, one event per line with its further fields.

@@ -94,8 +94,7 @@ class Scene:
         return run_id, self.airflow.wait(CLEANER, run_id, timeout=200)
 
     def report_page(self, run_id: str) -> str:
-        links = self.airflow.get(f"/dags/{CLEANER}/dagRuns/{run_id}/taskInstances/report/links")["extra_links"]
-        return page(self.airflow, links["Report"])
+        return page(self.airflow, self.airflow.link(CLEANER, run_id, "report", "Report"))
 
     def tasks(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
         tasks: dict[str, list[dict[str, Any]]] = {}
@@ -160,8 +159,8 @@ def test_the_retention_run_tells_its_counts_and_no_secret(scene: Scene, temporar
     assert counts["orphaned"] == GONE_PARTITIONS * GONE_SEGMENTS
     assert asset_events(airflow, "remote_log_plan", run_id) == [counts]
     for task_id in ("evaluate", "publish"):
-        links = airflow.get(f"/dags/{RETENTION}/dagRuns/{run_id}/taskInstances/{task_id}/links")["extra_links"]
-        assert "the topic no longer exists" in page(airflow, links["Plan"])
+        plan = airflow.link(RETENTION, run_id, task_id, "Plan")
+        assert "the topic no longer exists" in page(airflow, plan)
     log = airflow.task_log(RETENTION, run_id, "evaluate")
     assert "Spark-Submit cmd: " in log
     assert f"ORPHANED: {counts['orphaned']} segments" in log
@@ -264,10 +263,12 @@ def test_the_cleaner_deletes_what_spark_found_and_shows_it(scene: Scene) -> None
     assert scene.objects(scene.alive) == living
 
     for instance in instances:
-        path = f"/dags/{CLEANER}/dagRuns/{run_id}/taskInstances/clean"
-        links = scene.airflow.get(f"{path}/links", map_index=instance["map_index"])["extra_links"]
-        assert "the topic no longer exists" in page(scene.airflow, links["Plan"])
-        assert "finished" in page(scene.airflow, links["Report"])
+        plan, report = (
+            scene.airflow.link(CLEANER, run_id, "clean", name, map_index=instance["map_index"])
+            for name in ("Plan", "Report")
+        )
+        assert "the topic no longer exists" in page(scene.airflow, plan)
+        assert "finished" in page(scene.airflow, report)
         log = scene.airflow.task_log(CLEANER, run_id, "clean", map_index=instance["map_index"])
         assert "user partitions to clean" in log
         size = len(json.dumps(scene.airflow.xcom(CLEANER, run_id, "clean", map_index=instance["map_index"])))

@@ -62,8 +62,9 @@ def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow
 
     run_id = local_airflow.trigger("linked_documents")
     assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
-    path = f"/dags/linked_documents/dagRuns/{run_id}/taskInstances/work/links"
-    links = local_airflow.get(path, map_index=1)["extra_links"]
+    links = {
+        name: local_airflow.link("linked_documents", run_id, "work", name, map_index=1) for name in ("Plan", "Report")
+    }
     assert links == {
         "Plan": f"{local_airflow.url}/rlmm/plans/plan-1",
         "Report": f"{local_airflow.url}/rlmm/reports/report-1",

@@ -89,8 +89,8 @@ def clean(airflow: LocalAirflow) -> tuple[str, str]:
 
 def fetched(airflow: LocalAirflow, run_id: str, end: str = "") -> Any:
     """The report's page or document, as any viewer gets it."""
-    links = airflow.get(f"/dags/{CLEANER}/dagRuns/{run_id}/taskInstances/report/links")["extra_links"]
+    address = airflow.link(CLEANER, run_id, "report", "Report")
     with airflow.client("viewer") as viewer:
-        answer = viewer.get(links["Report"] + end)
+        answer = viewer.get(address + end)
     assert answer.status_code == 200, answer.text
     return answer
