@@ -439,4 +439,5 @@ def as_unseen(
         only_place=len(storage.layout.places) == 1,
         root_is_fresh=root.is_fresh(storage, metadata),
         started_by_us=ours and root.is_recorded(storage, metadata),
+        places_shown=root.places_shown(storage, metadata),
     )

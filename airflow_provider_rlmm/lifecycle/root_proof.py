@@ -53,6 +53,15 @@ class ProvenRoot:
         """
         return all(self.check.is_verified(place) for place in storage.layout.places_of(metadata))
 
+    def places_shown(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether something of the cluster was seen at every such place.
+
+        :param storage: knows the layout.
+        :param metadata: the segment.
+        """
+        return all(self.check.is_shown(place) for place in storage.layout.places_of(metadata))
+
     def is_fresh(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
         """
         Tell whether every such place is up to date.

@@ -44,6 +44,8 @@ class UnseenSegment:
     :param state: its state when the run began.
     :param was_copied: whether it was ever COPY_SEGMENT_FINISHED; true where that is not known.
     :param places_proven: whether every place that its copy could have used was listed in this run and is verified.
+    :param places_shown: whether something of the cluster was seen at each of them; where not, only ``expected_root`` names
+        the location, and a mount that is missing looks the same.
     :param only_place: whether the layout admits one place only.
     :param root_is_fresh: whether the newest copies of living topics were seen at its place, or its stamp was expected and no
         topic lives.
@@ -57,6 +59,7 @@ class UnseenSegment:
     only_place: bool
     root_is_fresh: bool
     started_by_us: bool = False
+    places_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,13 @@ def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> Un
     :raises ValueError: for a segment that is finished.
     """
     decision = _decide(segment)
+    if decision.verdict is UnseenVerdict.MAY_FINISH and not segment.places_shown:
+        decision = UnseenDecision(
+            UnseenVerdict.NOT_PROVEN,
+            "it has no object, and at its place, which only expected_root names, neither an object nor a stamp of this "
+            "cluster was seen",
+            SETTLE_MISSING,
+        )
     if decision.override is not None and decision.override in overrides:
         return UnseenDecision(
             UnseenVerdict.MAY_FINISH,

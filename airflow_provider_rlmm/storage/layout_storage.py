@@ -223,13 +223,13 @@ class LayoutRemoteStorageManager:
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
         """
-        Leave the cluster's stamp at every verified place that has none; repeating it changes nothing.
+        Leave the cluster's stamp at every verified place that shows something of it and has none; repeating changes nothing.
 
         :param check: what :meth:`check_root` said.
         :return: what became of each.
         :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
         """
-        return tuple(self._stamp_place(c, check) for c in check.places if c.verified)
+        return tuple(self._stamp_place(c, check) for c in check.places if c.verified and c.shown)
 
     def _stamp_place(self, place: PlaceCheck, check: RootCheck) -> StampResult:
         name = place.place.name

@@ -184,6 +184,8 @@ class PlaceCheck:
     :param root_id: root id of the stamp that lies there; without a stamp the location where ``expected_root`` names it.
     :param reason: what was seen, for reports and errors.
     :param stamped: whether a stamp that may be believed lies there.
+    :param shown: whether anything of the cluster was seen there, an object or its stamp; otherwise only ``expected_root``
+        names the location, and a mount that is missing looks the same.
     """
 
     place: Place
@@ -192,6 +194,7 @@ class PlaceCheck:
     root_id: str | None
     reason: str
     stamped: bool = False
+    shown: bool = True
 
     @property
     def verified(self) -> bool:
@@ -282,6 +285,14 @@ class RootCheck:
         """
         return any(check.verified for check in self.places if check.place == place)
 
+    def is_shown(self, place: Place) -> bool:
+        """
+        Tell whether anything of the cluster was seen at a place.
+
+        :param place: which place.
+        """
+        return any(check.shown for check in self.places if check.place == place)
+
     def with_stamps(self, results: tuple[StampResult, ...]) -> RootCheck:
         """
         Return the check as it is after stamps were written.
@@ -333,8 +344,7 @@ class PlaceLook:
         root_id = stamp.root_id if stamp else None
         if expectation.expected_root is not None:
             self._require_expected(expectation.expected_root, root_id)
-            named = f"expected_root names {expectation.expected_root}"
-            return self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), named, stamp)
+            return self._named(expectation.expected_root, root_id, stamp, find_object)
         if root_id in expectation.recorded:
             named = f"{self.stamp_key} names root {root_id}, as an earlier plan or report did"
             return self._check(RootProof.RECORDED, root_id, named, stamp)
@@ -346,6 +356,19 @@ class PlaceLook:
                 f"{self.stamp_key} names root {root_id}, which neither a plan or report before nor expected_root names"
             )
         return self._check(None, root_id, f"{known}, and no object of this cluster was seen at {self.here}", stamp)
+
+    def _named(
+        self, expected: str, root_id: str | None, stamp: Stamp | None, find_object: Callable[[], str | None]
+    ) -> PlaceCheck:
+        """Return what is known of the place that ``expected_root`` names."""
+        reason = f"expected_root names {expected}"
+        shown = stamp is not None
+        if not shown:
+            seen = find_object()
+            shown = seen is not None
+            reason = f"{reason}, and {seen or 'neither an object nor a stamp of this cluster was seen there'}"
+        check = self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), reason, stamp)
+        return replace(check, shown=shown)
 
     def stamp(self, *, move_stamp: bool = False) -> Stamp | None:
         """

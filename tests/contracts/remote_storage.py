@@ -494,6 +494,12 @@ class StorageRootContract:
         assert (check.verified, how(check), check.root_ids) == (
             True, RootProof.EXPECTED_ROOT, {place_of(storage).name: location}
         )  # fmt: skip
+        assert not check.is_shown(place_of(storage)), "nothing of the cluster is there: a missing mount looks the same"
+        assert storage.manager.stamp_root(check) == (), "and nobody is to take it for the cluster's afterwards"
+        place(storage, segment(1))
+        check = check_root(storage, RootExpectation(expected_root=location))
+        assert check.is_shown(place_of(storage))
+        assert [result.outcome for result in storage.manager.stamp_root(check)] == [StampOutcome.WRITTEN]
 
     def test_an_old_stamp_verifies_nothing_and_is_followed_by_a_new_one(self, storage: StorageUnderTest) -> None:
         old = json.dumps({"cluster_id": CLUSTER_ID, "layout": storage.layout.name}).encode()

@@ -106,6 +106,7 @@ class Cluster:
         self.publisher = GuardedPublisher(self.log, allow_writes=True)
         self.alive = tip("alive", 0, 1)
         self.recorded_roots: frozenset[str] = frozenset()
+        self.expected_root: str | None = None
         if living_topic:
             self.topics.create("alive", self.alive.topic_id)
             self.segment(self.alive, 0)
@@ -175,7 +176,7 @@ class Cluster:
             clock=self.clock,
             dry_run=dry_run,
             hold=hold,
-            root=RootExpectation(self.recorded_roots),
+            root=RootExpectation(self.recorded_roots, self.expected_root),
         )
 
     def clean(

@@ -194,6 +194,26 @@ def test_below_a_root_that_is_not_verified_one_missing_segment_stops_the_run(roo
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]
 
 
+@pytest.mark.parametrize("state", [S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED])
+def test_a_place_that_only_expected_root_names_proves_nothing_by_being_empty(state: S) -> None:
+    """A mount that is missing looks like this."""
+    cluster = cluster_with(state, living_topic=False)
+    cluster.expected_root = "memory://kafka-tiered-storage"
+    report = cluster.clean()
+    assert "which only expected_root names" in reasons(report)
+    assert (report.partitions[0].outcome, cluster.storage.keys) == ("REFUSED", frozenset())
+    assert cluster.clean(overrides=SETTLE).partitions[0].outcome == "FINISHED"
+
+
+@pytest.mark.parametrize("state", [S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED])
+def test_where_an_object_of_the_cluster_lies_below_expected_root_what_has_none_may_be_finished(state: S) -> None:
+    cluster = cluster_with(state, living_topic=False)
+    cluster.segment(tip("other", 0, 10), 5)
+    cluster.expected_root = "memory://kafka-tiered-storage"
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions}["gone"] == "FINISHED"
+
+
 @UNVERIFIED
 @pytest.mark.parametrize("state", [S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED])
 def test_below_a_root_that_is_not_verified_nothing_unseen_is_finished(root: Any, state: S) -> None:

@@ -17,18 +17,22 @@ from airflow_provider_rlmm.policy.unseen import UnseenSegment, UnseenVerdict, de
 MAY, MISSING, UNPROVEN = UnseenVerdict.MAY_FINISH, UnseenVerdict.MISSING, UnseenVerdict.NOT_PROVEN
 YES, NO, ANY = (True,), (False,), (False, True)
 
-# state, was copied, places proven, only place, root is fresh, started by us → verdict, override
+# state, was copied, places proven, only place, root is fresh, started by us, places shown → verdict, override
 TABLE = [
-    (S.COPY_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, UNPROVEN, None),
-    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, MAY, None),
-    (S.COPY_SEGMENT_FINISHED, ANY, NO, ANY, ANY, ANY, MISSING, None),
-    (S.COPY_SEGMENT_FINISHED, ANY, YES, ANY, ANY, ANY, MISSING, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, UNPROVEN, None),
-    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, MAY, None),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, MAY, None),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, NO, ANY, NO, MISSING, "settle_changed_prefix"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, NO, NO, MISSING, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, YES, NO, MAY, None),
+    (S.COPY_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, UNPROVEN, None),
+    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, NO, UNPROVEN, "settle_missing"),
+    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, YES, MAY, None),
+    (S.COPY_SEGMENT_FINISHED, ANY, NO, ANY, ANY, ANY, ANY, MISSING, None),
+    (S.COPY_SEGMENT_FINISHED, ANY, YES, ANY, ANY, ANY, ANY, MISSING, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, UNPROVEN, None),
+    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, NO, UNPROVEN, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, YES, MAY, None),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, NO, UNPROVEN, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, YES, MAY, None),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, NO, ANY, NO, ANY, MISSING, "settle_changed_prefix"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, NO, NO, ANY, MISSING, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, YES, NO, NO, UNPROVEN, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, YES, NO, YES, MAY, None),
 ]
 ROWS = {
     UnseenSegment(state, *inputs): (verdict, override)
@@ -40,7 +44,7 @@ override_sets = st.frozensets(st.sampled_from([*OVERRIDES, "unknown"]))
 
 
 def test_the_table_is_complete_and_names_each_case_once() -> None:
-    assert len(ROWS) == 3 * 2**5
+    assert len(ROWS) == 3 * 2**6
 
 
 @pytest.mark.parametrize(("segment", "expected"), ROWS.items(), ids=lambda value: "")
@@ -70,7 +74,7 @@ def test_at_a_place_that_is_not_proven_nothing_is_ever_finished(
 def test_knowing_less_never_finishes_more(segment: UnseenSegment, overrides: frozenset[str]) -> None:
     if decide_unseen(segment, overrides).verdict is MAY:
         return
-    for known in ("places_proven", "root_is_fresh", "started_by_us"):
+    for known in ("places_proven", "places_shown", "root_is_fresh", "started_by_us"):
         assert decide_unseen(replace(segment, **{known: False}), overrides).verdict is not MAY
     assert decide_unseen(replace(segment, was_copied=True), overrides).verdict is not MAY
 
