@@ -237,6 +237,11 @@ class Mistakes(Content):
         self.mount_true()
         self.draw_rights()
 
+    @property
+    def losses(self) -> int:
+        """How often the log has lost records."""
+        return self.happened["beginning lost"] + self.happened["end lost"]
+
     def looks_denied(self) -> set[str]:
         """Return the names of topics with work to do that nobody may describe in this run."""
         wanted = {tip.topic for tip in (*self.gone, *self.alive) if self.model.readable(tip).unfinished}

@@ -322,15 +322,17 @@ class World(Mistakes):
         """Mark, wait, plan, clean, as the DAG does; yield the errors of the cleaning tasks."""
         publisher = GuardedPublisher(self.log, allow_writes=True)
         clock, dry_run = self._clock_of(process), process.dry_run
-        denied = self.looks_denied()
+        denied, losses = self.looks_denied(), self.losses
         marking = DeletedPartitionMarker(self.log, publisher, self.topics, clock=clock, dry_run=dry_run).mark()
-        process.told += check_marking(marking, denied & self.looks_denied())
+        # Of a log that loses records meanwhile nobody can say what the marker has read.
+        process.told += check_marking(marking, denied & self.looks_denied() if self.losses == losses else ())
         self._end_task(process)
         hurried = self.trouble is not CALM and self.adversary.random() < 0.2
         self.pass_time(MIN_ABSENCE_MS - (self.adversary.choice([MIN_ABSENCE_MS // 2, 3 * MINUTE_MS]) if hurried else 0))
-        clock, begins = self._clock_of(process), Counter(self.model.begins)
+        clock, begins, losses = self._clock_of(process), Counter(self.model.begins), self.losses
         plan = CleanupPlanner(self.log, self.topics, limits=self.limits, clock=clock).plan("sim", expires_in_ms=1)
-        process.told += check_planning(plan.summary, self.unreadable, begins, self.model.begins)
+        unreadable = self.unreadable if self.losses == losses else {}
+        process.told += check_planning(plan.summary, unreadable, begins, self.model.begins)
         planned: dict[tuple[UUID, int], set[UUID]] = {}
         for row in plan.rows.to_pylist():
             key = UUID(bytes=row["topic_id"]), row["partition"]
@@ -378,6 +380,8 @@ class World(Mistakes):
             self.damaged.update(self._beside_strangers(process, end))
             if "StorageRootError" in end and "unproven_root" not in self.overrides:
                 self.overrides |= {"unproven_root"}  # a person has looked
+                # Of what a log has lost its beginning nothing but a person knows what it was.
+                self.damaged.update(tip for tip in self.gone if any(self.model.begins.values()))
                 continue
             assert not end or self.lost or self.damaged, f"I5: a run without faults ended with {end}"
             if self.model.written == written:
