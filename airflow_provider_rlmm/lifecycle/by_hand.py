@@ -117,6 +117,15 @@ class StorageWitness:
         storage, _ = self._proven(tip)
         return frozenset(storage.list_log_segments(tip))
 
+    def root_shown(self, tip: TopicIdPartition) -> bool:
+        """
+        Tell whether something of this cluster was seen at every place of the storage root.
+
+        :param tip: the user partition that this is asked for.
+        """
+        _, proof = self._proven(tip)
+        return proof.shown
+
     def decide_unseen(self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
         """
         Tell by the cleaner's rule whether a segment may be finished of which no listing shows an object.
@@ -216,7 +225,9 @@ class Standing:
     def _incompleteness(self) -> Refusal | None:
         if self.doubt is None:
             return None
-        return incompleteness(self.history, self.storage.listed(self.history.topic_id_partition), self.doubt)
+        tip = self.history.topic_id_partition
+        listed, root_shown = self.storage.listed(tip), self.storage.root_shown(tip)
+        return incompleteness(self.history, listed, self.doubt, root_shown=root_shown)
 
     def _obstacle_to_finish(self) -> str | None:
         obstacle = self.history.obstacle_to_finish()

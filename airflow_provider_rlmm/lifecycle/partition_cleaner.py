@@ -171,7 +171,9 @@ class UserPartitionCleaner:
         """Return why this partition must be left alone because not all that was said of it can be seen."""
         state = self._context.state
         doubt = state.replay.doubt_about(self._tip, state.allowed_quarantine)
-        return incompleteness(self._history, listed, doubt) if doubt is not None else None
+        if doubt is None:
+            return None
+        return incompleteness(self._history, listed, doubt, root_shown=self._context.root.shown)
 
     def clean(self) -> None:
         """Go as far as the rules allow; a failure of storage that concerns this partition alone ends up in the report."""

@@ -53,6 +53,11 @@ class ProvenRoot:
         """
         return all(self.check.is_verified(place) for place in storage.layout.places_of(metadata))
 
+    @property
+    def shown(self) -> bool:
+        """Whether every place is verified, and showed something of this cluster."""
+        return all(place.verified and place.shown for place in self.check.places)
+
     def places_shown(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
         """
         Tell whether something of the cluster was seen at every such place.

@@ -85,14 +85,13 @@ def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> Un
     :param overrides: overrides in force.
     :raises ValueError: for a segment that is finished.
     """
-    decision = _decide(segment)
+    decision = _overridden(_decide(segment), overrides)
     if decision.verdict is UnseenVerdict.MAY_FINISH and not segment.places_shown:
-        decision = UnseenDecision(
-            UnseenVerdict.NOT_PROVEN,
-            "it has no object, and at its place, which only expected_root names, neither an object nor a stamp of this "
-            "cluster was seen",
-            SETTLE_MISSING,
-        )
+        return _overridden(_NOT_SHOWN, overrides)
+    return decision
+
+
+def _overridden(decision: UnseenDecision, overrides: Collection[str]) -> UnseenDecision:
     if decision.override is not None and decision.override in overrides:
         return UnseenDecision(
             UnseenVerdict.MAY_FINISH,
@@ -100,6 +99,14 @@ def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> Un
             decision.override,
         )
     return decision
+
+
+_NOT_SHOWN: Final = UnseenDecision(
+    UnseenVerdict.NOT_PROVEN,
+    "it has no object, and at its place, which only expected_root names, neither an object nor a stamp of this cluster was "
+    "seen",
+    SETTLE_MISSING,
+)
 
 
 def _decide(segment: UnseenSegment) -> UnseenDecision:

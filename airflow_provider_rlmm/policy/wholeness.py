@@ -38,16 +38,23 @@ class Doubt:
     offset: int
 
 
-def incompleteness(history: UserPartitionHistory, listed: Collection[UUID], doubt: Doubt) -> Refusal | None:
+def incompleteness(
+    history: UserPartitionHistory, listed: Collection[UUID], doubt: Doubt, *, root_shown: bool
+) -> Refusal | None:
     """
     Return why a user partition in doubt must be left alone, ``None`` where it was shown to be whole.
 
     :param history: its history.
     :param listed: the segments that storage lists at every place of the user partition, as of now.
     :param doubt: why it is in doubt.
+    :param root_shown: whether every place is verified, and showed something of this cluster: an empty listing of any other
+        place proves nothing.
     """
     if history.without_add:
         return incomplete_history(history, doubt.metadata_partition)
+    if not root_shown:
+        why = f"{doubt.why}, and nothing of this cluster was seen in the storage that was listed instead"
+        return _refusal(history, why, doubt.metadata_partition, doubt.offset)
     if unknown := sorted(set(listed) - history.known_segments):
         why = (
             f"{doubt.why}, and storage holds {len(unknown)} segments that the log does not name, the first is "

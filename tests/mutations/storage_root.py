@@ -13,6 +13,7 @@ STORAGE_HOOK = "hooks/storage.py"
 FRESHNESS = "policy/freshness.py"
 LOOK_FOR_FRESHNESS = "lifecycle/freshness.py"
 UNSEEN = "policy/unseen.py"
+WHOLENESS = "policy/wholeness.py"
 ROOT_LEDGER = "lifecycle/root_ledger.py"
 
 STORAGE_ROOT = [
@@ -38,6 +39,13 @@ STORAGE_ROOT = [
         "takes an empty place for the root because expected_root names it",
         "    if decision.verdict is UnseenVerdict.MAY_FINISH and not segment.places_shown:",
         "lifecycle/test_cleaner_missing.py::test_a_place_that_only_expected_root_names_proves_nothing_by_being_empty",
+    ),
+    switched_off(
+        WHOLENESS,
+        "incomplete history",
+        "takes an empty listing of any storage for the proof that nothing is missing",
+        "    if not root_shown:",
+        "lifecycle/test_wholeness.py::test_an_empty_storage_that_only_expected_root_names_shows_nobody_to_be_whole",
     ),
     Mutation(
         "I2",

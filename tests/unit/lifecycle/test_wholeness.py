@@ -109,6 +109,23 @@ def test_a_lost_beginning_stops_only_those_that_lost_something(cluster: Cluster)
     assert len(cluster.keys_of(GONE)) == 15
 
 
+def test_an_empty_storage_that_only_expected_root_names_shows_nobody_to_be_whole() -> None:
+    """A mount that is missing lists nothing either."""
+    cluster = Cluster(living_topic=False)
+    cluster.segments(GONE, 3)
+    marked_at = cluster.log.high_water_marks()[0]
+    cluster.mark_and_wait()
+    cluster.log.truncate(0, marked_at)
+    cluster.expected_root = "memory://kafka-tiered-storage"
+    mounted = {key: cluster.storage._objects.pop(key) for key in cluster.storage.keys}
+    (refused,) = cluster.clean(planned={}).partitions
+    assert refused.outcome == "REFUSED"
+    assert "nothing of this cluster was seen in the storage that was listed" in refused.refusals[0].why
+    cluster.storage._objects.update(mounted)
+    (refused,) = cluster.clean(planned={}).partitions
+    assert "storage holds 3 segments that the log does not name" in refused.refusals[0].why
+
+
 def test_a_beginning_lost_in_the_middle_of_a_segment_is_an_incomplete_history() -> None:
     cluster = Cluster()
     cluster.segments(GONE, 1)

@@ -59,6 +59,8 @@ def test_the_rule_is_the_table(segment: UnseenSegment, expected: tuple[UnseenVer
 def test_only_its_own_override_settles_a_segment(segment: UnseenSegment, overrides: frozenset[str]) -> None:
     verdict, override = ROWS[segment]
     settled = verdict is MAY or override in overrides
+    # A place that shows nothing of the cluster needs a person besides.
+    settled &= segment.places_shown or "settle_missing" in overrides
     assert (decide_unseen(segment, overrides).verdict is MAY) == settled
 
 
