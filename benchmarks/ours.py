@@ -18,11 +18,11 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.snapshot import write_snapshot
-from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS, TopicState
+from airflow_provider_rlmm.event_log.snapshot import write_snapshot
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from benchmarks.topic import TOPIC
 from benchmarks.workload import generate, read
@@ -102,7 +102,7 @@ class TimedLog(KafkaMetadataEventLog):
         self.read_s = 0.0
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[Any]:
-        """See :class:`~airflow_provider_rlmm.manager.kafka_event_log.KafkaMetadataEventLog`."""
+        """See :class:`~airflow_provider_rlmm.kafka.event_log.KafkaMetadataEventLog`."""
         started = time.perf_counter()
         batches = super().read(metadata_partition, start, end)
         while (batch := next(batches, None)) is not None:

@@ -12,11 +12,11 @@ import argparse
 import time
 from uuid import UUID
 
-from airflow_provider_rlmm.manager.event_log import Acked, ProvenLook
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from benchmarks import ours

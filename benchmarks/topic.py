@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_rlmm.manager.event_log import Acked
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import Acked
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from dev.broker import LocalKafka, await_condition, partitions_served
 
 TOPIC = "benchmark-metadata"

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.quoting import printable
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-    from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription
+    from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class ConnectionCheck:
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
 
     def _health(self, description: MetadataTopicDescription) -> list[Finding]:
-        from airflow_provider_rlmm.manager.health import HealthFinding, Severity, check_metadata_topic
+        from airflow_provider_rlmm.kafka.health import HealthFinding, Severity, check_metadata_topic
 
         found: list[HealthFinding] = []
 

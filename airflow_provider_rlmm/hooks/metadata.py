@@ -19,16 +19,16 @@ from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
-    from airflow_provider_rlmm.manager.event_log import MetadataEventLog
-    from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-    from airflow_provider_rlmm.manager.kafka_cluster import VerifiedCluster
-    from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-    from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-    from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+    from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+    from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+    from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
+    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+    from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+    from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.kafka.provisioning import ProvisionedTopic
     from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
-    from airflow_provider_rlmm.manager.topic_provisioning import ProvisionedTopic
-    from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 
 CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
 """Consumer group that keeps the cleaner's offsets; it needs READ on it."""
@@ -63,7 +63,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if a login fails.
         """
-        from airflow_provider_rlmm.manager.kafka_cluster import verify_cluster
+        from airflow_provider_rlmm.kafka.cluster import verify_cluster
         from airflow_provider_rlmm.policy.guards import check_cluster
 
         if self._cluster is None:
@@ -90,7 +90,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises ConfigurationError: if the Kafka connection does not exist or cannot be used, or names a file that is not
             there.
         """
-        from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
+        from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 
         settings = self.get_connection_settings()
         connection = named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
@@ -107,7 +107,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails or an ACL forbids it.
         """
-        from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 
         settings = self.get_connection_settings()
         cluster = self.get_cluster()
@@ -127,7 +127,7 @@ class RemoteLogMetadataHook(RlmmHook):
             them win over the Kafka connection's.
         :raises ConfigurationError: naming the property.
         """
-        from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
+        from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 
         connection = self.get_connection_config().properties
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
@@ -159,7 +159,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails or an ACL forbids it.
         """
-        from airflow_provider_rlmm.manager.topic_provisioning import provision_metadata_topic
+        from airflow_provider_rlmm.kafka.provisioning import provision_metadata_topic
 
         settings = self.get_connection_settings()
         config = self.get_manager_config(properties)
@@ -176,7 +176,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :param log: what :meth:`get_event_log` returned.
         :raises ConfigurationError: if the connection allows writes and does not say to which cluster.
         """
-        from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+        from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 
         settings = self.get_connection_settings()
         settings.check_writable()
@@ -184,7 +184,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""
-        from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+        from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 
         return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
 
@@ -215,7 +215,7 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises ConfigurationError: if ``clock_topic`` does not exist or has not LogAppendTime.
         :raises EventLogUnavailableError: if no broker answers.
         """
-        from airflow_provider_rlmm.manager.kafka_time import KafkaTime
+        from airflow_provider_rlmm.kafka.broker_time import KafkaTime
         from airflow_provider_rlmm.policy.proven_time import prove_time
 
         settings = self.get_connection_settings()
@@ -243,7 +243,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
     def get_offset_store(self) -> KafkaOffsetStore:
         """Return where the cleaner remembers which markers are settled."""
-        from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+        from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 
         topic = self.get_connection_settings().metadata_topic
         return KafkaOffsetStore(self.get_client_config(), CLEANER_GROUP_ID, topic)
@@ -258,7 +258,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
         :raises ConfigurationError: naming the connection and a property that Java clients do not have.
         """
-        from airflow_provider_rlmm.manager.java_client import java_client_properties
+        from airflow_provider_rlmm.kafka.java_client import java_client_properties
 
         with self.naming_connection():
             return java_client_properties(self.get_client_config().properties)

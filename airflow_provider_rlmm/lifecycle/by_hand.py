@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventByHandRefusedError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.marker import due_observation
 from airflow_provider_rlmm.lifecycle.partition_cleaner import as_unseen
 from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
-from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
-from airflow_provider_rlmm.manager.write_guard import WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,

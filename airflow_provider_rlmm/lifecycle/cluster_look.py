@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
-from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog, ProvenLook
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy.absence import Observation, Presence, observe
 from airflow_provider_rlmm.storage.layouts import is_legal_topic_name

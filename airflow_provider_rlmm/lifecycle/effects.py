@@ -11,9 +11,9 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, OffsetStore, PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, OffsetStore, PublishOutcome
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,

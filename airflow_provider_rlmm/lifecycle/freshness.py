@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.manager.event_decoding import applicable, decode_records
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
-from airflow_provider_rlmm.manager.topic_state import CHUNK_ROWS
+from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import PartitionerMismatchError
+from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
-from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState

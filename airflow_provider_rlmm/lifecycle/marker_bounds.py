@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from airflow_provider_rlmm.manager.event_decoding import applicable, written_by_brokers
+from airflow_provider_rlmm.event_log.event_decoding import applicable, written_by_brokers
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, TopicIdPartition
 
@@ -31,7 +31,7 @@ class MarkerBounds:
         """
         Take the next batch, before its events are applied.
 
-        :param decoded: all records of the batch, see :func:`~airflow_provider_rlmm.manager.event_decoding.decode_records`.
+        :param decoded: all records of the batch, see :func:`~airflow_provider_rlmm.event_log.event_decoding.decode_records`.
         """
         self._decoded, self._bounds = decoded, None
         if self._waiting and (time_ms := self._time_after(-1)) is not None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogAccessError
-from airflow_provider_rlmm.manager.event_log import ClusterTopics
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
 from airflow_provider_rlmm.quoting import list_in_quotes

@@ -13,14 +13,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, Unknown
+from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import WorkState
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
-from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
-from airflow_provider_rlmm.manager.write_guard import WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
-from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata

@@ -13,12 +13,12 @@ from airflow_provider_rlmm.errors import (
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
+from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
-from airflow_provider_rlmm.manager.event_log import Acked, ClusterTopics, MetadataEventLog, Unknown
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from airflow_provider_rlmm.errors import ConfigurationError, OffsetOutOfRangeError
+from airflow_provider_rlmm.event_log.event_decoding import decode_records
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.file_systems import replacing
-from airflow_provider_rlmm.manager.event_decoding import decode_records
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 
 logger = logging.getLogger(__name__)
 

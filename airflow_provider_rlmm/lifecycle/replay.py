@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
-from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
-from airflow_provider_rlmm.manager.event_batch import event_batch
-from airflow_provider_rlmm.manager.event_decoding import (
+from airflow_provider_rlmm.event_log.event_batch import event_batch
+from airflow_provider_rlmm.event_log.event_decoding import (
     QuarantinedRecord,
     applicable,
     decode_records,
     quarantined_records,
 )
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog, ProvenLook
-from airflow_provider_rlmm.manager.log_tail import LogTail
+from airflow_provider_rlmm.event_log.log_tail import LogTail
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import (
@@ -234,17 +234,17 @@ class WorkState:
         """User partitions in doubt of which a listing right before has shown that the log names all of them."""
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(segment_id.topic_id_partition)
         return history.cache.segment(segment_id) if history else None
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(topic_id_partition)
         return history.delete_state if history and history.deletion_under_way() else None
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(topic_id_partition)
         if history is None:
             return "nothing is known about it"
@@ -254,11 +254,11 @@ class WorkState:
         return history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         return self.proof
 
     def routing_verified(self) -> bool:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         # One stray record says nothing about the rest; after a change of the partition count half of all lie wrong.
         misrouted = sum(q.code == "MISROUTED" for q in self.replay.quarantined)
         return self.replay.routed_records > MOST_ROUTED * misrouted

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
 from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
-from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata event log, its offsets and the write guard."""
+"""The topic-based RemoteLogMetadataManager, a library: it opens no Kafka client itself."""

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
-from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.manager.liveness import Liveness, MetadataPartitionLiveness, Quarantine
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 
 MAX_QUARANTINED_SHOWN = 1_000
 """Records in quarantine that are kept per metadata partition; all are counted."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.manager.event_decoding import LocatedEvent
+from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,

@@ -17,10 +17,10 @@ from airflow_provider_rlmm.errors import (
     QuarantinedRecordsError,
     ReadAfterWriteError,
 )
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, ProvenLook, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, ProvenLook, PublishOutcome, Unknown
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -49,7 +49,7 @@ def no_look(topic_id: UUID) -> None:
 
 class GuardedView:
     """
-    A :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState` for one batch of events.
+    A :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState` for one batch of events.
 
     :param store: the local view.
     :param task: knows whether the partitioner is verified.
@@ -71,30 +71,30 @@ class GuardedView:
         self._looks: dict[UUID, ProvenLook | None] = {}
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         with self._store.reading(segment_id.topic_id_partition) as view:
             return view.history.cache.segment(segment_id)
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         with self._store.reading(topic_id_partition) as view:
             return view.history.delete_state if view.history.deletion_under_way() else None
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         if topic_id_partition in self._in_doubt:
             return "an event about it was published with an unknown outcome and may still land"
         with self._store.reading(topic_id_partition) as view:
             return view.history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         if topic_id not in self._looks:
             self._looks[topic_id] = self._look_at(topic_id)
         return self._looks[topic_id]
 
     def routing_verified(self) -> bool:
-        """See :class:`~airflow_provider_rlmm.manager.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
         return self._task.routing_verified()
 
 

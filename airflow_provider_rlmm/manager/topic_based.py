@@ -15,13 +15,13 @@ from airflow_provider_rlmm.errors import (
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, PublishOutcome, Unknown
 from airflow_provider_rlmm.manager.liveness import Liveness
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionStatus
 from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,

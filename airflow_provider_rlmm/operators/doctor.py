@@ -65,7 +65,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Examine."""
-        from airflow_provider_rlmm.lifecycle.doctor import examine
+        from airflow_provider_rlmm.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
 
         fail = flag("fail_on_critical", self.fail_on_critical)

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.settings import artifact_uri
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_rlmm.manager.event_log import ClusterTopics, MetadataEventLog
+    from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
     from airflow_provider_rlmm.storage.root import RootExpectation
 
 HOLD_AGE_S = 5.0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.manager import in_process, kafka_event_log, kafka_subscription
+from airflow_provider_rlmm.event_log import in_process, kafka_event_log, kafka_subscription
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.event_log import MetadataEventLog
 from airflow_provider_rlmm.manager.liveness import MetadataPartitionLiveness
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

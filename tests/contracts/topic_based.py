@@ -17,11 +17,11 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.manager.event_log import Acked, MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.readiness import SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,

@@ -11,16 +11,16 @@ from typing import Any, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata
 from airflow_provider_rlmm.metadata.serde import deserialize

@@ -11,15 +11,15 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize

@@ -11,11 +11,11 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.clock import HOUR_MS, system_clock
-from airflow_provider_rlmm.lifecycle.doctor import examine
-from airflow_provider_rlmm.lifecycle.finding_rows import PILLS
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.doctor.examine import examine
+from airflow_provider_rlmm.doctor.finding_rows import PILLS
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,

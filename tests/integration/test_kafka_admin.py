@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.manager import kafka_admin
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka import admin as kafka_admin
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from dev.broker import METADATA_TOPIC, await_condition

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, OffsetOutOfRangeError
-from airflow_provider_rlmm.manager import kafka_event_log
-from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_offsets import KafkaOffsetStore
+from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
+from airflow_provider_rlmm.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from dev.broker import LocalKafka, await_condition
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
 from tests.contracts.offset_store import OffsetStoreContract

@@ -23,10 +23,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Message, Producer
 
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.event_log.protocol import PublishOutcome
+from airflow_provider_rlmm.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.manager import kafka_event_log
-from airflow_provider_rlmm.manager.event_log import PublishOutcome
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,

@@ -25,12 +25,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
+from airflow_provider_rlmm.event_log.protocol import Unknown
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.manager.event_log import Unknown
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_producer import BatchProducer
-from airflow_provider_rlmm.manager.kafka_time import OFFSETS_TOPIC
+from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
+from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, RemoteLogMetadataHook
-from airflow_provider_rlmm.manager.event_log import Acked, ProvenLook
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import deserialize

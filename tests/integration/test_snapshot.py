@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.manager.snapshot import HistoryGap, write_snapshot
-from airflow_provider_rlmm.manager.topic_state import Progress, TopicState
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap, write_snapshot
+from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize

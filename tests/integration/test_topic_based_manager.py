@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.manager import kafka_event_log, kafka_subscription
-from airflow_provider_rlmm.manager.event_log import Acked, Unknown
-from airflow_provider_rlmm.manager.kafka_event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import Acked, Unknown
+from airflow_provider_rlmm.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.kafka import kafka_subscription
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from dev.broker import LocalKafka
 from tests.contracts.consuming import A, Append, B, Consuming, ConsumingContract
 from tests.contracts.topic_based import GONE, PARTITIONS, Managing, TopicBasedManagerContract, started

@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
-from airflow_provider_rlmm.manager.health import Severity, check_metadata_topic
-from airflow_provider_rlmm.manager.kafka_admin import KafkaClusterTopics
-from airflow_provider_rlmm.manager.topic_provisioning import provision_metadata_topic
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.health import Severity, check_metadata_topic
+from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.kafka.provisioning import provision_metadata_topic
 from dev.broker import METADATA_TOPIC
 from tests.integration.kafka_topics import config_of, create_topic, existing_topics
 

@@ -29,7 +29,7 @@ TIMEOUT_S = 300
 UNIT_TESTS = (
     "lifecycle",
     "manager/test_topic_based.py",
-    "manager/test_write_guard.py",
+    "event_log/test_write_guard.py",
     "metadata",
     "policy",
     "storage",

@@ -126,13 +126,13 @@ CLOCKS = [
         KAFKA_TIME,
         "                if offset >= end_before and time_ms >= 0:",
         "                if time_ms >= 0:",
-        "manager/test_kafka_time.py::test_a_time_from_before_the_commit_is_none",
+        "kafka/test_broker_time.py::test_a_time_from_before_the_commit_is_none",
     ),
     switched_off(
         KAFKA_TIME,
         "time",
         "a topic with the producer's time is a clock",
         "        if kind != TIMESTAMP_LOG_APPEND_TIME:",
-        "manager/test_kafka_time.py::test_the_time_of_delivery_counts_where_brokers_stamp_it",
+        "kafka/test_broker_time.py::test_the_time_of_delivery_counts_where_brokers_stamp_it",
     ),
 ]

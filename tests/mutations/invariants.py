@@ -215,7 +215,7 @@ INVARIANTS = [
         "I3",
         "the write guard lets FINISHED pass",
         "        if obstacle is not None:",
-        "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I4",
@@ -325,14 +325,14 @@ INVARIANTS = [
         "I6",
         "the guard lets any segment transition pass",
         "    if not RemoteLogSegmentState.is_valid_transition(segment.state, event.state):",
-        "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     switched_off(
         WRITE_GUARD,
         "I6",
         "the guard lets any partition transition pass",
         "    if not RemotePartitionDeleteState.is_valid_transition(source, event.state):",
-        "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I6",
@@ -340,7 +340,7 @@ INVARIANTS = [
         WRITE_GUARD,
         "        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED\n    ):",
         "        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED\n        and False\n    ):",
-        "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I7",
@@ -389,7 +389,7 @@ INVARIANTS = [
         "I7",
         "the guard does not ask for absence",
         "    if look is None or topic_id_partition.topic_id not in look.absent:",
-        "manager/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I8",

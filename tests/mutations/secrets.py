@@ -9,9 +9,9 @@ QUOTING = "quoting.py"
 RECORDS = "metadata/records.py"
 ATTENTION = "policy/attention.py"
 REDACTION = "redaction.py"
-KAFKA_CLIENT = "manager/kafka_client.py"
-KAFKA_CONFIG = "manager/kafka_config.py"
-TLS_ERRORS = "manager/tls_errors.py"
+KAFKA_CLIENT = "kafka/client.py"
+KAFKA_CONFIG = "kafka/config.py"
+TLS_ERRORS = "kafka/tls_errors.py"
 CONNECTION_CHECK = "hooks/connection_check.py"
 URIS = "uris.py"
 SETTINGS = "settings.py"
@@ -20,8 +20,8 @@ DOCUMENTS = "plugins/documents.py"
 PAGES = "plugins/pages.py"
 WEB = "plugins/web.py"
 
-_CLIENT_SECRETS = "manager/test_kafka_client.py::TestSecrets::"
-_TOLD_APART = "manager/test_tls_errors.py::test_what_is_wrong_with_a_certificate_is_told_apart"
+_CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
+_TOLD_APART = "kafka/test_tls_errors.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
 
 SECRETS = [
@@ -105,7 +105,7 @@ SECRETS = [
         KAFKA_CONFIG,
         "            _check_login({**self.properties, **own})\n",
         "            pass\n",
-        "manager/test_kafka_config.py::test_a_login_that_would_not_be_used_is_refused",
+        "kafka/test_kafka_config.py::test_a_login_that_would_not_be_used_is_refused",
     ),
     Mutation(
         "secrets",
@@ -136,7 +136,7 @@ SECRETS = [
         KAFKA_CLIENT,
         " or is_tls_refusal(error.str())",
         "",
-        "manager/test_tls_errors.py::test_a_refused_certificate_is_final_under_either_code",
+        "kafka/test_tls_errors.py::test_a_refused_certificate_is_final_under_either_code",
     ),
     switched_off(TLS_ERRORS, "certificates", "another host is no reason", "    if code in _WRONG_NAME:", _TOLD_APART),
     switched_off(
@@ -151,7 +151,7 @@ SECRETS = [
         KAFKA_CLIENT,
         "    check_files(properties)\n",
         "",
-        "manager/test_kafka_config.py::test_a_missing_file_is_named_before_a_client_is_opened",
+        "kafka/test_kafka_config.py::test_a_missing_file_is_named_before_a_client_is_opened",
     ),
     # -- plans from elsewhere
     switched_off(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError
-from airflow_provider_rlmm.manager import in_process
-from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log import in_process
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S

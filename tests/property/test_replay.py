@@ -12,15 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import MetadataError
-from airflow_provider_rlmm.metadata import (
-    _columnar_apply,
-    _columnar_batch,
-    _columnar_caches,
-    _columnar_steps,
-    _columnar_store,
-)
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, iter_events
+from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, fold, iter_events
 from airflow_provider_rlmm.metadata.records import topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize
 from tests.property.histories import EDGES, PARTITIONS, Histories, Model, short_history
@@ -147,11 +140,11 @@ def values_of(events):
 
 @pytest.mark.parametrize("wild", [0.02, 0.3])
 def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild):
-    monkeypatch.setattr(_columnar_apply, "_PART_EVENTS", 7)
-    for module in (_columnar_batch, _columnar_caches, _columnar_steps, _columnar_store):
+    monkeypatch.setattr(fold.apply, "_PART_EVENTS", 7)
+    for module in (fold.batch, fold.caches, fold.steps, fold.store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
-    monkeypatch.setattr(_columnar_store, "_TOLERATED", 8)
-    monkeypatch.setattr(_columnar_store, "_INDEXED_AT_ONCE", 8)
+    monkeypatch.setattr(fold.store, "_TOLERATED", 8)
+    monkeypatch.setattr(fold.store, "_INDEXED_AT_ONCE", 8)
     values = Histories(405, wild).values(600)
     state, model, kept = ColumnarState.empty(), Model(), []
     for at in range(0, len(values), 100):

@@ -10,7 +10,7 @@ import random
 from collections import Counter, defaultdict
 from uuid import UUID
 
-from airflow_provider_rlmm.manager.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize
 from tests.simulation.content import GONE, Content

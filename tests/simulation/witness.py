@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.manager.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,

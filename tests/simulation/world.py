@@ -24,13 +24,13 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
-from airflow_provider_rlmm.manager.event_log import Failed, Unknown
-from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
-from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits

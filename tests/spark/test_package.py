@@ -29,7 +29,7 @@ def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
         names = archive.namelist()
         assert archive.testzip() is None
     assert names == sorted(names)
-    assert {"airflow_provider_rlmm/__init__.py", "airflow_provider_rlmm/metadata/columnar.py"} <= set(names)
+    assert {"airflow_provider_rlmm/__init__.py", "airflow_provider_rlmm/metadata/columnar/__init__.py"} <= set(names)
     tops = {name.split("/")[1] for name in names}
     assert tops == {"__init__.py", "clock.py", "errors.py", "metadata", "policy", "quoting.py", "redaction.py", "spark"}
     assert {Path(name).suffix for name in names} == {".py"}

@@ -133,9 +133,9 @@ from pathlib import Path
 from airflow_provider_rlmm.file_systems import create_file, replace_file
 from airflow_provider_rlmm.lifecycle.plan_files import write_document, write_plan
 from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
-from airflow_provider_rlmm.manager.snapshot import write_snapshot
+from airflow_provider_rlmm.event_log.snapshot import write_snapshot
 from tests.unit.lifecycle.builders import Cluster, tip
-from tests.unit.manager.test_snapshot import snapshot
+from tests.unit.event_log.test_snapshot import snapshot
 
 folder = sys.argv[1]
 cluster = Cluster()

@@ -22,11 +22,11 @@ from airflow_provider_rlmm.errors import (
     UnprovenClockError,
 )
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_ID
-from airflow_provider_rlmm.manager.config import TopicBasedRemoteLogMetadataManagerConfig
-from airflow_provider_rlmm.manager.health import TieredRetention, metadata_topic_findings
-from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.manager.kafka_client import METADATA_TOPIC, ClientWatch, open_client
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig, check_files
+from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, ClientWatch, open_client
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
+from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
+from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time

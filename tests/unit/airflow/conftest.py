@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
-from airflow_provider_rlmm.manager import kafka_cluster
-from airflow_provider_rlmm.manager.kafka_cluster import VerifiedCluster, bootstrap_addresses
-from airflow_provider_rlmm.manager.kafka_config import KafkaClientConfig
+from airflow_provider_rlmm.kafka import cluster as kafka_cluster
+from airflow_provider_rlmm.kafka.cluster import VerifiedCluster, bootstrap_addresses
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from tests.unit.manager.topics import new_log, put, topics
 from tests.unit.metadata.events import PARTITION, copied, started

@@ -23,11 +23,11 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     UnsafeEventError,
 )
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
-from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.manager.kafka_admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,

@@ -31,11 +31,11 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     WriteRefusedError,
 )
+from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_plan
-from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog
-from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,

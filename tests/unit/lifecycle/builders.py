@@ -8,15 +8,15 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.cleaner import PlannedSegments, RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.manager.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
-from airflow_provider_rlmm.manager.offsets import InProcessOffsetStore
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext
 from airflow_provider_rlmm.lifecycle.replay import WorkState
-from airflow_provider_rlmm.manager.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from tests.unit.lifecycle.builders import Cluster, tip

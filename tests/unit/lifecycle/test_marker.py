@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.errors import EventLogAccessError, WritesNotAllowedError
-from airflow_provider_rlmm.manager.event_log import Unknown
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
+from airflow_provider_rlmm.event_log.protocol import Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P

@@ -16,9 +16,9 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
-from airflow_provider_rlmm.manager.event_log import Failed, Unknown
-from airflow_provider_rlmm.manager.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentId,

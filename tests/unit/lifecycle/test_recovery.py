@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.lifecycle.doctor import examine
+from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.findings import Diagnosis
 from airflow_provider_rlmm.policy.refusals import RefusalKind

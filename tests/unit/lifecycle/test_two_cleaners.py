@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.manager.in_process import no_effect_hook
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from tests.unit.lifecycle.builders import Cluster, deletion, tip
 

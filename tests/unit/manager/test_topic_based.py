@@ -16,8 +16,8 @@ from airflow_provider_rlmm.errors import (
     ReadAfterWriteError,
     UnsafeEventError,
 )
-from airflow_provider_rlmm.manager.event_log import Acked, Failed, Unknown
-from airflow_provider_rlmm.manager.in_process import InProcessMetadataEventLog, no_effect_hook
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, no_effect_hook
+from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P

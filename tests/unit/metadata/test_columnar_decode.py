@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.metadata import _columnar_decode
 from airflow_provider_rlmm.metadata.columnar import CARRIED, ErrorCode, decode, decoded_schema, iter_events
+from airflow_provider_rlmm.metadata.columnar.decoding import decode as _columnar_decode
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.metadata.serde import deserialize, serialize

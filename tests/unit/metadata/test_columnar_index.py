@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.metadata._columnar_index import HashIndex, hash_of_number
-from airflow_provider_rlmm.metadata._columnar_runs import order_of, spread
+from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of_number
+from airflow_provider_rlmm.metadata.columnar.fold.runs import order_of, spread
 
 HASHES = {
     "mixed": hash_of_number,

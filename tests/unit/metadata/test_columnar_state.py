@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.errors import MetadataError
-from airflow_provider_rlmm.metadata import _columnar_batch, _columnar_caches, _columnar_steps, _columnar_store
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.metadata.columnar.fold import batch, caches, steps, store
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.unit.metadata.events import (
@@ -297,7 +297,7 @@ def test_other_bytes_are_no_state():
 
 
 def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
-    for module in (_columnar_batch, _columnar_caches, _columnar_steps, _columnar_store):
+    for module in (batch, caches, steps, store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: np.zeros(high.size, np.uint64))
     id_ = PARTITION.topic_id.int
     partitions = [

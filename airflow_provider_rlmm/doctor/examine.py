@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Examines the metadata topic: one pass over all of it, column-wise, and a list of what is wrong, each with its offset.
+
+Bad records are told by :func:`~airflow_provider_rlmm.metadata.columnar.decode`, wrong steps by
+:meth:`ColumnarState.apply`; what never ended is read from the state afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.doctor.copy_watch import CopyWatch
+from airflow_provider_rlmm.doctor.deletion_watch import COLUMNS as DELETION_COLUMNS
+from airflow_provider_rlmm.doctor.deletion_watch import DeletionWatch
+from airflow_provider_rlmm.doctor.finding_rows import (
+    FindingRows,
+    among,
+    concerned_in_text,
+    of_topics,
+    places_of,
+    topics_of,
+    user_partition_in_text,
+    without,
+)
+from airflow_provider_rlmm.doctor.proof_watch import ProofWatch
+from airflow_provider_rlmm.doctor.served import ServedPartitions, TieredClusterTopics, served_partitions
+from airflow_provider_rlmm.doctor.trail import Trail
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, Progress, TopicState, user_partitions
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.metadata.outcomes import EventFate
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, SEGMENT_API_KEY
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.absence import Observation, Presence
+from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, EXPLANATIONS, FindingKind, Severity
+from airflow_provider_rlmm.policy.findings import NAMED, Diagnosis, Recovery
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_LIMIT_PER_KIND = 100
+
+_OF_A_FINDING = [
+    "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "segment_id", "event_timestamp_ms",
+    "reason",
+]  # fmt: skip
+_STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+
+
+def examine(
+    log: MetadataEventLog,
+    topics: TieredClusterTopics,
+    *,
+    min_age_ms: int = DEFAULT_MIN_AGE_MS,
+    max_copy_ms: int = DEFAULT_MAX_COPY_MS,
+    limit_per_kind: int = DEFAULT_LIMIT_PER_KIND,
+    clock: Clock = system_clock,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Diagnosis:
+    """
+    Read the whole topic, up to the high watermarks as of now, and report what is wrong with it. Nothing is written.
+
+    :param log: the log.
+    :param topics: the cluster: a topic that exists when the examination begins is taken for served, and one that may not be
+        described, too.
+    :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
+    :param max_copy_ms: for how long a living topic's partition may begin copies and finish none; ms by the event's time.
+    :param limit_per_kind: findings of one kind that are kept; all are counted.
+    :param clock: time.
+    :param chunk_rows: records that are decoded and applied at once.
+    :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
+    :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
+    :raises EventLogAccessError: if the metadata topic may not be described.
+    :raises EventLogUnavailableError: if the topic could not be read whole.
+    """
+    now_ms = clock()
+    living = look(topics, log, {}).living
+    served = served_partitions(topics, living, log.partition_count)
+    state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
+    examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
+
+    def progressed(_: Progress) -> None:
+        if examination.trail.full:
+            examination.trail.prune(state.state.segments)
+
+    state.advance(progressed, examination.chunk)
+    examination.what_never_ended(state, min_age_ms, max_copy_ms)
+    examination.topics_that_do_not_live(state.state.segments, topics, log)
+    findings = examination.findings.log
+    diagnosis = Diagnosis(
+        cluster_id=state.identity.cluster_id,
+        examined_at_ms=now_ms,
+        read_until=dict(state.next_offsets),
+        records=examination.records,
+        segments=state.state.segments.num_rows,
+        counts={kind: findings.counts[kind] for kind in FindingKind if kind in findings.counts},
+        critical=findings.critical,
+        findings=findings.findings(),
+        recoveries=examination.recoveries(state.state.segments),
+    )
+    logger.info(
+        "%d records examined, findings: %s", diagnosis.records, {k.value: n for k, n in diagnosis.counts.items()}
+    )
+    return diagnosis
+
+
+class _Examination:
+    """
+    What was found so far.
+
+    :param living: ids of the topics that exist.
+    :param served: which of their partitions make brokers read which metadata partitions.
+    :param beginnings: metadata partition → first offset that is there.
+    :param now_ms: ms since the epoch.
+    :param limit_per_kind: findings that are kept.
+    """
+
+    def __init__(
+        self,
+        living: frozenset[UUID],
+        served: ServedPartitions,
+        beginnings: Mapping[int, int],
+        now_ms: int,
+        limit_per_kind: int,
+    ) -> None:
+        self._living = living
+        self._beginnings = beginnings
+        self._now_ms = now_ms
+        self._readers = {number: served.readers_of(number) for number in beginnings}
+        self.findings = FindingRows(limit_per_kind)
+        self.trail = Trail()
+        self.records = 0
+        self._copies = CopyWatch(served.copying)
+        self._deletions = DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
+        self._proof = ProofWatch(beginnings)
+        self._not_living: dict[FindingKind, list[Any]] = {}
+
+    # --- what records say ----------------------------------------------------------------------------------------------
+
+    def chunk(self, decoded: Any, report: Any) -> None:
+        """Look at one chunk, and at what became of it."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+        self.records += decoded.num_rows
+        self._bad_records(report.quarantined)
+        ends = report.would_end_consumer
+        thrown, after_finished = (
+            ends.filter(among(ends, "fate", (fate,))) for fate in (EventFate.THROWN, EventFate.AFTER_FINISHED)
+        )
+        self._add_where_served(FindingKind.EVENT_AFTER_FINISHED, after_finished)
+        adds = pc.equal(thrown.column("api_key"), SEGMENT_API_KEY)
+        self._add_where_served(FindingKind.ADD_IN_OTHER_STATE, thrown.filter(adds))
+        self._add_where_served(FindingKind.UPDATE_TO_COPY_STARTED, thrown.filter(pc.invert(adds)))
+        unknown = among(report.dropped, "fate", (EventFate.DROPPED_UNKNOWN_SEGMENT,))
+        self._proof.note(decoded, report.dropped.filter(unknown))
+        self._dropped(without(report.dropped, places_of(after_finished)))
+        readable = pa.Table.from_batches([decoded]).filter(
+            among(decoded, "error_code", (ErrorCode.GOOD, ErrorCode.KEYED))
+        )
+        deletes = readable.filter(among(readable, "api_key", (PARTITION_DELETE_API_KEY,)))
+        for found in self._deletions.note(deletes.select(DELETION_COLUMNS).to_pylist()):
+            self.findings.add_one(*found)
+        applied = without(readable, places_of(report.dropped) | places_of(thrown))
+        self.trail.note(applied)
+        self._copies.note(applied)
+
+    def _bad_records(self, quarantined: Any) -> None:
+        """Each kind by metadata partition: which brokers read a record depends on that."""
+        import pyarrow.compute as pc
+
+        from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+        for code in pc.unique(quarantined.column("error_code")).to_pylist():
+            kind = FindingKind(ErrorCode(code).name)
+            rows = quarantined.filter(pc.equal(quarantined.column("error_code"), code))
+            if EXPLANATIONS[kind].severity is not Severity.CRITICAL:
+                self.findings.add(kind, rows, detail="error")
+                continue
+            for number in pc.unique(rows.column("metadata_partition")).to_pylist():
+                here = rows.filter(pc.equal(rows.column("metadata_partition"), number))
+                self.findings.add(kind, here, detail="error", more=f"; {self._readers[number]}")
+
+    def _dropped(self, rows: Any) -> None:
+        import pyarrow.compute as pc
+
+        unknown = among(rows, "fate", (EventFate.DROPPED_UNKNOWN_SEGMENT,))
+        self.findings.add(FindingKind.ILLEGAL_TRANSITION, rows.filter(pc.invert(unknown)))
+        rows = rows.filter(unknown)
+        repeated = among(rows, "state", (RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,))
+        self.findings.add(FindingKind.UPDATE_WITHOUT_BASE, rows.filter(pc.invert(repeated)))
+        self.findings.add(FindingKind.UPDATE_WITHOUT_BASE, rows.filter(repeated), Severity.NOTICE)
+
+    def _add_where_served(self, kind: FindingKind, rows: Any) -> None:
+        """Add findings that are critical only where a broker serves the partition; other topics are asked about later."""
+        import pyarrow.compute as pc
+
+        served = of_topics(rows, self._living)
+        self.findings.add(kind, rows.filter(served), Severity.CRITICAL)
+        others = rows.filter(pc.invert(served)).select(_OF_A_FINDING)
+        if others.num_rows:
+            self._not_living.setdefault(kind, []).append(others)
+
+    # --- what never ended ----------------------------------------------------------------------------------------------
+
+    def what_never_ended(self, state: TopicState, min_age_ms: int, max_copy_ms: int) -> None:
+        """Look at the state after the last record; the ages are those from which on something counts, ms."""
+        self._incomplete_history(state)
+        for proof in self._proof.found(state.state.segments, self._readers):
+            place = {"metadata_partition": proof.metadata_partition, "offset": proof.offset}
+            row = place | {"timestamp_ms": proof.timestamp_ms}
+            self.findings.add_one(FindingKind.UNDER_PROOF, row, proof.detail, proof.severity)
+        for found in self._deletions.of_the_future(self._now_ms):
+            self.findings.add_one(*found)
+        unfinished = state.state.segments.group_by(["topic_id", "partition"]).aggregate([]).to_pylist()
+        keys = {(row["topic_id"], row["partition"]) for row in unfinished}
+        for found in self._deletions.unsettled(self._now_ms - min_age_ms, keys):
+            self.findings.add_one(*found)
+        self._stuck_segments(state.state.segments, self._now_ms - min_age_ms)
+        stopped = self._copies.stopped(self._now_ms - max_copy_ms)
+        for row in stopped.to_pylist() if stopped is not None else ():
+            self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
+
+    def topics_that_do_not_live(self, segments: pa.Table, topics: ClusterTopics, log: MetadataEventLog) -> None:
+        """Ask about the topics that were not listed: one that may not be described is neither living nor absent."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        others = segments.filter(pc.invert(of_topics(segments, self._living)))
+        kept = {kind: pa.concat_tables(tables) for kind, tables in self._not_living.items()}
+        named = self._deletions.topics_under_way().union(*(topics_of(table) for table in (others, *kept.values())))
+        names: dict[UUID, frozenset[str]] = {}
+        for topic_id, name in named:
+            names[topic_id] = names.get(topic_id, frozenset()) | {name}
+        observations = look(topics, log, names).observations if names else {}
+        for kind, rows in kept.items():
+            self._add_by_presence(kind, rows, observations)
+        for topic_id, observation in observations.items():
+            if observation.presence is Presence.DENIED:
+                concerned = concerned_in_text(others.filter(of_topics(others, [topic_id])))
+                topic = {"topic_id": topic_id.bytes, "topic": min(names[topic_id])}
+                row = {"metadata_partition": None, "offset": None, **topic}
+                self.findings.add_one(FindingKind.ACCESS_DENIED, row, f"{observation.reason}; {concerned}")
+
+    def _add_by_presence(self, kind: FindingKind, rows: Any, observations: Mapping[UUID, Observation]) -> None:
+        import pyarrow.compute as pc
+
+        denied, present = (
+            of_topics(rows, [topic_id for topic_id, seen in observations.items() if seen.presence is presence])
+            for presence in (Presence.DENIED, Presence.PRESENT)
+        )
+        unknown = "; whether its topic exists is not known"
+        self.findings.add(kind, rows.filter(present), Severity.CRITICAL)
+        self.findings.add(kind, rows.filter(denied), Severity.CRITICAL, more=unknown)
+        self.findings.add(kind, rows.filter(pc.invert(pc.or_(denied, present))))
+
+    def _incomplete_history(self, state: TopicState) -> None:
+        """Report the metadata partitions of which records are gone, once per user partition that this concerns."""
+        import pyarrow as pa
+
+        kind = FindingKind.INCOMPLETE_HISTORY
+        for gap in state.gaps:
+            place = {"metadata_partition": gap.metadata_partition, "offset": gap.end}
+            known = user_partitions(state.state, {gap.metadata_partition})
+            if not known.num_rows:
+                self.findings.add_one(kind, place, f"{gap}; no user partition is known of it")
+                continue
+            rows = known.append_column("offset", pa.repeat(pa.scalar(gap.end, pa.int64()), known.num_rows))
+            self.findings.add(kind, rows.append_column("reason", pa.repeat(str(gap), known.num_rows)))
+
+    def _stuck_segments(self, segments: pa.Table, before_ms: int) -> None:
+        """Report segments that are being copied or deleted for too long, the oldest first."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        stuck = segments.filter(among(segments, "state", _STARTED))
+        stuck = stuck.filter(pc.less_equal(stuck.column("event_timestamp_ms"), before_ms))
+        kind = FindingKind.STUCK_SEGMENT
+        shown = stuck.sort_by("event_timestamp_ms").slice(0, self.findings.log.room(kind))
+        offsets = pa.array(self.trail.last_offsets(shown), pa.int64())
+        names = pa.array([RemoteLogSegmentState(s).name for s in shown.column("state").to_pylist()], pa.string())
+        self.findings.add(kind, shown.append_column("offset", offsets).append_column("reason", names))
+        self.findings.log.add([], kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
+
+    def recoveries(self, segments: pa.Table) -> tuple[Recovery, ...]:
+        """Return what it costs to delete the records up to the last poison pill of each metadata partition."""
+        return tuple(
+            self._recovery(segments, metadata_partition, offset + 1)
+            for metadata_partition, offset in sorted(self.findings.last_pill.items())
+        )
+
+    def _recovery(self, segments: pa.Table, metadata_partition: int, offset: int) -> Recovery:
+        import pyarrow.compute as pc
+
+        partition = ["topic_id", "topic", "partition"]
+        lost = self.trail.first_seen_before(segments, metadata_partition, offset)
+        here = segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition))
+        refused = lost.group_by(partition).aggregate([]).sort_by([(name, "ascending") for name in partition])
+        return Recovery(
+            metadata_partition,
+            delete_before_offset=offset,
+            records=offset - self._beginnings[metadata_partition],
+            segments=lost.num_rows,
+            bytes=pc.sum(lost.column("segment_size_in_bytes")).as_py() or 0,
+            user_partitions=refused.num_rows,
+            refused=tuple(user_partition_in_text(row) for row in refused.slice(0, NAMED).to_pylist()),
+            usable=here.group_by(partition).aggregate([]).num_rows - refused.num_rows,
+        )

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a batch of records to the events that count, and the records that cannot be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+    SegmentEvent,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """
+    A record that cannot be applied.
+
+    :param metadata_partition: where it lies.
+    :param offset: its offset.
+    :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
+    :param reason: in words.
+    :param topic_id_partition: the user partition that it is about, ``None`` where it cannot be decoded so far.
+    """
+
+    metadata_partition: int
+    offset: int
+    code: str
+    reason: str
+    topic_id_partition: TopicIdPartition | None = None
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedEvent:
+    """
+    An event and where it was read.
+
+    :param offset: offset of its record in the metadata partition.
+    :param timestamp_ms: the record's timestamp, ms since the epoch.
+    :param event: the event.
+    """
+
+    offset: int
+    timestamp_ms: int
+    event: SegmentEvent | RemotePartitionDeleteMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """
+    What a batch of one metadata partition says.
+
+    :param events: the events of the wanted topics, by offset; keyed ones too, as brokers look at no key.
+    :param quarantined: every record that is not good, of whatever topic.
+    :param routed: number of records that prove our partitioner.
+    """
+
+    events: list[LocatedEvent]
+    quarantined: list[QuarantinedRecord]
+    routed: int
+
+
+def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int | pa.Array, num_partitions: int) -> Any:
+    """
+    Return records as columns, see :func:`~airflow_provider_rlmm.metadata.columnar.decode`; bad records never raise.
+
+    :param records: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields them.
+    :param metadata_partition: where all of them lie, or each of them.
+    :param num_partitions: number of metadata partitions.
+    """
+    from airflow_provider_rlmm.metadata import columnar
+
+    return columnar.decode(
+        records.column("value"),
+        keys=records.column("key"),
+        metadata_partition=metadata_partition,
+        offset=records.column("offset"),
+        timestamp_ms=records.column("timestamp_ms"),
+        num_partitions=num_partitions,
+    )
+
+
+def applicable(decoded: Any) -> Any:
+    """
+    Tell of each record whether it is applied: the good ones and, as brokers look at no key, the keyed ones.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+    codes = decoded.column("error_code")
+    return pc.is_in(codes, value_set=pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=codes.type))
+
+
+def written_by_brokers(decoded: Any) -> Any:
+    """
+    Tell of each record whether a broker wrote it, as far as it says: an event of a segment that has a broker's id.
+
+    Brokers write no partition-delete events, whatever id these have.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row, null where the record is none that can be read.
+    """
+    import pyarrow.compute as pc
+
+    of_a_segment = pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)
+    return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
+
+
+def quarantined_records(decoded: Any, metadata_partition: int) -> list[QuarantinedRecord]:
+    """
+    Return the records that are not good, by offset.
+
+    :param decoded: what :func:`decode_records` returned.
+    :param metadata_partition: where all of it lies.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+    bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    return [
+        QuarantinedRecord(metadata_partition, row["offset"], code.name, row["error"] or code.name, _subject(code, row))
+        for row in bad.select(["offset", "error_code", "error", "topic_id", "topic", "partition"]).to_pylist()
+        for code in (ErrorCode(row["error_code"]),)
+    ]
+
+
+def _subject(code: IntEnum, row: Mapping[str, Any]) -> TopicIdPartition | None:
+    """Return whom a bad record is about: only what was decoded whole says so for certain."""
+    if code.name not in ("KEYED", "MISROUTED"):
+        return None
+    return TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+
+
+def decode_batch(
+    batch: pa.RecordBatch, metadata_partition: int, num_partitions: int, topic_ids: Collection[UUID]
+) -> DecodedBatch:
+    """
+    Decode a batch; bad records never raise.
+
+    :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields it.
+    :param metadata_partition: where all of it lies.
+    :param num_partitions: number of metadata partitions.
+    :param topic_ids: whose events are wanted.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata import columnar
+
+    decoded = decode_records(batch, metadata_partition, num_partitions)
+    codes = decoded.column("error_code")
+    good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
+    ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
+    wanted = decoded.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("topic_id"), value_set=ids)))
+    places = zip(wanted.column("offset").to_pylist(), wanted.column("timestamp_ms").to_pylist(), strict=True)
+    events = [
+        LocatedEvent(offset, timestamp_ms, event)
+        for (offset, timestamp_ms), event in zip(places, columnar.iter_events(wanted), strict=True)
+        # Neither gets past the filter above; the type checker does not know.
+        if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
+    ]
+    return DecodedBatch(events, quarantined_records(decoded, metadata_partition), int(pc.sum(good).as_py() or 0))

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Public fakes: the metadata event log and the cluster's topics, in plain Python lists and dicts.
+
+Every effect passes two hooks, ``on_effect(name, detail)`` before it and ``after_effect(name, detail)`` after it. Both
+may raise whatever the test wants; an exception leaves the fake as it was at that moment, so a batch can be cut in the
+middle. What they return steers the effect, ``None`` lets it happen:
+
+- ``publish``, :class:`PublishEffect`, once per record: ``Failed`` or ``Unknown`` from ``on_effect`` becomes the outcome
+  of a record that is not written; ``Unknown`` from ``after_effect`` becomes the outcome of a record that is.
+- ``read``, :class:`ReadEffect`, once per call, when the first batch is asked for and after the last: an offset from
+  ``on_effect`` ends the read there, with an ``EventLogUnavailableError``.
+- ``poll``, the positions by metadata partition, once per call: an offset from ``on_effect`` ends the poll there, in every
+  partition; raise from it to make the poll fail.
+- ``beginning_offsets``, ``high_water_marks``, ``cluster_id``, ``list_topics``, all with ``None``, and
+  ``describe_topics`` with the names: a return value means nothing.
+
+Both hooks are plain attributes: set them once the test's history is in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from airflow_provider_rlmm.clock import Clock, system_clock
+from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
+    EventLogUnavailableError,
+    MetadataPartitionOutOfRangeError,
+    MetadataTopicNotFoundError,
+    OffsetOutOfRangeError,
+)
+from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, event_batch, require_range, subscription_batch
+from airflow_provider_rlmm.event_log.protocol import (
+    Acked,
+    DescribedTopics,
+    EventStream,
+    Failed,
+    PublishOutcome,
+    SubscriptionHandle,
+    Unknown,
+)
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+METADATA_TOPIC = "__remote_log_metadata"
+METADATA_TOPIC_ID = UUID("52656d6f-7465-4c6f-674d-657461646174")
+"""Id of the metadata topic, unless a test gives a log or the topics of a cluster another one."""
+
+EffectHook = Callable[[str, Any], "Failed | Unknown | int | None"]
+"""Takes the name and the detail of an effect; the module's table says what it may return."""
+
+
+def no_effect_hook(name: str, detail: Any) -> None:
+    """
+    Let every effect happen.
+
+    :param name: of the effect.
+    :param detail: of the effect.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PublishEffect:
+    """
+    One record of a batch.
+
+    :param metadata_partition: where it goes.
+    :param index: its position in the batch, from 0.
+    :param value: its value.
+    """
+
+    metadata_partition: int
+    index: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEffect:
+    """
+    One call of ``read``.
+
+    :param metadata_partition: which partition.
+    :param start: first offset, inclusive, not below the beginning.
+    :param end: last offset, exclusive.
+    """
+
+    metadata_partition: int
+    start: int
+    end: int
+
+
+class _Partition:
+    """Records by position; the record at position 0 has the offset ``beginning``."""
+
+    __slots__ = ("beginning", "keys", "timestamps_ms", "values")
+
+    def __init__(self) -> None:
+        self.beginning = 0
+        self.timestamps_ms: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+
+    @property
+    def end(self) -> int:
+        return self.beginning + len(self.values)
+
+    def batch(self, start: int, end: int) -> pa.RecordBatch:
+        rows = slice(start - self.beginning, end - self.beginning)
+        return event_batch(range(start, end), self.timestamps_ms[rows], self.keys[rows], self.values[rows])
+
+
+class InProcessMetadataEventLog:
+    """
+    A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog` in memory: deterministic, never blocking.
+
+    :param num_partitions: number of metadata partitions.
+    :param topic_id: id of the topic.
+    :param clock: gives the timestamps of published records.
+    :param on_effect: called before each effect; see the module's docstring.
+    :param after_effect: called after each effect.
+    """
+
+    def __init__(
+        self,
+        num_partitions: int,
+        *,
+        topic_id: UUID = METADATA_TOPIC_ID,
+        clock: Clock = system_clock,
+        on_effect: EffectHook = no_effect_hook,
+        after_effect: EffectHook = no_effect_hook,
+    ) -> None:
+        if num_partitions < 1:
+            raise ValueError(f"num_partitions must be at least 1, not {num_partitions}")
+        self._partitions = [_Partition() for _ in range(num_partitions)]
+        self._topic_id = topic_id
+        self._clock = clock
+        self.on_effect = on_effect
+        self.after_effect = after_effect
+
+    @property
+    def partition_count(self) -> int:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        return len(self._partitions)
+
+    @property
+    def topic_id(self) -> UUID:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        return self._topic_id
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        for metadata_partition, _ in records:
+            self._partition(metadata_partition)
+        return [self._publish_one(PublishEffect(p, i, value)) for i, (p, value) in enumerate(records)]
+
+    def _publish_one(self, effect: PublishEffect) -> PublishOutcome:
+        refused = self.on_effect("publish", effect)
+        if isinstance(refused, Failed | Unknown):
+            return refused
+        offset = self.append(effect.metadata_partition, effect.value)
+        doubted = self.after_effect("publish", effect)
+        return doubted if isinstance(doubted, Unknown) else Acked(offset)
+
+    def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        partition = self._partition(metadata_partition)
+        require_range(metadata_partition, (start, end), (partition.beginning, partition.end))
+        return self._read(partition, ReadEffect(metadata_partition, start, end))
+
+    def _read(self, partition: _Partition, effect: ReadEffect) -> Iterator[pa.RecordBatch]:
+        cut = self.on_effect("read", effect)
+        end = min(cut, effect.end) if isinstance(cut, int) else effect.end
+        for start in range(effect.start, end, BATCH_ROWS):
+            stop = min(start + BATCH_ROWS, end)
+            require_range(effect.metadata_partition, (start, stop), (partition.beginning, partition.end))
+            yield partition.batch(start, stop)
+        if end < effect.end:
+            raise EventLogUnavailableError(
+                f"metadata partition {effect.metadata_partition}: cut short at offset {end}, before {effect.end}"
+            )
+        self.after_effect("read", effect)
+
+    def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        subscription = _Subscription(self)
+        for metadata_partition, start in assignment.items():
+            subscription.add(metadata_partition, start)
+        return subscription, subscription
+
+    def beginning_offsets(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        self.on_effect("beginning_offsets", None)
+        offsets = {number: partition.beginning for number, partition in enumerate(self._partitions)}
+        self.after_effect("beginning_offsets", None)
+        return offsets
+
+    def high_water_marks(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        self.on_effect("high_water_marks", None)
+        offsets = {number: partition.end for number, partition in enumerate(self._partitions)}
+        self.after_effect("high_water_marks", None)
+        return offsets
+
+    def append(
+        self,
+        metadata_partition: int,
+        value: bytes | None,
+        key: bytes | None = None,
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """
+        Append a record as a foreign writer would: anything goes, no hook is called.
+
+        :param metadata_partition: where.
+        :param value: ``None`` is a tombstone.
+        :param key: ``None`` in every record of Kafka 4.3.
+        :param timestamp_ms: ms since the epoch, by default now.
+        :return: the record's offset.
+        """
+        partition = self._partition(metadata_partition)
+        partition.timestamps_ms.append(self._clock() if timestamp_ms is None else timestamp_ms)
+        partition.keys.append(key)
+        partition.values.append(value)
+        return partition.end - 1
+
+    def truncate(self, metadata_partition: int, before_offset: int) -> None:
+        """
+        Drop the oldest records, as DeleteRecords does.
+
+        :param metadata_partition: where.
+        :param before_offset: becomes the beginning offset; no effect where the beginning is already above it.
+        """
+        partition = self._partition(metadata_partition)
+        if before_offset > partition.end:
+            raise ValueError(f"offset {before_offset} is above the high watermark {partition.end}")
+        dropped = max(0, before_offset - partition.beginning)
+        del partition.timestamps_ms[:dropped], partition.keys[:dropped], partition.values[:dropped]
+        partition.beginning += dropped
+
+    def cut_off(self, metadata_partition: int, end_offset: int) -> None:
+        """
+        Drop the newest records, as an election of a replica that lacks them does.
+
+        :param metadata_partition: where.
+        :param end_offset: becomes the high watermark.
+        """
+        partition = self._partition(metadata_partition)
+        kept = max(0, end_offset - partition.beginning)
+        del partition.timestamps_ms[kept:], partition.keys[kept:], partition.values[kept:]
+
+    def _partition(self, metadata_partition: int) -> _Partition:
+        # A negative index would silently be another partition.
+        if not 0 <= metadata_partition < len(self._partitions):
+            raise MetadataPartitionOutOfRangeError(
+                f"no metadata partition {metadata_partition}: the log has {len(self._partitions)}"
+            )
+        return self._partitions[metadata_partition]
+
+
+class _Subscription:
+    """
+    Stream and handle in one: nothing moves between two calls.
+
+    :param log: what it follows.
+    """
+
+    def __init__(self, log: InProcessMetadataEventLog) -> None:
+        self._log = log
+        self._positions: dict[int, int] = {}
+
+    def add(self, metadata_partition: int, start: int) -> None:
+        self._log._partition(metadata_partition)
+        if metadata_partition in self._positions:
+            raise ValueError(f"metadata partition {metadata_partition} is assigned already")
+        self._positions[metadata_partition] = start
+
+    def remove(self, metadata_partition: int) -> None:
+        self._positions.pop(metadata_partition, None)
+
+    def assigned(self) -> Mapping[int, int]:
+        return dict(self._positions)
+
+    def end_offsets(self) -> Mapping[int, int]:
+        return {number: self._log._partition(number).end for number in self._positions}
+
+    def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
+        cut = self._log.on_effect("poll", self.assigned())
+        self._raise_if_out_of_range()
+        batches = []
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
+            if position < end:
+                batches.append(subscription_batch(number, partition.batch(position, end)))
+                self._positions[number] = end
+        self._log.after_effect("poll", self.assigned())
+        return batches
+
+    def _raise_if_out_of_range(self) -> None:
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            if not partition.beginning <= position <= partition.end:
+                del self._positions[number]
+                raise OffsetOutOfRangeError(
+                    f"metadata partition {number}: offset {position} is not in the log, which holds offsets "
+                    f"{partition.beginning} to {partition.end} (exclusive): read it from its beginning",
+                    number,
+                    position,
+                )
+
+    def close(self) -> None:
+        self._positions.clear()
+
+
+class InProcessClusterTopics:
+    """
+    The topics of a cluster that exists in memory only, beside its metadata topic.
+
+    ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic. Both are
+    attributes that may be set at any time.
+
+    :param topics: name → topic id.
+    :param cluster_id: the cluster's id.
+    :param metadata_topic_id: id of the metadata topic, by default that of the log in this module.
+    :param on_effect: called before each effect; raise from it to make an answer fail.
+    :param after_effect: called after each effect.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, UUID] | None = None,
+        *,
+        cluster_id: str = "in-process-cluster-id1",
+        metadata_topic_id: UUID | None = METADATA_TOPIC_ID,
+        on_effect: EffectHook = no_effect_hook,
+        after_effect: EffectHook = no_effect_hook,
+    ) -> None:
+        self.topics = dict(topics or {})
+        self.denied: set[str] = set()
+        self.metadata_topic_id = metadata_topic_id
+        self._cluster_id = cluster_id
+        self.on_effect = on_effect
+        self.after_effect = after_effect
+
+    def cluster_id(self) -> str:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        self.on_effect("cluster_id", None)
+        self.after_effect("cluster_id", None)
+        return self._cluster_id
+
+    def topic_names(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        self.on_effect("list_topics", None)
+        names = frozenset(self.topics) - self.denied
+        if self.metadata_topic_id is None:
+            raise EventLogAccessError(f"the listing lacks {METADATA_TOPIC!r}")
+        self.after_effect("list_topics", None)
+        return (names | {METADATA_TOPIC}) - self.denied
+
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        self.on_effect("describe_topics", frozenset(names))
+        if self.metadata_topic_id is None:
+            raise MetadataTopicNotFoundError(f"topic {METADATA_TOPIC!r} does not exist")
+        answers = {name: self._answer(name, self.metadata_topic_id) for name in names}
+        described = DescribedTopics(self.metadata_topic_id, answers)
+        self.after_effect("describe_topics", frozenset(names))
+        return described
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        answers = self.describe_topics(self.topic_names()).answers
+        return {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
+
+    def _answer(self, name: str, metadata_topic_id: UUID) -> TopicAnswer:
+        if name in self.denied:
+            return NoTopic.DENIED
+        return metadata_topic_id if name == METADATA_TOPIC else self.topics.get(name, NoTopic.UNKNOWN)
+
+    def create(self, name: str, topic_id: UUID | None = None) -> UUID:
+        """
+        Create a topic.
+
+        :param name: its name; must be free.
+        :param topic_id: its id, by default a random one.
+        :return: its id.
+        """
+        if name in self.topics:
+            raise ValueError(f"topic {name!r} exists")
+        self.topics[name] = topic_id or uuid4()
+        return self.topics[name]
+
+    def delete(self, name: str) -> UUID:
+        """
+        Delete a topic.
+
+        :param name: its name.
+        :return: the id that it had.
+        """
+        return self.topics.pop(name)

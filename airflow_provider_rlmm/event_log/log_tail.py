@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ties two reads of a metadata partition together: the last records of the first must come first in the second."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.errors import LogReplacedError
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.metadata.read_tail import ReadTail
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEPT = 16
+"""Records that are remembered: one is enough to know a log again, a few more cost nothing."""
+
+
+class LogTail:
+    """
+    What the last records of a metadata partition were, by offset.
+
+    Offsets alone prove nothing: a log that lost its end and has grown again has other records at the same offsets, and so
+    has the log of another cluster.
+
+    :param metadata_partition: which one, for messages.
+    """
+
+    def __init__(self, metadata_partition: int) -> None:
+        self._metadata_partition = metadata_partition
+        self._records: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
+
+    def start(self, position: int) -> int:
+        """
+        Return where a read has to begin in order to show these records again.
+
+        :param position: where it would begin otherwise.
+        """
+        return self._records[0][0] if self._records else position
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """
+        Remember the last records of a batch.
+
+        :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields it.
+        """
+        self._records.extend(_digests(batch.slice(max(0, batch.num_rows - KEPT))))
+
+    def seen(self) -> ReadTail | None:
+        """Return what a later run may know these records by, ``None`` where there was none."""
+        if not self._records:
+            return None
+        records = list(self._records)
+        return ReadTail(records[0][0], records[-1][0] + 1, _sha256(records))
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """
+        Compare the records that were read before with what the log shows now.
+
+        :param batch: all records of the range from :meth:`start` to the position that had been reached.
+        :raises LogReplacedError: if they differ.
+        """
+        if list(self._records) != _digests(batch):
+            raise LogReplacedError(
+                f"metadata partition {self._metadata_partition}: offsets {self._records[0][0]} to {self._records[-1][0]} "
+                "hold other records than before: the log lost its end and has grown again, or another cluster answers; "
+                "nothing more is done on this metadata partition in this run"
+            )
+
+
+def require_tail(log: MetadataEventLog, metadata_partition: int, tail: ReadTail) -> None:
+    """
+    Refuse a log that does not hold the records that a plan was made from.
+
+    :param log: the metadata event log.
+    :param metadata_partition: which partition.
+    :param tail: what the plan says of it.
+    :raises OffsetOutOfRangeError: if the log does not reach that far, or begins behind it.
+    :raises LogReplacedError: if it holds other records there.
+    :raises EventLogUnavailableError: if the range could not be read whole.
+    """
+    records = [d for batch in log.read(metadata_partition, tail.begin, tail.end) for d in _digests(batch)]
+    if _sha256(records) != tail.sha256:
+        raise LogReplacedError(
+            f"metadata partition {metadata_partition}: offsets {tail.begin} to {tail.end - 1} hold other records than when "
+            "the plan was made: the log lost its end and has grown again, or another cluster answers; nothing is done on "
+            "this metadata partition, make a new plan"
+        )
+
+
+def _sha256(records: list[tuple[int, bytes]]) -> str:
+    return hashlib.sha256(repr(records).encode()).hexdigest()
+
+
+def _digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
+    return [
+        (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())
+        for offset, timestamp_ms, key, value in zip(*columns, strict=True)
+    ]

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole metadata topic replayed into one columnar state, which a snapshot keeps across restarts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_rlmm.clock import Clock, system_clock
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogUnavailableError, SnapshotRefusedError
+from airflow_provider_rlmm.event_log.event_decoding import decode_records
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity, read_snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.metadata.columnar import ApplyReport
+
+logger = logging.getLogger(__name__)
+
+CHUNK_ROWS = 250_000
+"""
+Records that are decoded and applied at once: each application may cost something for the whole state, and 250,000 records
+are about 30 MB.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """
+    How far a replay is.
+
+    :param records: read in this :meth:`TopicState.advance`.
+    :param offsets_left: to read, the sum over all metadata partitions.
+    """
+
+    records: int
+    offsets_left: int
+
+
+def _ignore(_: Any, __: Any = None) -> None:
+    """Do nothing."""
+
+
+class TopicState:
+    """
+    The state of the whole topic, kept current by :meth:`advance`.
+
+    State and next offsets always belong together: after an error, and in ``on_progress``, too.
+
+    :param log: the log.
+    :param topics: the cluster, asked for its id and the metadata topic's.
+    :param snapshot: what to begin with; ``None`` begins at the beginning of the log. :meth:`resume` checks one first.
+    :param clock: time.
+    :param chunk_rows: records that are decoded and applied at once.
+    :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
+    :raises ClusterMismatchError: if log and topics are of different clusters.
+    """
+
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        topics: ClusterTopics,
+        *,
+        snapshot: Snapshot | None = None,
+        clock: Clock = system_clock,
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> None:
+        from airflow_provider_rlmm.metadata.columnar import ColumnarState
+
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._chunk_rows = chunk_rows
+        self.identity = self._identify()
+        if self.identity.topic_id != log.topic_id:
+            raise ClusterMismatchError(
+                f"the metadata topic that is read has id {log.topic_id}, the cluster that is asked for its topics gives it "
+                f"{self.identity.topic_id}: these are two clusters, or the topic was replaced; name the brokers of one "
+                "cluster only, then run again"
+            )
+        self.state = snapshot.state if snapshot else ColumnarState.empty()
+        offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
+        self.next_offsets = dict(offsets)
+        self.gaps = snapshot.gaps if snapshot else ()
+        self.refusal: str | None = None
+        """Why :meth:`resume` did not take its snapshot and a full replay is due."""
+
+    @classmethod
+    def resume(cls, uri: str, log: MetadataEventLog, topics: ClusterTopics, **options: Any) -> Self:
+        """
+        Begin with a snapshot if it is one of this log, else at the beginning.
+
+        :param uri: of the snapshot's file.
+        :param log: the log.
+        :param topics: the cluster.
+        :param options: as the constructor takes them.
+        :return: a state that :meth:`advance` brings up to date; its ``refusal`` says why a snapshot was not taken.
+        """
+        fresh = cls(log, topics, **options)
+        try:
+            snapshot = read_snapshot(uri)
+            snapshot.check(fresh.identity, log.high_water_marks())
+        except SnapshotRefusedError as e:
+            fresh.refusal = str(e)
+            logger.warning("snapshot %s is not used, the topic is replayed from its beginning: %s", uri, e)
+            return fresh
+        return cls(log, topics, snapshot=snapshot, **options)
+
+    def advance(
+        self,
+        on_progress: Callable[[Progress], None] = _ignore,
+        on_applied: Callable[[Any, ApplyReport], None] = _ignore,
+    ) -> None:
+        """
+        Read on, up to the high watermarks as of now; what is above them is not durable yet.
+
+        :param on_progress: called after each chunk; it may take a :meth:`snapshot`.
+        :param on_applied: called with each decoded chunk and what became of it.
+        :raises EventLogUnavailableError: if a range could not be read whole, or the log ends before what was read already;
+            the next call reads on where this one stopped.
+        """
+        ends = dict(self._log.high_water_marks())
+        for metadata_partition, end in ends.items():
+            if end < (read := self.next_offsets[metadata_partition]):
+                raise EventLogUnavailableError(
+                    f"metadata partition {metadata_partition}: its high watermark is {end}, and {read} records were read "
+                    "already: it is still catching up, or has lost records and must be replayed anew"
+                )
+        records = 0
+        for chunk in self._chunks(ends):
+            self._apply(chunk, on_applied)
+            records += chunk.rows
+            on_progress(Progress(records, sum(end - self.next_offsets[p] for p, end in ends.items())))
+
+    def snapshot(self) -> Snapshot:
+        """
+        Return what a later process can resume from.
+
+        :raises SnapshotRefusedError: if the topic was replaced by another one of its name while it was read.
+        """
+        if (now := self._identify()) != self.identity:
+            raise SnapshotRefusedError(f"the metadata topic was {self.identity} and is {now}: replay it anew")
+        return Snapshot(self.identity, dict(self.next_offsets), self.gaps, self._clock(), self.state)
+
+    def incomplete_history(self) -> pa.Table:
+        """
+        Return the user partitions of which records were gone before they were read.
+
+        :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, one row per user partition that is known
+            from what was left.
+        """
+        return user_partitions(self.state, {gap.metadata_partition for gap in self.gaps})
+
+    def _identify(self) -> TopicIdentity:
+        topic_id = self._topics.describe_topics(()).metadata_topic_id
+        return TopicIdentity(self._topics.cluster_id(), topic_id, self._log.partition_count)
+
+    def _chunks(self, ends: dict[int, int]) -> Iterator[_Chunk]:
+        """Yield what is to be read, in chunks that may hold several metadata partitions."""
+        chunk = _Chunk()
+        beginnings = self._log.beginning_offsets()
+        for metadata_partition, end in sorted(ends.items()):
+            # What was deleted before it was read becomes a gap.
+            start = max(self.next_offsets[metadata_partition], min(beginnings[metadata_partition], end))
+            # A read that has nothing to yield still asks a broker for its offsets.
+            for batch in self._log.read(metadata_partition, start, end) if start < end else ():
+                chunk.add(metadata_partition, batch)
+                if chunk.rows >= self._chunk_rows:
+                    yield chunk
+                    chunk = _Chunk()
+            # Not every offset holds a record, the last ones neither.
+            chunk.next_offsets[metadata_partition] = end
+        yield chunk
+
+    def _apply(self, chunk: _Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
+        gaps = self.gaps + self._gaps_of(chunk)
+        state = self.state
+        if chunk.rows:
+            decoded = chunk.decode(self.identity.partition_count)
+            state, report = state.apply(decoded)
+            on_applied(decoded, report)
+        self.state, self.gaps = state, gaps
+        self.next_offsets |= chunk.next_offsets
+
+    def _gaps_of(self, chunk: _Chunk) -> tuple[HistoryGap, ...]:
+        """Return what the log has lost of the offsets that this chunk should hold."""
+        reached = [(p, self.next_offsets[p], end) for p, end in chunk.next_offsets.items()]
+        missing = [(p, start, end) for p, start, end in reached if end - start > chunk.counts.get(p, 0)]
+        if not missing:
+            return ()
+        # Transactions leave offsets without records, too: only those below the beginning were ever deleted.
+        beginnings = self._log.beginning_offsets()
+        return tuple(
+            HistoryGap(p, start, min(beginnings[p], end)) for p, start, end in missing if beginnings[p] > start
+        )
+
+
+class _Chunk:
+    """Records of some metadata partitions, and the offsets at which these go on."""
+
+    def __init__(self) -> None:
+        self.next_offsets: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+        self._batches: list[tuple[int, Any]] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts.values())
+
+    def add(self, metadata_partition: int, batch: Any) -> None:
+        self._batches.append((metadata_partition, batch))
+        self.counts[metadata_partition] = self.counts.get(metadata_partition, 0) + batch.num_rows
+        self.next_offsets[metadata_partition] = batch.column("offset")[-1].as_py() + 1
+
+    def decode(self, partition_count: int) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        records = pa.Table.from_batches([batch for _, batch in self._batches])
+        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self._batches]
+        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
+
+
+def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
+    """
+    Return the user partitions that a state knows of some metadata partitions.
+
+    :param state: a :class:`~airflow_provider_rlmm.metadata.columnar.ColumnarState`.
+    :param metadata_partitions: which ones.
+    :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, sorted, without repetition.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = state.user_partitions
+    wanted = pa.array(sorted(metadata_partitions), pa.int32())
+    mine = known.filter(pc.is_in(known.column("metadata_partition"), value_set=wanted))
+    return mine.sort_by([(name, "ascending") for name in mine.schema.names])

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's topics, asked through Kafka's Admin API in ways that can never create one."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogAccessError,
+    MetadataTopicNotFoundError,
+    TopicIdMissingError,
+)
+from airflow_provider_rlmm.event_log.protocol import DescribedTopics
+from airflow_provider_rlmm.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    KafkaAdmin,
+    admin_api,
+    cluster_id_of,
+    is_unknown_topic,
+)
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+
+CHUNK = 500
+"""Topics per request: far below what a broker refuses, few round trips for a large cluster."""
+
+T = TypeVar("T")
+
+_RETRY_S = 0.1
+_NO_ID = UUID(int=0)
+_INT_SETTINGS = (
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.message.bytes",
+    "min.insync.replicas",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+)
+_BOOL_SETTINGS = (
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+)
+_TEXT_SETTINGS = ("cleanup.policy",)
+
+TopicSettings = Mapping[str, int | bool | str]
+"""Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    """
+    Where one metadata partition is kept.
+
+    :param partition: its number.
+    :param has_leader: whether a broker leads it.
+    :param in_sync: replicas that have everything.
+    :param replicas: replicas that it should have.
+    """
+
+    partition: int
+    has_leader: bool
+    in_sync: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTopicDescription:
+    """
+    The metadata topic as the cluster describes it.
+
+    :param topic_id: its id.
+    :param partition_count: number of metadata partitions.
+    :param replication_factor: the smallest number of replicas of a partition.
+    :param settings: its settings.
+    :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
+        ``WRITE``; ``None`` where the brokers do not say.
+    :param replicas: one entry per metadata partition, in order.
+    """
+
+    topic_id: UUID
+    partition_count: int
+    replication_factor: int
+    settings: TopicSettings
+    authorized_operations: frozenset[str] | None
+    replicas: tuple[PartitionReplicas, ...]
+
+
+class KafkaClusterTopics:
+    """
+    A :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics` on Kafka's Admin API.
+
+    :param config: the client's properties.
+    :param metadata_topic: asked for in every describe: its id says which cluster has answered.
+    :param request_timeout_s: seconds for one request.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        metadata_topic: str = METADATA_TOPIC,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._metadata_topic = metadata_topic
+
+    def cluster_id(self) -> str:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        return cluster_id_of(self._admin)
+
+    def topic_names(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`. Internal topics are among them."""
+        from confluent_kafka import KafkaException
+
+        # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
+        self.cluster_id()
+        try:
+            # Without a topic argument this request cannot create one.
+            metadata = self._admin.client.list_topics(timeout=self._admin.request_timeout_s)
+        except KafkaException as error:
+            raise self._admin.watch.error("listing topics", error.args[0]) from None
+        names = frozenset(metadata.topics)
+        if self._metadata_topic not in names:
+            raise EventLogAccessError(
+                f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
+                f"{self._metadata_topic!r}: the principal needs DESCRIBE on every topic"
+            )
+        return names
+
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        if "" in names:
+            raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
+        answers: dict[str, TopicAnswer] = {}
+        witnesses: set[UUID] = set()
+        for chunk in list(_chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
+            described = self._describe([self._metadata_topic, *chunk])
+            witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
+            answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
+        if len(witnesses) > 1:
+            raise ClusterMismatchError(
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self._metadata_topic!r} has {len(witnesses)} ids in "
+                "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
+                "brokers of one cluster only, then run again"
+            )
+        (witness,) = witnesses
+        if self._metadata_topic in names:
+            answers[self._metadata_topic] = witness
+        return DescribedTopics(witness, answers)
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
+        topics: dict[str, UUID] = {}
+        for name, answer in self.describe_topics(self.topic_names()).answers.items():
+            if answer is NoTopic.DENIED:
+                raise EventLogAccessError(
+                    f"topic {name!r}, brokers {self._admin.config.bootstrap_servers}, was listed and may not be described: "
+                    "the principal needs DESCRIBE on every topic"
+                )
+            # Deleted between the two requests: absent is what it is.
+            if isinstance(answer, UUID):
+                topics[name] = answer
+        return topics
+
+    def _metadata_topic_id(self, outcome: Any) -> UUID:
+        if is_unknown_topic(outcome):
+            raise MetadataTopicNotFoundError(_no_metadata_topic(self._admin, self._metadata_topic))
+        return topic_id_of(self._admin, self._metadata_topic, outcome)
+
+    def _answer(self, name: str, outcome: Any) -> TopicAnswer:
+        from confluent_kafka import KafkaError
+
+        if is_unknown_topic(outcome):
+            return NoTopic.UNKNOWN
+        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return NoTopic.DENIED
+        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
+            raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
+        return topic_id_of(self._admin, name, outcome)
+
+    def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
+        """
+        Return the settings that decide about a topic's remote log, in effect now.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic's configuration may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        settings: dict[str, TopicSettings] = {}
+        for chunk in _chunks(names):
+            for name, outcome in self._describe_configs(chunk).items():
+                if not is_unknown_topic(outcome):
+                    what = f"describing the configuration of topic {name!r}"
+                    settings[name] = _settings(self._admin.checked(what, outcome))
+        return settings
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        """
+        Return the number of partitions of topics.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        counts: dict[str, int] = {}
+        for chunk in _chunks(names):
+            for name, outcome in self._describe(chunk).items():
+                if not is_unknown_topic(outcome):
+                    counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
+        return counts
+
+    def log_start_offsets(self, partition_counts: Mapping[str, int]) -> dict[tuple[str, int], int]:
+        """
+        Return log start offsets; on a tiered topic they include the remote log.
+
+        :param partition_counts: topic → number of its partitions.
+        :return: (topic, partition) → offset; partitions that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        partitions = [(topic, p) for topic, count in self._existing(partition_counts) for p in range(count)]
+        offsets: dict[tuple[str, int], int] = {}
+        for chunk in _chunks(partitions):
+            for (topic, partition), outcome in list_offsets(
+                self._admin, chunk, admin_api().OffsetSpec.earliest()
+            ).items():
+                if not is_unknown_topic(outcome):
+                    what = f"asking for the log start offset of {topic}-{partition}"
+                    offsets[topic, partition] = self._admin.checked(what, outcome).offset
+        return offsets
+
+    def describe_metadata_topic(self, topic: str = METADATA_TOPIC) -> MetadataTopicDescription:
+        """
+        Describe the metadata topic: what a connection test wants to know.
+
+        :param topic: its name.
+        :raises MetadataTopicNotFoundError: if it does not exist.
+        :raises TopicIdMissingError: if it has no id.
+        :raises EventLogAccessError: if it may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        description = metadata_topic_description(self._admin, topic, operations=True)
+        operations = description.authorized_operations
+        return MetadataTopicDescription(
+            topic_id=topic_id_of(self._admin, topic, description),
+            partition_count=len(description.partitions),
+            replication_factor=min(len(p.replicas) for p in description.partitions),
+            settings=self.topic_settings([topic]).get(topic, {}),
+            authorized_operations=None if operations is None else frozenset(o.name for o in operations),
+            replicas=tuple(
+                PartitionReplicas(p.id, p.leader is not None, len(p.isr), len(p.replicas))
+                for p in description.partitions
+            ),
+        )
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._admin.close()
+
+    def _describe(self, names: Sequence[str]) -> dict[str, Any]:
+        return _describe_topics(self._admin, names, operations=False)
+
+    def _existing(self, partition_counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """
+        Yield the topics that exist, with no more partitions than they have.
+
+        Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
+        """
+        for chunk in _chunks(partition_counts):
+            for name, outcome in self._describe(chunk).items():
+                if not is_unknown_topic(outcome):
+                    description = self._admin.checked(f"describing topic {name!r}", outcome)
+                    yield name, min(partition_counts[name], len(description.partitions))
+
+    def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
+        api = admin_api()
+        resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
+        timeout = self._admin.request_timeout_s
+        outcomes = self._admin.results(
+            f"describing the configurations of {len(names)} topics",
+            lambda client: client.describe_configs(resources, request_timeout=timeout),
+        )
+        return {resource.name: outcome for resource, outcome in outcomes.items()}
+
+
+def topic_id_of(admin: KafkaAdmin, name: str, outcome: Any) -> UUID:
+    """
+    Return the id of a described topic.
+
+    :param admin: the client that described it.
+    :param name: the topic's name.
+    :param outcome: the description, or the ``KafkaError`` where that failed.
+    :raises TopicIdMissingError: if it has none.
+    :raises EventLogAccessError: if it may not be described.
+    """
+    # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
+    description = admin.checked(f"describing topic {name!r}", outcome)
+    topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
+    if topic_id == _NO_ID:
+        raise TopicIdMissingError(
+            f"describing topic {name!r}, brokers {admin.config.bootstrap_servers}: the cluster gives no topic id; everything "
+            "here goes by ids, and tiered storage has them on every broker"
+        )
+    return topic_id
+
+
+def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
+    """
+    Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
+
+    :param admin: the client.
+    :param partitions: (topic, partition) pairs.
+    :param spec: an ``OffsetSpec``.
+    :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
+    """
+    from confluent_kafka import TopicPartition
+
+    specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+    deadline = time.monotonic() + admin.request_timeout_s
+    while True:
+        outcomes = admin.results(
+            f"asking for offsets of {len(partitions)} partitions",
+            lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
+        )
+        if time.monotonic() + _RETRY_S >= deadline or not any(map(_is_leaderless, outcomes.values())):
+            return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+        time.sleep(_RETRY_S)
+        # A client goes on asking the leader that it knows, with the epoch that it knows.
+        admin.close()
+
+
+def _is_leaderless(outcome: Any) -> bool:
+    """Say whether a partition was between two leaders: brokers restart, and a moment later there is one."""
+    from confluent_kafka import KafkaError
+
+    return isinstance(outcome, KafkaError) and outcome.code() in {
+        KafkaError._NOENT,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+
+
+def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:
+    """
+    Describe the metadata topic, which must exist.
+
+    :param admin: the client.
+    :param topic: its name.
+    :param operations: ask for the operations that the principal may use.
+    :return: confluent-kafka's ``TopicDescription``.
+    :raises MetadataTopicNotFoundError: if it does not exist.
+    """
+    outcome = _describe_topics(admin, [topic], operations=operations)[topic]
+    if is_unknown_topic(outcome):
+        raise MetadataTopicNotFoundError(_no_metadata_topic(admin, topic))
+    return admin.checked(f"describing topic {topic!r}", outcome)
+
+
+def _no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
+    return (
+        f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
+        "tiered topic; it is never created here"
+    )
+
+
+def _describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:
+    from confluent_kafka import TopicCollection
+
+    return admin.results(
+        f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
+        lambda client: client.describe_topics(
+            TopicCollection(list(names)),
+            include_authorized_operations=operations,
+            request_timeout=admin.request_timeout_s,
+        ),
+    )
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+    """Entries that a broker of another version does not know are left out."""
+    values = {name: entry.value for name, entry in entries.items()}
+    found: dict[str, int | bool | str] = {n: int(values[n]) for n in _INT_SETTINGS if n in values}
+    found.update({n: values[n] == "true" for n in _BOOL_SETTINGS if n in values})
+    found.update({n: values[n] for n in _TEXT_SETTINGS if n in values})
+    return found

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Ways to read a broker's clock. Kafka has no call that answers it, but brokers stamp what they append.
+
+A record of a topic with LogAppendTime is delivered with the time of the broker that appended it, whatever time the
+producer gave. An offset commit carries no time at all: the group's coordinator stamps the record that it appends to
+``__consumer_offsets``, where ListOffsets finds the newest one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.clock import Clock, TimeBound, TimeReading, system_clock
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogAccessError,
+    EventLogUnavailableError,
+    UnprovenClockError,
+)
+from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records, written_by_brokers
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics, list_offsets
+from airflow_provider_rlmm.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    ClientWatch,
+    KafkaAdmin,
+    admin_api,
+    open_client,
+    serve,
+)
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OFFSETS_TOPIC = "__consumer_offsets"
+CLOCK_KEY = b"airflow-provider-rlmm"
+"""Key of the records in a clock topic: where it is compacted one of them stays."""
+
+_SLICE_S = 0.1
+_COMMITS = 5
+_RETRY_S = 0.2
+_PARTITIONS = 5
+_LAST_OFFSETS = 20
+
+
+class KafkaTime:
+    """
+    What the brokers' clocks say.
+
+    :param config: the clients' properties.
+    :param group_id: consumer group whose offset is committed; it must have no other purpose.
+    :param metadata_topic: the metadata topic; nothing is ever written to it here.
+    :param clock_topic: topic with LogAppendTime that one record is written to per reading, ``None`` for none.
+    :param worker_clock: this worker's own clock.
+    :param request_timeout_s: seconds for one request.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        *,
+        group_id: str,
+        metadata_topic: str = METADATA_TOPIC,
+        clock_topic: str | None = None,
+        worker_clock: Clock = system_clock,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._metadata_topic = metadata_topic
+        self._clock_topic = clock_topic
+        self._worker_clock = worker_clock
+        self._timeout_s = request_timeout_s
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._topics = KafkaClusterTopics(config, metadata_topic, request_timeout_s=request_timeout_s)
+
+    def sources(self) -> list[Callable[[], TimeReading]]:
+        """Return the ways to read a broker's clock, the best first."""
+        if self._clock_topic is None:
+            return [self.by_offset_commit]
+        return [partial(self.by_log_append_time, self._clock_topic), self.by_offset_commit]
+
+    def by_log_append_time(self, topic: str) -> TimeReading:
+        """
+        Write one record and take the time with which it is delivered.
+
+        :param topic: the clock topic.
+        :raises ConfigurationError: if the topic does not exist or has not LogAppendTime; it is never created.
+        :raises EventLogAccessError: if the topic may not be described or written.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
+        # A producer creates a missing topic where the brokers allow it.
+        if topic not in self._topics.partition_counts([topic]):
+            raise ConfigurationError(
+                f"clock_topic {topic!r} does not exist on the cluster at {self._config.bootstrap_servers}: create it with "
+                "message.timestamp.type=LogAppendTime; it is never created here"
+            )
+        kind, time_ms, worker_ms = self._deliver(topic)
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise ConfigurationError(
+                f"clock_topic {topic!r} delivers the producer's time: set message.timestamp.type=LogAppendTime on it"
+            )
+        return TimeReading(f"LogAppendTime of topic {topic!r}", time_ms, worker_ms)
+
+    def _deliver(self, topic: str) -> tuple[int, int, int]:
+        """Write one record; return kind and value (ms) of its timestamp, and what this worker's clock says."""
+        from confluent_kafka import KafkaException, Producer
+
+        watch = ClientWatch(self._config)
+        producer = open_client(Producer, self._config.producer(self._timeout_s), watch)
+        what = f"writing to clock_topic {topic!r}"
+        reports: list[tuple[Any, Any, int]] = []
+
+        def report(error: Any, message: Any) -> None:
+            reports.append((error, message, self._worker_clock()))
+
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            producer.produce(topic, key=CLOCK_KEY, value=b"", partition=0, on_delivery=report)
+            while not reports and time.monotonic() < deadline and not watch.access_denied:
+                serve(producer.flush, _SLICE_S)
+        except KafkaException as e:  # flushing raises, too, once an error is fatal
+            raise watch.error(what, e.args[0]) from None
+        if not reports:
+            producer.purge()
+            raise watch.error(what, "no delivery report came")
+        error, message, worker_ms = reports[0]
+        if error is not None:
+            raise watch.error(what, error)
+        kind, time_ms = message.timestamp()
+        return kind, time_ms, worker_ms
+
+    def by_offset_commit(self) -> TimeReading:
+        """
+        Commit an offset of the group and take the newest time in its partition of ``__consumer_offsets``.
+
+        Only a record at or behind the end before the commit counts: it is the commit's, or one that came after it.
+
+        :raises UnprovenClockError: if an older record of the partition has a later time, so that the commit's is not seen.
+        :raises MetadataTopicNotFoundError: if the metadata topic does not exist: the offset is committed for its partition 0.
+        :raises EventLogAccessError: if the group may not be used, or ``__consumer_offsets`` may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        with closing(self._offset_store()) as store:
+            for attempt in range(_COMMITS):
+                # A coordinator that has moved to a broker a little behind needs a moment to overtake.
+                time.sleep(_RETRY_S * attempt)
+                end_before = self._commit(store)
+                key = OFFSETS_TOPIC, self._partition_of_group()
+                offset, time_ms = self._newest([key])[key]
+                worker_ms = self._worker_clock()
+                if offset >= end_before and time_ms >= 0:
+                    return TimeReading(f"an offset commit of group {self._group_id!r}", time_ms, worker_ms)
+        raise UnprovenClockError(
+            f"the record at offset {offset} of {key[0]}-{key[1]} has a later time than the commits of group "
+            f"{self._group_id!r} behind it: the clock of a broker is ahead of the coordinator's, or was"
+        )
+
+    def _commit(self, store: KafkaOffsetStore) -> int:
+        """Commit an offset; return the end of the group's partition before that."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                end_before = self._end_of_group()
+                store.commit({0: 0})
+            except EventLogUnavailableError:
+                # A coordinator moves with the leader of its partition, and a moment later there is one.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return end_before
+
+    def _offset_store(self) -> KafkaOffsetStore:
+        return KafkaOffsetStore(self._config, self._group_id, self._metadata_topic, request_timeout_s=self._timeout_s)
+
+    def _end_of_group(self) -> int:
+        """Return the end of the partition that keeps the group's offsets, 0 where the first commit will create it."""
+        if OFFSETS_TOPIC not in self._topics.partition_counts([OFFSETS_TOPIC]):
+            return 0
+        key = OFFSETS_TOPIC, self._partition_of_group()
+        outcome = list_offsets(self._admin, [key], admin_api().OffsetSpec.latest())[key]
+        return int(self._admin.checked(f"asking for the end of {key[0]}-{key[1]}", outcome).offset)
+
+    def _partition_of_group(self) -> int:
+        count = self._topics.partition_counts([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
+        if count is None:
+            raise EventLogUnavailableError(f"topic {OFFSETS_TOPIC!r} is being created")
+        return group_partition(self._group_id, count)
+
+    def newest_metadata_record(self, log: MetadataEventLog) -> list[TimeBound]:
+        """
+        Return the newest time that a broker has put on a record of the metadata topic, if there is one.
+
+        It is the record's time, not the event's: whoever appends a record refuses times far ahead of its own. The last
+        records of a partition count, not those with the latest times: one from the future is forgotten with the next ones.
+
+        :param log: the metadata topic.
+        :raises EventLogAccessError: if the topic may not be described or read.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        stamped = self._stamps_metadata()
+        begins, ends = log.beginning_offsets(), log.high_water_marks()
+        newest = self._newest([(self._metadata_topic, partition) for partition in range(log.partition_count)])
+        freshest = sorted(newest, key=lambda key: newest[key][1], reverse=True)[:_PARTITIONS]
+        bounds: list[TimeBound] = []
+        for _, partition in freshest:
+            start = max(begins[partition], ends[partition] - _LAST_OFFSETS)
+            for batch in log.read(partition, start, ends[partition]):
+                bounds += self._last_bound(batch, partition, log.partition_count, stamped)
+        return [max(bounds, key=lambda bound: bound.not_before_ms)] if bounds else []
+
+    def _last_bound(self, batch: pa.RecordBatch, partition: int, count: int, stamped: bool) -> list[TimeBound]:
+        """Return the time of the last record of a batch that a broker wrote or stamped."""
+        import pyarrow.compute as pc
+
+        decoded = decode_records(batch, partition, count)
+        relied_on = decoded if stamped else decoded.filter(pc.and_(applicable(decoded), written_by_brokers(decoded)))
+        if relied_on.num_rows == 0:
+            return []
+        (last,) = relied_on.slice(relied_on.num_rows - 1).select(["offset", "timestamp_ms", "broker_id"]).to_pylist()
+        who = "LogAppendTime" if stamped else f"written by broker {last['broker_id']}"
+        source = f"the record at offset {last['offset']} of {self._metadata_topic}-{partition} ({who})"
+        return [TimeBound(source, last["timestamp_ms"])]
+
+    def _stamps_metadata(self) -> bool:
+        """Tell whether brokers stamp the metadata topic's records; where one may not ask, they are taken not to."""
+        api = admin_api()
+        what = f"describing the configuration of topic {self._metadata_topic!r}"
+        resource = api.ConfigResource(api.ResourceType.TOPIC, self._metadata_topic)
+        outcomes = self._admin.results(
+            what, lambda client: client.describe_configs([resource], request_timeout=self._timeout_s)
+        )
+        try:
+            entries = self._admin.checked(what, outcomes[resource])
+        except EventLogAccessError:
+            return False
+        entry = entries.get("message.timestamp.type")
+        return entry is not None and entry.value == "LogAppendTime"
+
+    def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
+        outcomes = list_offsets(self._admin, partitions, admin_api().OffsetSpec.max_timestamp())
+        found = {}
+        for (topic, partition), outcome in outcomes.items():
+            answer = self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)
+            found[topic, partition] = int(answer.offset), int(answer.timestamp)
+        return found
+
+    def close(self) -> None:
+        """Let the clients go; the next reading opens others."""
+        self._admin.close()
+        self._topics.close()
+
+
+def group_partition(group_id: str, partitions: int) -> int:
+    """
+    Return the partition of ``__consumer_offsets`` that keeps a group's offsets (Kafka: ``GroupCoordinatorService``).
+
+    :param group_id: the group.
+    :param partitions: number of partitions of ``__consumer_offsets``.
+    """
+    hashed = 0
+    for high, low in _pairs(group_id.encode("utf-16-be")):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFF_FFFF
+    signed = hashed - (1 << 32) if hashed >> 31 else hashed
+    # Its absolute value, not its lower 31 bits as for metadata partitions; Java has none for the smallest number.
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
+def _pairs(data: bytes) -> zip[tuple[int, int]]:
+    return zip(data[::2], data[1::2], strict=True)

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata event log on Kafka: the production adapter of the seam."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID, uuid4
+
+from airflow_provider_rlmm.errors import (
+    EventLogAccessError,
+    MetadataPartitionOutOfRangeError,
+    MetadataTopicNotFoundError,
+    OffsetOutOfRangeError,
+)
+from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, require_range
+from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
+from airflow_provider_rlmm.kafka.admin import list_offsets, metadata_topic_description, topic_id_of
+from airflow_provider_rlmm.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    ClientWatch,
+    Handle,
+    KafkaAdmin,
+    admin_api,
+    cluster_id_of,
+    open_client,
+    require_cluster,
+)
+from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
+from airflow_provider_rlmm.kafka.producer import BatchProducer
+from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Consumer, Message
+
+DELIVERY_TIMEOUT_S = 60.0
+
+_CONSUME_SLICE_S = 0.1
+# Python looks for garbage after 700 new objects, and again and again among the messages that are still held: with this few
+# it has no reason to, which saves a third of the CPU time of a read, or more.
+_CONSUME_ROWS = 500
+
+
+class KafkaMetadataEventLog:
+    """
+    A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog` on confluent-kafka.
+
+    Clients are opened when first used, so the object may be built before a fork, not shared across one. Every call ends
+    within its timeout, with one error that names the brokers. One thread may publish while others read.
+
+    :param config: the clients' properties.
+    :param topic: the metadata topic; never created here.
+    :param cluster_id: the cluster that every client must have reached; ``None`` takes the one that answers first.
+    :param request_timeout_s: seconds for one request, and for a read to make progress.
+    :param delivery_timeout_s: seconds until a published record that is not acked becomes
+        :class:`~airflow_provider_rlmm.event_log.protocol.Unknown`.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        topic: str = METADATA_TOPIC,
+        *,
+        cluster_id: str | None = None,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+    ) -> None:
+        self._config = config
+        self._topic = topic
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._producer = BatchProducer(config, topic, delivery_timeout_s, require_cluster=self._require_cluster)
+        self._cluster_id = cluster_id
+        self._identity: tuple[UUID, int] | None = None
+        self._idle_readers: list[_Reader] = []
+
+    @property
+    def partition_count(self) -> int:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; asked once.
+
+        :raises MetadataTopicNotFoundError: if the topic does not exist.
+        :raises EventLogAccessError: if it may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        return self._known()[1]
+
+    @property
+    def topic_id(self) -> UUID:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; asked once, with the partition count.
+
+        :raises TopicIdMissingError: if the cluster gives it none.
+        """
+        return self._known()[0]
+
+    def _known(self) -> tuple[UUID, int]:
+        if self._identity is None:
+            self._identity = self._describe()
+        return self._identity
+
+    def _describe(self, *, to_write: bool = False) -> tuple[UUID, int]:
+        """Return topic id and partition count as of now, and refuse a principal that may not write if it is about to."""
+        description = metadata_topic_description(self._admin, self._topic, operations=to_write)
+        allowed = description.authorized_operations if to_write else None
+        if allowed is not None and not any(operation.name == "WRITE" for operation in allowed):
+            raise EventLogAccessError(
+                f"writing to topic {self._topic!r}, brokers {self._config.bootstrap_servers}: WRITE is missing from the ACLs "
+                "of this principal, nothing was written; check the credentials and ACLs of the Kafka connection"
+            )
+        return topic_id_of(self._admin, self._topic, description), len(description.partitions)
+
+    def _require_cluster(self, handle: Handle, what: str) -> None:
+        """
+        Refuse a client that has reached another cluster than the others of this log.
+
+        :raises ClusterMismatchError: naming both.
+        """
+        if self._cluster_id is None:
+            self._cluster_id = cluster_id_of(self._admin)
+        require_cluster(handle, self._cluster_id, f"{what} of {self._topic}", self._admin)
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`.
+
+        :raises MetadataTopicNotFoundError: if the topic is gone or is not the one that this log was opened on.
+        :raises EventLogAccessError: if the principal may not write; nothing was written.
+        """
+        for metadata_partition, _ in records:
+            self._check(metadata_partition)
+        if not records:
+            return []
+        # A producer creates a missing topic where the brokers allow it, and one with more partitions routes differently.
+        if self._describe(to_write=True) != self._identity:
+            raise MetadataTopicNotFoundError(
+                f"topic {self._topic!r} at {self._config.bootstrap_servers} was replaced or got more partitions since it was "
+                "first described: nothing was written, start the run anew"
+            )
+        return self._producer.publish(records)
+
+    def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`.
+
+        Records are read as the brokers' own consumers read them, those of aborted or open transactions included. The
+        range may end in offsets that hold no record.
+        """
+        self._check(metadata_partition)
+        high = self._offsets([metadata_partition], admin_api().OffsetSpec.latest())[metadata_partition]
+        begin = self._offsets([metadata_partition], admin_api().OffsetSpec.earliest())[metadata_partition]
+        require_range(metadata_partition, (start, end), (begin, high))
+        return self._read(metadata_partition, start, end)
+
+    def _read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        if start >= end:
+            return
+        try:
+            reader = self._idle_readers.pop()
+        except IndexError:
+            reader = _Reader(self._config, self._topic, self._require_cluster)
+        done = False
+        try:
+            yield from reader.read(metadata_partition, start, end, self._admin.request_timeout_s)
+            done = True
+        finally:
+            # One that failed, or was left in mid-read, is not worth knowing the state of.
+            if done:
+                self._idle_readers.append(reader)
+            else:
+                reader.close()
+
+    def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; records are read as :meth:`read` does.
+
+        Each subscription has a consumer of its own, which outlives :meth:`close`: close its stream.
+        """
+        for metadata_partition in assignment:
+            self._check(metadata_partition)
+        subscription = KafkaSubscription(self._config, self._topic, self._check, self._require_cluster)
+        for metadata_partition, start in assignment.items():
+            subscription.add(metadata_partition, start)
+        return subscription, subscription
+
+    def beginning_offsets(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.earliest())
+
+    def high_water_marks(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
+
+    def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
+        outcomes = list_offsets(self._admin, [(self._topic, p) for p in metadata_partitions], spec)
+        return {
+            partition: self._admin.checked(f"asking for the offsets of {topic}-{partition}", outcome).offset
+            for (topic, partition), outcome in outcomes.items()
+        }
+
+    def _check(self, metadata_partition: int) -> None:
+        if not 0 <= metadata_partition < self.partition_count:
+            raise MetadataPartitionOutOfRangeError(
+                f"no metadata partition {metadata_partition}: topic {self._topic!r} has {self.partition_count}"
+            )
+
+    def close(self) -> None:
+        """Close every client; the log can be used again afterwards."""
+        self._producer.close()
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Reader:
+    """
+    One consumer that is assigned a partition at a time and joins no group.
+
+    :param config: the client's properties.
+    :param topic: the topic.
+    :param require_cluster: refuses a client that has reached another cluster.
+    """
+
+    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
+        from confluent_kafka import Consumer
+
+        self._topic = topic
+        self._watch = ClientWatch(config)
+        group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
+        self._consumer: Consumer = open_client(Consumer, config.consumer(group_id), self._watch)
+        require_cluster(self._consumer, "the consumer")
+
+    def read(self, partition: int, start: int, end: int, timeout_s: float) -> Iterator[pa.RecordBatch]:
+        """Yield the records of ``start`` to ``end``; ``end`` lies at or below the high watermark."""
+        from confluent_kafka import TopicPartition
+
+        what = f"reading {self._topic}-{partition}"
+        self._watch.forget()
+        self._consumer.assign([TopicPartition(self._topic, partition, start)])
+        position = start
+        deadline = time.monotonic() + timeout_s
+        while position < end:
+            columns, reached = self._collect(partition, position, end, what)
+            if columns.offsets:
+                yield columns.batch()
+            if reached > position:
+                position = reached
+                deadline = time.monotonic() + timeout_s
+            elif time.monotonic() > deadline:
+                raise self._watch.error(what, f"no progress for {timeout_s:g} s at offset {position}, before {end}")
+        self._consumer.unassign()
+
+    def _collect(self, partition: int, position: int, end: int, what: str) -> tuple[MessageColumns, int]:
+        """Return what comes within a moment, a batch at most, and the offset up to which the partition is known then."""
+        columns = MessageColumns()
+        until = time.monotonic() + _CONSUME_SLICE_S
+        while True:
+            # Asking for no more than is left makes the last call return as soon as it has it.
+            rows = min(_CONSUME_ROWS, BATCH_ROWS - len(columns.offsets), end - position)
+            messages = self._consumer.consume(rows, max(0.0, until - time.monotonic()))
+            self._watch.raise_if_denied(what)
+            records, reached = self._sort(messages, (partition, position), what)
+            # Ascending offsets: mostly the last one speaks for all.
+            columns.extend(records if reached <= end else [m for m in records if _offset(m) < end])
+            position = max(position, reached)
+            if position >= end or len(columns.offsets) == BATCH_ROWS or time.monotonic() >= until:
+                return columns, position
+
+    def _sort(self, messages: Sequence[Message], at: tuple[int, int], what: str) -> tuple[list[Message], int]:
+        """Return the records, and the offset up to which the partition is known, -1 where these messages do not tell."""
+        from confluent_kafka import KafkaError, Message
+
+        if messages and not any(map(Message.error, messages)):
+            # The loop below costs more than the rest of a read.
+            return list(messages), _offset(messages[-1]) + 1
+        records: list[Message] = []
+        reached = -1
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+                reached = _offset(message) + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # The end of what is readable, past any offsets without records (transaction markers, compaction).
+                reached = max(reached, _offset(message))
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                text = self._watch.text_of(error)
+                raise OffsetOutOfRangeError(f"{what}: records were lost while they were read: {text}", *at)
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
+                raise self._watch.error(what, error)
+        return records, reached
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The configuration of the topic-based manager under the names and with the defaults of Kafka's
+``TopicBasedRemoteLogMetadataManagerConfig``, checked once and before any client is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig, canonical_name, check_property
+from airflow_provider_rlmm.kafka.java_names import librdkafka_name
+from airflow_provider_rlmm.kafka.retry import Retry
+
+PREFIX = "remote.log.metadata."
+TOPIC_NUM_PARTITIONS = f"{PREFIX}topic.num.partitions"
+TOPIC_REPLICATION_FACTOR = f"{PREFIX}topic.replication.factor"
+TOPIC_RETENTION_MS = f"{PREFIX}topic.retention.ms"
+TOPIC_MIN_ISR = f"{PREFIX}topic.min.isr"
+CONSUME_WAIT_MS = f"{PREFIX}consume.wait.ms"
+INITIALIZATION_RETRY_MAX_TIMEOUT_MS = f"{PREFIX}initialization.retry.max.timeout.ms"
+INITIALIZATION_RETRY_INTERVAL_MS = f"{PREFIX}initialization.retry.interval.ms"
+COMMON_CLIENT_PREFIX = f"{PREFIX}common.client."
+PRODUCER_PREFIX = f"{PREFIX}producer."
+CONSUMER_PREFIX = f"{PREFIX}consumer."
+ADMIN_PREFIX = f"{PREFIX}admin."
+BROKER_ID = "broker.id"
+
+_SHORT, _INT, _LONG = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# Field → Kafka's name and range, both ends inclusive.
+_NUMBERS = {
+    "topic_num_partitions": (TOPIC_NUM_PARTITIONS, 1, _INT),
+    "topic_replication_factor": (TOPIC_REPLICATION_FACTOR, 1, _SHORT),
+    "topic_retention_ms": (TOPIC_RETENTION_MS, -1, _LONG),
+    "topic_min_isr": (TOPIC_MIN_ISR, 1, _SHORT),
+    "consume_wait_ms": (CONSUME_WAIT_MS, 0, _LONG),
+    "initialization_retry_max_timeout_ms": (INITIALIZATION_RETRY_MAX_TIMEOUT_MS, 0, _LONG),
+    "initialization_retry_interval_ms": (INITIALIZATION_RETRY_INTERVAL_MS, 0, _LONG),
+}
+_FIELDS = {name: field for field, (name, _, _) in _NUMBERS.items()}
+_CLIENT_PREFIXES = (COMMON_CLIENT_PREFIX, PRODUCER_PREFIX, CONSUMER_PREFIX, ADMIN_PREFIX)
+# What a broker adds to the properties of its manager, and what means nothing outside of a broker.
+_OF_THE_BROKER = frozenset({BROKER_ID, "log.dir", "cluster.id"})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBasedRemoteLogMetadataManagerConfig:
+    """
+    Settings of the topic-based manager (Kafka: the class of the same name). It shows no secret.
+
+    :param client: properties of its producer, consumers and admin clients.
+    :param topic_num_partitions: metadata partitions of a topic that has to be created; an existing topic's count wins.
+    :param topic_replication_factor: replicas of a topic that has to be created.
+    :param topic_retention_ms: retention of a topic that has to be created, ms; -1 for ever. Less than the longest
+        retention of the tiered topics loses metadata of data that still exist.
+    :param topic_min_isr: replicas that must acknowledge a write to a topic that has to be created.
+    :param consume_wait_ms: time to wait until a published event has been consumed, ms.
+    :param initialization_retry_max_timeout_ms: time for initialization with all its attempts, ms.
+    :param initialization_retry_interval_ms: bound of the first wait between two attempts, ms.
+    :raises ConfigurationError: naming the property that is out of range.
+    """
+
+    client: KafkaClientConfig
+    topic_num_partitions: int = 50
+    topic_replication_factor: int = 3
+    topic_retention_ms: int = -1
+    topic_min_isr: int = 2
+    consume_wait_ms: int = 120_000
+    initialization_retry_max_timeout_ms: int = 120_000
+    initialization_retry_interval_ms: int = 100
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name in _NUMBERS:
+                name, low, high = _NUMBERS[field.name]
+                object.__setattr__(self, field.name, _number(name, getattr(self, field.name), low, high))
+        if self.topic_retention_ms == 0:
+            raise ConfigurationError(f"{TOPIC_RETENTION_MS} must be -1 (for ever) or above 0, not 0")
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, Any], connection: Mapping[str, Any] | None = None
+    ) -> TopicBasedRemoteLogMetadataManagerConfig:
+        """
+        Read Kafka's properties.
+
+        :param properties: Kafka's names, as a broker hands them to its manager: without ``rlmm.config.`` in front. Client
+            properties stand behind ``remote.log.metadata.common.client.``, ``.producer.``, ``.consumer.`` or ``.admin.``,
+            the specific ones win; their names may be those of the Java clients or librdkafka's. ``broker.id`` becomes
+            part of the clients' ids.
+        :param connection: librdkafka's properties of an Airflow connection, for all clients; the prefixed ones win.
+        :raises ConfigurationError: naming the property that is unknown, out of range, not translatable, or set to a value
+            that would break the guarantees of the event log.
+        """
+        numbers: dict[str, Any] = {}
+        clients: dict[str, dict[str, Any]] = {prefix: {} for prefix in _CLIENT_PREFIXES}
+        for given_name, value in properties.items():
+            prefix = next((p for p in _CLIENT_PREFIXES if given_name.startswith(p)), None)
+            if prefix is not None and given_name != prefix:
+                clients[prefix][_client_property(given_name, prefix, value)] = value
+            elif given_name in _FIELDS:
+                numbers[_FIELDS[given_name]] = value
+            elif given_name not in _OF_THE_BROKER:
+                raise ConfigurationError(
+                    f"{given_name} is no property of the topic-based manager; known are {', '.join(sorted(_FIELDS))} and "
+                    f"client properties behind {', '.join(_CLIENT_PREFIXES)}"
+                )
+        return cls(_client_config(clients, connection or {}, properties.get(BROKER_ID)), **numbers)
+
+    def value_of(self, name: str) -> int:
+        """
+        Return a setting.
+
+        :param name: Kafka's name, such as ``remote.log.metadata.topic.num.partitions``.
+        """
+        value: int = getattr(self, _FIELDS[name])
+        return value
+
+    def initialization_retry(self) -> Retry:
+        """Return how often and how long initialization is tried."""
+        return Retry(self.initialization_retry_interval_ms, self.initialization_retry_max_timeout_ms)
+
+
+def _client_property(given_name: str, prefix: str, value: Any) -> str:
+    """Return librdkafka's name of a prefixed property, once its value is known to do no harm."""
+    name = canonical_name(librdkafka_name(given_name.removeprefix(prefix), given_name=given_name))
+    if name == "client.id":
+        raise ConfigurationError(f"{given_name} cannot be set: the clients' ids are made of {BROKER_ID}")
+    check_property(given_name, name, value)
+    return name
+
+
+def _client_config(
+    clients: Mapping[str, Mapping[str, Any]], connection: Mapping[str, Any], broker_id: Any
+) -> KafkaClientConfig:
+    common = {**{canonical_name(name): value for name, value in connection.items()}, **clients[COMMON_CLIENT_PREFIX]}
+    if broker_id is not None:
+        common["client.id"] = str(broker_id)
+    if not str(common.get("bootstrap.servers") or "").strip():
+        raise ConfigurationError(
+            f"{COMMON_CLIENT_PREFIX}bootstrap.servers is required: a comma-separated list of host:port"
+        )
+    return KafkaClientConfig(
+        common,
+        producer_properties=clients[PRODUCER_PREFIX],
+        consumer_properties=clients[CONSUMER_PREFIX],
+        admin_properties=clients[ADMIN_PREFIX],
+    )
+
+
+def _number(name: str, value: Any, low: int, high: int) -> int:
+    """Read a whole number, given as such or as text, and check its range."""
+    try:
+        number = int(value.strip()) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+        raise ConfigurationError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+    return number

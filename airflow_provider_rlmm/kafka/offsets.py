@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Committed offsets in Kafka, under the cleaner's group id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    KafkaAdmin,
+    is_unknown_topic,
+)
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+_MOVED_S = 0.2
+
+
+class KafkaOffsetStore:
+    """
+    An :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore` in a consumer group without members.
+
+    Nothing joins the group. Brokers forget the offsets of such a group after ``offsets.retention.minutes`` (7 days by
+    default) without a commit; that means a replay and nothing else.
+
+    :param config: the client's properties.
+    :param group_id: the cleaner's group id.
+    :param topic: the metadata topic.
+    :param request_timeout_s: seconds for one request; one without an answer is sent a second time.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        group_id: str,
+        topic: str = METADATA_TOPIC,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._group_id = group_id
+        self._topic = topic
+
+    def committed(self) -> Mapping[int, int]:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`; a missing group has committed nothing.
+
+        :raises EventLogAccessError: if the group may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
+
+        request = [ConsumerGroupTopicPartitions(self._group_id)]
+        timeout = self._admin.request_timeout_s
+        what = f"asking for the offsets of group {self._group_id!r}"
+        outcome = self._ask(what, lambda client: client.list_consumer_group_offsets(request, request_timeout=timeout))
+        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return {}
+        partitions = self._admin.checked(what, outcome).topic_partitions
+        for partition in partitions:
+            self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
+        return {p.partition: p.offset for p in partitions if p.topic == self._topic and p.offset >= 0}
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`.
+
+        :raises MetadataTopicNotFoundError: if a metadata partition does not exist; brokers check that.
+        :raises EventLogAccessError: if the group may not be written.
+        :raises EventLogUnavailableError: if the brokers do not answer, or the group has members.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        if not offsets:
+            return
+        partitions = [TopicPartition(self._topic, p, offset) for p, offset in sorted(offsets.items())]
+        request = [ConsumerGroupTopicPartitions(self._group_id, partitions)]
+        timeout = self._admin.request_timeout_s
+        what = f"committing offsets of group {self._group_id!r}"
+        deadline = time.monotonic() + timeout
+        while True:
+            outcome = self._ask(
+                what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout)
+            )
+            answered = self._admin.checked(what, outcome).topic_partitions
+            if time.monotonic() > deadline or not any(_has_moved(partition.error) for partition in answered):
+                break
+            # The first commit of a cluster creates the offsets topic; until its partitions are led nobody coordinates.
+            self._admin.close()
+            time.sleep(_MOVED_S)
+        for partition in answered:
+            if is_unknown_topic(partition.error):
+                raise MetadataTopicNotFoundError(
+                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self._topic}-{partition.partition}"
+                )
+            self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
+
+    def _ask(self, what: str, start: Callable[[AdminClient], Mapping[str, Future[Any]]]) -> Any:
+        """
+        Ask the group's coordinator, and once more with a new client where there was no answer.
+
+        A client whose search for the coordinator fails on a dying connection does not search again: it waits for the next
+        change of a connection (librdkafka's ``rd_kafka_coord_req_fsm``), and after a broker's restart none may come. Both
+        requests may be sent twice.
+        """
+        from confluent_kafka import KafkaError
+
+        try:
+            outcome = self._admin.results(what, start)[self._group_id]
+        except EventLogUnavailableError:
+            outcome = None
+        if outcome is None or (isinstance(outcome, KafkaError) and outcome.code() in _no_answer_codes()):
+            self._admin.close()
+            outcome = self._admin.results(what, start)[self._group_id]
+        return outcome
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._admin.close()
+
+
+def _has_moved(error: KafkaError | None) -> bool:
+    from confluent_kafka import KafkaError
+
+    return error is not None and error.code() in {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+
+
+@cache
+def _no_answer_codes() -> frozenset[int]:
+    from confluent_kafka import KafkaError
+
+    return frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD})

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Values to columns: the public functions of :mod:`airflow_provider_rlmm.metadata.columnar`.
+
+:func:`decode` says of every value what :func:`airflow_provider_rlmm.metadata.serde.deserialize` says of it: values in
+Kafka's own layout are decoded without a loop over rows, all others by that function itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
+from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS, NO_KIND, Fields
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array, canonical_blocks
+from airflow_provider_rlmm.metadata.columnar.decoding.routing import metadata_partitions
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogMetadata,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.serde import (
+    PARTITION_DELETE_API_KEY,
+    SEGMENT_API_KEY,
+    SNAPSHOT_API_KEY,
+    deserialize,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+
+CARRIED = {
+    "metadata_partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp_ms": pa.int64(),
+    "key": pa.binary(),
+}
+"""Columns that :func:`decode` carries through if they are given, in this order, and their types."""
+
+
+def decoded_schema(*carried: str) -> Any:
+    """
+    Return the schema of :func:`decode`'s result.
+
+    :param carried: names of the columns that are given to it, of :data:`CARRIED` (``keys`` become ``key``), in any
+        order.
+    :raises ValueError: if a name is none of these.
+    """
+    unknown = set(carried) - set(CARRIED)
+    if unknown:
+        raise ValueError(f"decode carries no columns {sorted(unknown)}, only {sorted(CARRIED)}")
+    fields = [pa.field(name, arrow_type) for name, arrow_type in CARRIED.items() if name in carried]
+    fields += [pa.field(name, arrow_type) for name, (arrow_type, _) in FIELDS.items()]
+    return pa.schema([*fields, pa.field("error_code", pa.int8(), nullable=False), pa.field("error", pa.string())])
+
+
+def decode(
+    values: Any,
+    *,
+    keys: Any = None,
+    metadata_partition: Any = None,
+    offset: Any = None,
+    timestamp_ms: Any = None,
+    num_partitions: int | None = None,
+) -> Any:
+    """
+    Decode values into a :class:`pyarrow.RecordBatch` with one row per value, in order; bad bytes are reported, not
+    raised.
+
+    Columns: the given ones (:data:`CARRIED`); ``api_key``; the fields under the records' names, ids as 16 bytes, null
+    where the kind of record has no such field or the value is refused; ``error_code`` (:class:`ErrorCode`) and
+    ``error``.
+
+    :param values: binary or large binary Arrow array (chunked or not) or a sequence of ``bytes | None``; at most 2 GiB.
+    :param keys: the records' keys, likewise; every row that has one is ``KEYED``.
+    :param metadata_partition: the partition that the records were read from, one number or an array.
+    :param offset: offsets in the metadata partition.
+    :param timestamp_ms: the records' timestamps, ms since the epoch.
+    :param num_partitions: number of metadata partitions; if given, records are checked to lie where they belong.
+    :raises ValueError: if arguments do not fit together.
+    """
+    array = _binary_array(values)
+    carried = _carried(len(array), metadata_partition, offset, timestamp_ms, keys)
+    if num_partitions is not None and (metadata_partition is None or num_partitions < 1):
+        raise ValueError("num_partitions must be positive and needs metadata_partition")
+    fields, code, errors = _decode_values(array)
+    if num_partitions is not None:
+        _flag_misrouted(fields, code, errors, carried["metadata_partition"], num_partitions)
+    if keys is not None:
+        keyed = np.flatnonzero(_mask(carried["key"].is_valid()) & (code == ErrorCode.GOOD))
+        _flag(code, errors, keyed, ErrorCode.KEYED, "the record has a key; Kafka 4.3 writes none")
+    columns = {**carried, **fields.arrays()}
+    columns["error_code"] = pa.array(code)
+    columns["error"] = _error_array(len(array), errors)
+    schema = decoded_schema(*carried)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:
+    """
+    Yield the record of each row of a decoded batch, ``None`` where the value was refused.
+
+    :param batch: what :func:`decode` returned, or some of its rows.
+    """
+    columns = [batch.column(name).to_pylist() for name in FIELDS]
+    for row in zip(*columns, strict=True):
+        yield _event(dict(zip(FIELDS, row, strict=True)))
+
+
+def _event(row: dict[str, Any]) -> RemoteLogMetadata | None:
+    api_key = row["api_key"]
+    if api_key is None:
+        return None
+    if api_key == SNAPSHOT_API_KEY:
+        return RemoteLogSegmentMetadataSnapshot(UUID(bytes=row["segment_id"]), **_segment_fields(row))
+    topic_id_partition = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    if api_key == PARTITION_DELETE_API_KEY:
+        state = RemotePartitionDeleteState(row["state"])
+        return RemotePartitionDeleteMetadata(topic_id_partition, state, row["event_timestamp_ms"], row["broker_id"])
+    segment_id = RemoteLogSegmentId(topic_id_partition, UUID(bytes=row["segment_id"]))
+    if api_key == SEGMENT_API_KEY:
+        return RemoteLogSegmentMetadata(segment_id, **_segment_fields(row))
+    return RemoteLogSegmentMetadataUpdate(
+        segment_id,
+        row["event_timestamp_ms"],
+        row["custom_metadata"],
+        RemoteLogSegmentState(row["state"]),
+        row["broker_id"],
+    )
+
+
+def _segment_fields(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms")
+    fields = {name: row[name] for name in (*names, "segment_size_in_bytes", "custom_metadata", "txn_idx_empty")}
+    fields["state"] = RemoteLogSegmentState(row["state"])
+    epochs = row["segment_leader_epochs"]
+    fields["segment_leader_epochs"] = tuple((epoch["leader_epoch"], epoch["start_offset"]) for epoch in epochs)
+    return fields
+
+
+def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
+    data, start, end = _bytes_of(array)
+    vectorised = present = _mask(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
+    fields = _collect(len(array), data, start, end, vectorised)
+    invalid = fields.rows_with_invalid_topic()
+    if invalid:
+        vectorised = present.copy()
+        vectorised[invalid] = False
+        fields = _collect(len(array), data, start, end, vectorised)
+    code = np.zeros(len(array), dtype=np.int8)
+    errors: dict[int, str] = {}
+    _flag(code, errors, np.flatnonzero(~present), ErrorCode.TOMBSTONE, "the value is null")
+    for row in np.flatnonzero(present & (fields["api_key"] == NO_KIND)).tolist():
+        try:
+            fields.add_event(row, deserialize(data[start[row] : end[row]].tobytes()))
+        except MalformedMetadataError as e:
+            code[row] = _code_of(e)
+            errors[row] = str(e)
+    snapshots = np.flatnonzero(fields["api_key"] == SNAPSHOT_API_KEY)
+    _flag(code, errors, snapshots, ErrorCode.SNAPSHOT, "a snapshot record, which belongs into no topic")
+    return fields, code, errors
+
+
+def _collect(size: int, data: Array, start: Array, end: Array, vectorised: Array) -> Fields:
+    fields = Fields(size, data)
+    for block in canonical_blocks(data, start, end, vectorised):
+        fields.add_block(block)
+    return fields
+
+
+def _code_of(error: MalformedMetadataError) -> ErrorCode:
+    if isinstance(error, NewerVersionError):
+        return ErrorCode.NEWER_VERSION
+    if isinstance(error, UnknownApiKeyError):
+        return ErrorCode.UNKNOWN_API_KEY
+    return ErrorCode.MALFORMED
+
+
+def _flag_misrouted(
+    fields: Fields, code: Array, errors: dict[int, str], metadata_partition: Any, num_partitions: int
+) -> None:
+    expected = metadata_partitions(fields["topic_id"], fields["partition"], num_partitions)
+    actual = metadata_partition.fill_null(-1).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero((code == ErrorCode.GOOD) & (expected != actual)).tolist():
+        code[row] = ErrorCode.MISROUTED
+        errors[row] = f"belongs into metadata partition {expected[row]}, was read from {actual[row]}"
+
+
+def _flag(code: Array, errors: dict[int, str], rows: Array, what: ErrorCode, why: str) -> None:
+    code[rows] = what
+    errors.update(dict.fromkeys(rows.tolist(), why))
+
+
+def _error_array(size: int, errors: dict[int, str]) -> Any:
+    if not errors:
+        return pa.nulls(size, pa.string())
+    index = np.full(size, -1)
+    index[list(errors)] = np.arange(len(errors))
+    return pa.array(list(errors.values()), pa.string()).take(pa.array(index, mask=index < 0))
+
+
+def _carried(size: int, metadata_partition: Any, offset: Any, timestamp_ms: Any, keys: Any) -> dict[str, Any]:
+    if isinstance(metadata_partition, int):
+        metadata_partition = np.full(size, metadata_partition, dtype=np.int32)
+    given = {"metadata_partition": metadata_partition, "offset": offset, "timestamp_ms": timestamp_ms, "key": keys}
+    carried = {name: _as_array(given[name], CARRIED[name]) for name in CARRIED if given[name] is not None}
+    for name, column in carried.items():
+        if len(column) != size:
+            raise ValueError(f"{len(column)} elements of {name} for {size} values")
+    return carried
+
+
+def _binary_array(values: Any) -> Any:
+    if isinstance(values, pa.Array | pa.ChunkedArray) and pa.types.is_large_binary(values.type):
+        return _one_chunk(values)
+    return _as_array(values, pa.binary())
+
+
+def _as_array(values: Any, arrow_type: Any) -> Any:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _one_chunk(values).cast(arrow_type)
+    return pa.array(values, arrow_type)
+
+
+def _one_chunk(values: Any) -> Any:
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    combined = values.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _bytes_of(array: Any) -> tuple[Array, Array, Array]:
+    """Return the bytes of all values, and where each one begins and ends in them."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    if len(array) == 0:
+        return np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
+    dtype = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, dtype)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if last - first >= 1 << 31:
+        raise ValueError(f"{last - first} bytes of values are too many for one batch: decode less than 2 GiB at once")
+    offsets -= first
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)[first:last]
+    return data, offsets[:-1], offsets[1:]
+
+
+def _mask(truth: Any) -> Array:
+    mask: Array = truth.to_numpy(zero_copy_only=False)
+    return mask

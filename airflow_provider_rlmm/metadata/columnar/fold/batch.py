@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events of a decoded batch as numpy arrays, and the rows of their user partitions in a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
+from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_METADATA_PARTITION, Store
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
+
+_FIRST_LOOK = 4096
+_AT_ONCE = 1 << 15  # what is compared at once stays in the processor's cache
+
+APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
+
+
+class Events:
+    """
+    The rows of a batch that are applied, in their order.
+
+    :param batch: what ``decode`` returned.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+        self.error_code = numpy_of(batch.column("error_code"))
+        good = (self.error_code == ErrorCode.GOOD) | (self.error_code == ErrorCode.KEYED)
+        self.rows = np.flatnonzero(good)
+        self._all = self.rows.size == batch.num_rows
+        self.api_key = self.column("api_key")
+        self.state = self.column("state")
+        self.is_deletion = self.api_key == PARTITION_DELETE_API_KEY
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return int(self.rows.size)
+
+    def column(self, name: str) -> Array:
+        """
+        Return a column of numbers; where it is null, anything.
+
+        :param name: the column.
+        """
+        values = numpy_of(self.batch.column(name))
+        return values if self._all else values.take(self.rows)
+
+    def ids(self, name: str) -> Array:
+        """
+        Return ids as rows of two 64-bit numbers; zeros where an id is null.
+
+        :param name: the column.
+        :raises ValueError: if an id is not 16 bytes long.
+        """
+        column = self.batch.column(name)
+        offsets, data = binary_buffers(column)
+        length = np.diff(offsets)
+        if ((length != 16) & (length != 0)).any():
+            raise ValueError(f"an id in {name} is not 16 bytes long")
+        words = data[int(offsets[0]) : int(offsets[-1])].view(np.uint64).reshape(-1, 2)
+        if not column.null_count and self._all:
+            return words
+        if words.size == 0:
+            return np.zeros((self.size, 2), np.uint64)
+        at = np.minimum((offsets[:-1].astype(np.int64) - int(offsets[0])) // 16, len(words) - 1).take(self.rows)
+        words = words.take(at, axis=0)
+        words[length.take(self.rows) == 0] = 0
+        return words
+
+    def topics(self) -> Any:
+        """Return the topics, an Arrow array."""
+        topics = self.batch.column("topic")
+        return topics if self._all else topics.take(pa.array(self.rows))
+
+    def metadata_partition(self) -> Array:
+        """Return the metadata partitions, :data:`NO_METADATA_PARTITION` where none is known."""
+        if "metadata_partition" not in self.batch.schema.names:
+            return np.full(self.size, NO_METADATA_PARTITION, np.int32)
+        column = self.batch.column("metadata_partition").fill_null(NO_METADATA_PARTITION)
+        values = numpy_of(column)
+        return values if self._all else values.take(self.rows)
+
+
+def numpy_of(array: Any) -> Array:
+    """
+    Return an Arrow array of numbers or truth values; where it is null, anything.
+
+    :param array: the array.
+    """
+    _, data = array.buffers()
+    size = len(array)
+    if pa.types.is_boolean(array.type):
+        bits = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
+        unpacked = np.unpackbits(bits, bitorder="little")[array.offset : array.offset + size]
+        return unpacked.view(np.bool_)
+    dtype = array.type.to_pandas_dtype()
+    if not size:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype)[array.offset : array.offset + size]
+
+
+def binary_buffers(array: Any) -> tuple[Array, Array]:
+    """
+    Return the offsets and the bytes of an array of strings.
+
+    :param array: a binary or string array.
+    """
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return np.zeros(1, np.int32), np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return ends, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def partitions_of(store: Store, events: Events) -> Array:
+    """
+    Return the row of each event's user partition; unknown ones are added.
+
+    :param store: where user partitions are rows.
+    :param events: the events.
+    """
+    ids, partition, topics = events.ids("topic_id"), events.column("partition"), events.topics()
+    found = np.empty(events.size, np.int64)
+    for first in range(0, events.size, _AT_ONCE):
+        some = slice(first, min(first + _AT_ONCE, events.size))
+        found[some] = _rows_of(store, ids[some], partition[some], topics[some])
+    return found
+
+
+def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
+    high, low = ids.T
+    hashes = hash_of(high, low, partition)
+    found = _find(store, hashes, high, low, partition)
+    missing = np.flatnonzero(found < 0)
+    while missing.size:
+        # Most events are of few user partitions: look the others up again when some are known.
+        some = missing[: max(_FIRST_LOOK, store.partitions.size)]
+        part = some.take(_first_of_each(high.take(some), low.take(some), partition.take(some)))
+        append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
+        found[missing] = _find(
+            store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
+        )
+        missing = missing.take(np.flatnonzero(found.take(missing) < 0))
+    for row in _with_another_topic(store, found, topics).tolist():
+        found[row] = partition_of(store, int(high[row]), int(low[row]), int(partition[row]), topics[row].as_py(), True)
+    return found
+
+
+def partition_of(store: Store, high: int, low: int, partition: int, topic: str, add: bool = False) -> int:
+    """
+    Return the row of one user partition, -1 if it is not known and not added.
+
+    :param store: where user partitions are rows.
+    :param high: first half of the topic id.
+    :param low: the other half.
+    :param partition: number of the user partition.
+    :param topic: name of the topic.
+    :param add: whether to add it if it is not known.
+    """
+    table = store.partitions
+    key = np.array([high], np.uint64), np.array([low], np.uint64), np.array([partition], np.int32)
+
+    def same(_: Array, row: Array) -> Array:
+        equal: Array = (
+            (table["high"][row] == high) & (table["low"][row] == low) & (table["partition"][row] == partition)
+        )
+        for at in np.flatnonzero(equal).tolist():
+            equal[at] = store.topics[int(table["topic"][row[at]])].as_py() == topic
+        return equal
+
+    found = store.index("partitions").find(hash_of(*key), same)
+    if found[0] < 0 and add:
+        found = append_partitions(store, *key, pa.array([topic], pa.string()))
+    return int(found[0])
+
+
+def append_partitions(store: Store, high: Array, low: Array, partition: Array, topics: Any) -> Array:
+    """
+    Add user partitions and return their rows.
+
+    :param store: where user partitions are rows.
+    :param high: first halves of the topic ids.
+    :param low: the other halves.
+    :param partition: numbers of the user partitions.
+    :param topics: names of the topics, an Arrow array.
+    """
+    unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=store.topics))))
+    if len(unknown):
+        store.topics = pa.concat_arrays([store.topics, unknown])
+    values = {
+        "high": high,
+        "low": low,
+        "partition": partition,
+        "topic": numpy_of(pc.index_in(topics, value_set=store.topics)),
+        "metadata_partition": NO_METADATA_PARTITION,
+        "delete_state": NO_DELETION,
+        "delete_event_timestamp_ms": 0,
+        "delete_broker_id": 0,
+        "was_finished": False,
+    }
+    return store.append("partitions", high.size, values)
+
+
+def _find(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
+    """Find user partitions, whatever their topic is called."""
+    table = store.partitions
+    highs, lows, partitions = table["high"], table["low"], table["partition"]
+
+    def same(row: Array, high: Array, low: Array, partition: Array) -> Array:
+        equal: Array = highs.take(row) == high
+        equal &= lows.take(row) == low
+        equal &= partitions.take(row) == partition
+        return equal
+
+    if not table.size:
+        return np.full(hashes.size, -1, np.int64)
+    index = store.index("partitions")
+    found = index.guess(hashes)
+    other = np.flatnonzero(~same(found, high, low, partition))
+    key = high.take(other), low.take(other), partition.take(other)
+    found[other] = index.find(hashes.take(other), lambda asked, row: same(row, *(half.take(asked) for half in key)))
+    return found
+
+
+def _first_of_each(*keys: Array) -> Array:
+    order = np.lexsort(keys)
+    first = np.ones(order.size, dtype=bool)
+    first[1:] = np.any([key.take(order[1:]) != key.take(order[:-1]) for key in keys], axis=0)
+    return order[first]
+
+
+def _with_another_topic(store: Store, found: Array, topics: Any) -> Array:
+    """Return the events whose topic has another name than that of the user partition found by its id."""
+    if not found.size:
+        return found
+    expected = pc.take(store.topics, pa.array(store.partitions["topic"].take(found)), boundscheck=False)
+    # One comparison of all the bytes is several times as fast as one per name.
+    if topics.equals(expected):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(pc.not_equal(topics, expected).to_numpy(zero_copy_only=False))

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Finds positions by key, many at once: open addressing in a numpy array.
+
+The index holds positions and bits of hashes. A hash says where to look; whether a position is the right one is decided by
+comparing the whole keys, which lie in the columns that the positions point into.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+
+_SMALLEST_BITS = 8
+_LARGEST_LOAD = 0.5  # fuller ones need many more looks for the last few keys
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_HALF = np.uint64(32)
+_ABOVE_POSITION = np.uint64(33)  # a hash's upper 31 bits and a position make one number, which is not below zero
+_FREE, _USED = np.uint8(0), np.uint8(1)
+
+Same = Callable[[Array, Array], Array]
+"""Tells for (numbers of keys that are looked for, positions) whether the keys at the positions are the same."""
+
+
+def hash_of(high: Array, low: Array, code: Array) -> Array:
+    """
+    Return 64 mixed bits per key; the highest are the best.
+
+    :param high: 64 bits of an id.
+    :param low: the other 64.
+    :param code: a further number.
+    """
+    mixed: Array = high * _MIX[0]
+    mixed ^= low
+    mixed += code.astype(np.int64, copy=False).view(np.uint64)
+    mixed *= _MIX[1]
+    return mixed
+
+
+def hash_of_number(number: Array) -> Array:
+    """
+    Return 64 mixed bits per number; the highest are the best.
+
+    :param number: 64-bit numbers.
+    """
+    mixed: Array = number.view(np.uint64) * _MIX[0]
+    mixed ^= mixed >> _HALF
+    mixed *= _MIX[1]
+    return mixed
+
+
+class HashIndex:
+    """
+    Positions by the hash of their key.
+
+    A byte per slot, zero where the slot is free, holds bits of a hash: the slots of other keys are mostly passed without
+    a look at the positions, which take four times the memory, and at the keys.
+
+    :param expected: how many positions to make room for.
+    :param load: how much of the slots may be in use.
+    """
+
+    def __init__(self, expected: int, load: float = _LARGEST_LOAD) -> None:
+        bits = _SMALLEST_BITS
+        while expected > load * (1 << bits):
+            bits += 1
+        self._bits = bits
+        self._tags = np.zeros(1 << bits, np.uint8)
+        self._positions = np.zeros(1 << bits, np.int32)
+        self._room = int(load * (1 << bits))
+        self._used = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return int(self._tags.nbytes + self._positions.nbytes)
+
+    def has_room(self, more: int) -> bool:
+        """
+        Tell whether ``more`` positions can be inserted; if not, build a larger index.
+
+        :param more: how many.
+        """
+        return self._used + more <= self._room
+
+    def copy(self) -> HashIndex:
+        """Return an independent copy."""
+        copied = copy.copy(self)
+        copied._tags, copied._positions = self._tags.copy(), self._positions.copy()
+        return copied
+
+    def guess(self, hashes: Array) -> Array:
+        """
+        Return a position for each key, which is likely to be its own if it is here; there has to be one.
+
+        :param hashes: their hashes.
+        """
+        positions: Array = self._positions.take(self._first_slots(hashes)).astype(np.int64)
+        return positions
+
+    def find(self, hashes: Array, same: Same) -> Array:
+        """
+        Return the position of each key, -1 for those that are not here.
+
+        :param hashes: their hashes.
+        :param same: compares whole keys.
+        """
+        found = np.full(hashes.size, -1, np.int64)
+        left, slot, tag = np.arange(hashes.size), self._first_slots(hashes), _tags(hashes)
+        while left.size:
+            seen = self._tags.take(slot)
+            alike = np.flatnonzero(seen == tag)
+            asked, candidate = left.take(alike), self._positions.take(slot.take(alike)).astype(np.int64)
+            equal = same(asked, candidate)
+            on = (seen != tag) & (seen != _FREE)
+            if equal.all():
+                found[asked] = candidate
+            else:
+                right = np.flatnonzero(equal)
+                found[asked.take(right)] = candidate.take(right)
+                on[alike.take(np.flatnonzero(~equal))] = True
+            going_on = np.flatnonzero(on)
+            left, slot, tag = left.take(going_on), slot.take(going_on) + 1 & self._mask, tag.take(going_on)
+        return found
+
+    def insert(self, hashes: Array, positions: Array) -> None:
+        """
+        Add keys that are not here yet.
+
+        :param hashes: their hashes.
+        :param positions: their positions, all different.
+        """
+        was_empty = not self._used
+        self._used += positions.size
+        if was_empty:
+            self._fill(hashes, positions)
+        else:
+            self._place(self._first_slots(hashes), _tags(hashes), positions.astype(np.int32))
+
+    def _fill(self, hashes: Array, positions: Array) -> None:
+        """Place all keys of an empty index: in order, each comes to lie at its slot or right behind the one before."""
+        entries = (hashes >> _ABOVE_POSITION << _HALF).view(np.int64) | positions
+        entries.sort()
+        number = np.arange(entries.size)
+        slot = np.maximum.accumulate((entries >> 63 - self._bits) - number) + number
+        tag, sorted_positions = (entries >> 32).astype(np.uint8) | _USED, entries.astype(np.int32)
+        behind = int(np.searchsorted(slot, self._tags.size))
+        self._tags[slot[:behind]] = tag[:behind]
+        self._positions[slot[:behind]] = sorted_positions[:behind]
+        self._place(np.zeros(entries.size - behind, np.int64), tag[behind:], sorted_positions[behind:])
+
+    def _place(self, slot: Array, tag: Array, left: Array) -> None:
+        while left.size:
+            free = np.flatnonzero(self._tags.take(slot) == _FREE)
+            self._positions[slot.take(free)] = left.take(free)
+            at_home = self._positions.take(slot) == left
+            placed, homeless = np.flatnonzero(at_home), np.flatnonzero(~at_home)
+            self._tags[slot.take(placed)] = tag.take(placed)
+            left, slot, tag = left.take(homeless), slot.take(homeless) + 1 & self._mask, tag.take(homeless)
+
+    @property
+    def _mask(self) -> int:
+        return self._tags.size - 1
+
+    def _first_slots(self, hashes: Array) -> Array:
+        slots: Array = (hashes >> np.uint64(64 - self._bits)).view(np.int64)
+        return slots
+
+
+def _tags(hashes: Array) -> Array:
+    tags: Array = (hashes >> _ABOVE_POSITION).astype(np.uint8) | _USED
+    return tags
