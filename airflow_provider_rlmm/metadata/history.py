@@ -8,11 +8,12 @@ partition's deletion is, when its absence was observed, and whether anybody else
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
@@ -21,33 +22,11 @@ from airflow_provider_rlmm.metadata.records import (
     SegmentEvent,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-
-_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-_STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-
-
-@dataclass(frozen=True, slots=True)
-class AbsenceObservation:
-    """
-    A marker (or a repeated start): somebody says that the user partition is deleted.
-
-    :param offset: offset of its record in the metadata partition.
-    :param time_ms: when it was written, ms since the epoch: the later of the event's and the record's timestamps, and of
-        ``bounded`` ones that somebody else wrote, the later of that and of the time of the record that bounds them.
-    :param bounded: whether the time may be relied on: we write proven times, and what somebody else wrote is bounded by
-        the next record of a broker, or of ours, in the metadata partition. Until there is one its writer's clock is the
-        only witness.
-    """
-
-    offset: int
-    time_ms: int
-    bounded: bool
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 
 @dataclass(slots=True)
-class UserPartitionHistory:
+class UserPartitionHistory(PartitionDeletion):
     """
     The history of one user partition.
 
@@ -55,12 +34,6 @@ class UserPartitionHistory:
     :param cache: its segments that are not finished, by Kafka's own rules.
     :param known_segments: every segment whose add was seen, finished ones included.
     :param without_add: segment id → offset of an update whose add was never seen: incomplete history.
-    :param delete_state: state of the partition's deletion, ``None`` where it was never marked.
-    :param observations: the observations of its absence since the last foreign segment event, by offset, their times
-        strictly decreasing. Which of them counts depends on the time at which one asks
-        (:func:`airflow_provider_rlmm.policy.absence.first_observation`); one that is not earlier than another before it
-        never does, so it is not kept.
-    :param unsettled_marker_offset: offset of the first marker of the deletion under way.
     :param finished_at: segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came.
     :param copied: every segment whose copy was finished once.
     :param started_by: segment id → broker id of the DELETE_SEGMENT_STARTED that started its deletion.
@@ -71,9 +44,6 @@ class UserPartitionHistory:
     cache: RemoteLogMetadataCache = field(default_factory=RemoteLogMetadataCache)
     known_segments: set[UUID] = field(default_factory=set)
     without_add: dict[UUID, int] = field(default_factory=dict)
-    delete_state: RemotePartitionDeleteState | None = None
-    observations: list[AbsenceObservation] = field(default_factory=list)
-    unsettled_marker_offset: int | None = None
     last_foreign_offset: int | None = None
     finished_at: dict[UUID, int] = field(default_factory=dict)
     copied: set[UUID] = field(default_factory=set)
@@ -82,10 +52,6 @@ class UserPartitionHistory:
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that are not finished, by start offset."""
         return self.cache.list_remote_log_segments()
-
-    def deletion_under_way(self) -> bool:
-        """Tell whether the partition is marked or started and not finished."""
-        return self.delete_state in (_MARKED, _STARTED)
 
     def apply_segment_event(self, event: SegmentEvent, offset: int) -> None:
         """
@@ -96,7 +62,7 @@ class UserPartitionHistory:
         """
         if event.broker_id != OWN_BROKER_ID:
             self.last_foreign_offset = offset
-            self.observations.clear()
+            self.forget_observations()
         segment_id = event.remote_log_segment_id.id
         if isinstance(event, RemoteLogSegmentMetadata):
             self.known_segments.add(segment_id)
@@ -138,46 +104,13 @@ class UserPartitionHistory:
         :param timestamp_ms: the record's timestamp, ms since the epoch; the later of it and the event's counts as the
             time of observation, so that a wrong clock can only lengthen the wait.
         """
-        observed_ms = max(event.event_timestamp_ms, timestamp_ms)
-        ours = event.broker_id == OWN_BROKER_ID
-        if ours:
-            self.bound_observations(observed_ms)
-        if event.state == _FINISHED:
-            self.delete_state = _FINISHED
-            self.observations.clear()
-            self.unsettled_marker_offset = None
-        elif self.deletion_under_way():
-            if event.state == _STARTED:
-                self.delete_state = _STARTED
-            self._observe(AbsenceObservation(offset, observed_ms, ours))
-        elif event.state == _MARKED and (self.delete_state is None or self.unfinished()):
-            # A marker for a finished partition does nothing, unless segments appeared since: then it opens it again.
-            self.delete_state = _MARKED
-            self._observe(AbsenceObservation(offset, observed_ms, ours))
-            self.unsettled_marker_offset = offset
-
-    def _observe(self, observation: AbsenceObservation) -> None:
-        if observation.time_ms < 0:
-            return  # Kafka's NO_TIMESTAMP, or as little worth: it says nothing about when
-        if not self.observations or observation.time_ms < self.observations[-1].time_ms:
-            self.observations.append(observation)
-
-    def awaits_bound(self) -> bool:
-        """Tell whether somebody else's observation stands of which nothing but its own clock says when it was made."""
-        return any(not o.bounded for o in self.observations)
-
-    def bound_observations(self, time_ms: int) -> None:
-        """
-        Note that a record with a time to rely on followed: whatever stands here was written before it, or then.
-
-        How long before nobody knows, so the later of the two times counts.
-
-        :param time_ms: time of the first such record, ms since the epoch.
-        """
-        if self.awaits_bound():
-            before, self.observations = self.observations, []
-            for o in before:
-                self._observe(o if o.bounded else replace(o, time_ms=max(o.time_ms, time_ms), bounded=True))
+        self.apply_deletion(
+            event.state,
+            offset,
+            max(event.event_timestamp_ms, timestamp_ms),
+            ours=event.broker_id == OWN_BROKER_ID,
+            has_unfinished=lambda: bool(self.unfinished()),
+        )
 
     def obstacle_to_finish(self) -> str | None:
         """Return why DELETE_PARTITION_FINISHED must not be written (I3), ``None`` where nothing stands against it."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, duration_in_words
-from airflow_provider_rlmm.metadata.history import AbsenceObservation
+from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes

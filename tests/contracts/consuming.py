@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.event_log import in_process, kafka_event_log, kafka_subscription
+from airflow_provider_rlmm.event_log import in_process
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.kafka import subscription as kafka_subscription
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.liveness import MetadataPartitionLiveness
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MalformedMetadataError, MetadataError
-from airflow_provider_rlmm.metadata.cache import LeaderEpochState, RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ColumnarState
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -35,7 +34,7 @@ class ScalarReplay:
     def __init__(self) -> None:
         self.caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
         self.deletions: dict[TopicIdPartition, Deletion] = {}
-        self._finished: set[TopicIdPartition] = set()
+        self.finished: set[TopicIdPartition] = set()
 
     def apply(self, values: Iterable[bytes | None]) -> str:
         """
@@ -58,7 +57,7 @@ class ScalarReplay:
             if event.state is FINISHED:
                 del self.deletions[partition]
                 self.caches.pop(partition, None)
-                self._finished.add(partition)
+                self.finished.add(partition)
             return "a"
         partition = event.remote_log_segment_id.topic_id_partition
         cache = self.caches.setdefault(partition, RemoteLogMetadataCache())
@@ -69,7 +68,7 @@ class ScalarReplay:
                 outcome = "a" if cache.update_remote_log_segment_metadata(event).applied else "d"
         except InvalidStateTransitionError:
             outcome = "t"
-        return outcome.upper() if partition in self._finished else outcome
+        return outcome.upper() if partition in self.finished else outcome
 
     def answers(self, probes: Sequence[Probe]) -> dict[Partition, dict[str, Any]]:
         """
@@ -80,82 +79,27 @@ class ScalarReplay:
         return answers_of(self.caches, self.deletions, probes)
 
 
-def columnar_answers(state: ColumnarState, probes: Sequence[Probe]) -> dict[Partition, dict[str, Any]]:
+def columnar_answers(state: ColumnarState) -> dict[Partition, dict[str, Any]]:
     """
-    Return what a state's tables hold, by way of caches that are filled from them.
+    Return what a state's tables hold: segments and deletions. Lookups by leader epoch are the cache's.
 
     :param state: the state.
-    :param probes: what to look up in each user partition.
     """
-    segments: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
-    epochs: dict[TopicIdPartition, dict[int, LeaderEpochState]] = {}
-    for row in state.segments.to_pylist():
-        segments.setdefault(_partition_of(row), []).append(_segment_of(row))
-    for row in state.epoch_highest.to_pylist():
-        highest = LeaderEpochState(highest_offset=row["highest_offset"])
-        epochs.setdefault(_partition_of(row), {})[row["leader_epoch"]] = highest
-    for row in state.epoch_offsets.to_pylist():
-        epoch = epochs.setdefault(_partition_of(row), {}).setdefault(row["leader_epoch"], LeaderEpochState())
-        segment_id = RemoteLogSegmentId(_partition_of(row), UUID(bytes=row["segment_id"]))
-        assert row["referenced"] == (row["start_offset"] is not None)
-        if row["referenced"]:
-            epoch.referenced[row["start_offset"]] = segment_id
-        else:
-            epoch.unreferenced[segment_id] = None
-    caches = {
-        # The copies build the index of what was filled in above.
-        partition: RemoteLogMetadataCache(
-            segments.get(partition, ()), {number: epoch.copy() for number, epoch in epochs.get(partition, {}).items()}
-        )
-        for partition in {**segments, **epochs}
-    }
-    deletions = {
-        _partition_of(row): (row["state"], row["event_timestamp_ms"], row["broker_id"])
-        for row in state.partition_deletes.to_pylist()
-        # It stays here, and Kafka forgets it.
-        if row["state"] != FINISHED
-    }
-    return answers_of(caches, deletions, probes)
-
-
-def lookup_answers(state: ColumnarState, probes: Sequence[Probe]) -> dict[Partition, dict[str, Any]]:
-    """
-    Return what a state's own lookups answer.
-
-    :param state: the state.
-    :param probes: what to look up in each user partition.
-    """
-    rows = [*state.epoch_offsets.to_pylist(), *state.epoch_highest.to_pylist()]
-    epochs: dict[TopicIdPartition, set[int]] = {_partition_of(row): set() for row in state.user_partitions.to_pylist()}
-    for row in rows:
-        epochs[_partition_of(row)].add(row["leader_epoch"])
     answers: dict[Partition, dict[str, Any]] = {}
-    for partition, known in epochs.items():
-        lookups = _Lookups(state, partition, known)
-        deletion = state.partition_delete_state(partition)
-        answers[partition.topic_id.hex, partition.topic, partition.partition] = {
-            "deletion": None if deletion in (None, FINISHED) else int(deletion),
-            **_describe(lookups, probes),
-        }
-    return without_empty(answers)
 
+    def of(row: Mapping[str, Any]) -> dict[str, Any]:
+        key = row["topic_id"].hex(), row["topic"], row["partition"]
+        return answers.setdefault(key, {"deletion": None, "segments": []})
 
-@dataclass(frozen=True, slots=True)
-class _Lookups:
-    """One user partition of a state, in the shape of a ``RemoteLogMetadataCache``."""
-
-    state: ColumnarState
-    partition: TopicIdPartition
-    leader_epochs: Collection[int]
-
-    def list_remote_log_segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
-        return self.state.list_remote_log_segments(self.partition, leader_epoch)
-
-    def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
-        return self.state.highest_offset_for_epoch(self.partition, leader_epoch)
-
-    def remote_log_segment_metadata(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        return self.state.remote_log_segment_metadata(self.partition, leader_epoch, offset)
+    for row in state.segments.to_pylist():
+        of(row)["segments"].append(_fields(_segment_of(row)))
+    for row in state.partition_deletes.to_pylist():
+        # It stays here, and Kafka forgets it.
+        if row["state"] != FINISHED:
+            of(row)["deletion"] = [row["state"], row["event_timestamp_ms"], row["broker_id"]]
+    for answer in answers.values():
+        answer["segments"].sort(key=lambda fields: fields[0])
+    return answers
 
 
 def answers_of(
@@ -189,7 +133,7 @@ def without_empty(answers: Mapping[Partition, dict[str, Any]]) -> dict[Partition
     return {key: value for key, value in answers.items() if any(value[name] != NOTHING[name] for name in NOTHING)}
 
 
-def _describe(cache: RemoteLogMetadataCache | _Lookups, probes: Sequence[Probe]) -> dict[str, Any]:
+def _describe(cache: RemoteLogMetadataCache, probes: Sequence[Probe]) -> dict[str, Any]:
     listed = {str(epoch): _listed(cache, epoch) for epoch in cache.leader_epochs}
     highest = {str(epoch): cache.highest_offset_for_epoch(epoch) for epoch in cache.leader_epochs}
     found = (cache.remote_log_segment_metadata(epoch, offset) for epoch, offset in probes)
@@ -201,7 +145,7 @@ def _describe(cache: RemoteLogMetadataCache | _Lookups, probes: Sequence[Probe])
     }
 
 
-def _listed(cache: RemoteLogMetadataCache | _Lookups, leader_epoch: int) -> list[str] | None:
+def _listed(cache: RemoteLogMetadataCache, leader_epoch: int) -> list[str] | None:
     try:
         return sorted(s.remote_log_segment_id.id.hex for s in cache.list_remote_log_segments(leader_epoch))
     except MetadataError:

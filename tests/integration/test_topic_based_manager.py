@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from airflow_provider_rlmm.event_log.protocol import Acked, Unknown
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka import kafka_subscription
+from airflow_provider_rlmm.kafka import subscription as kafka_subscription
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from dev.broker import LocalKafka
 from tests.contracts.consuming import A, Append, B, Consuming, ConsumingContract

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random histories of user partitions, and a model that applies them event by event to scalar caches."""
+"""Random histories of user partitions, and a model that applies them event by event to scalar histories."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -30,6 +32,7 @@ PARTITIONS = [
     TopicIdPartition(TOPIC_IDS[1], "b", 0),
     TopicIdPartition(TOPIC_IDS[2], "é" * 8, 3),
 ]
+TABLES = ("segments", "finished_segments", "unresolved", "user_partitions", "partition_deletes")
 MAX_OFFSET = 2**63 - 1
 EDGES = (0, 1, 2**31 - 1, 2**31, MAX_OFFSET - 1, MAX_OFFSET)
 # Nothing checks where leader epochs begin: the last offset of the epoch before wraps around.
@@ -43,6 +46,7 @@ class Histories:
         self.random = random.Random(seed)
         self._wild = wild
         self._at_edge = self.random.choice([0.05, 0.05, 0.5])
+        self._deleting = self.random.choice([0.01, 0.1, 0.4])
         self._numbers = 0
         self._next_offset = dict.fromkeys(PARTITIONS, 0)
         self._leader_epoch = dict.fromkeys(PARTITIONS, 0)
@@ -62,6 +66,8 @@ class Histories:
 
     def _next(self, partition):
         segments = self._segments[partition]
+        if self.random.random() < self._deleting:
+            return [self._deletion(partition, self.random.choice(list(RemotePartitionDeleteState)))]
         if not segments or self.random.random() < 0.4:
             if segments and self.random.random() < 0.1:
                 return [self._copy(partition, *self.random.choice(segments)[2:])]  # a new leader copies it again
@@ -90,7 +96,7 @@ class Histories:
         what = self.random.random()
         if what < 0.1:
             state = self.random.choice(list(RemotePartitionDeleteState))
-            return RemotePartitionDeleteMetadata(partition, state, self.random.randrange(99), 5)
+            return self._deletion(partition, state)
         if what < 0.6:
             return self._update(partition, number, self.random.choice(list(S)))
         start = self._or_edge(self.random.randrange(self._next_offset[partition] + 10), EDGES)
@@ -101,20 +107,28 @@ class Histories:
         state = self.random.choice([S.COPY_SEGMENT_STARTED] * 9 + [S.DELETE_SEGMENT_STARTED])
         return self._add(partition, number, start, end, tuple(epochs), state)
 
+    def _deletion(self, partition, state):
+        broker_id = self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 5, -7])
+        return RemotePartitionDeleteMetadata(partition, state, self.random.choice([-1, *range(99)]), broker_id)
+
+    def _broker_id(self):
+        return self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 0, 3, -7])
+
     def _or_edge(self, offset, edges):
         return self.random.choice(edges) if self.random.random() < self._at_edge else offset
 
     def _add(self, partition, number, start, end, epochs, state):
         custom = self.random.choice([None, None, b"", b"m", b"m" * 40])
         return RemoteLogSegmentMetadata(
-            _id(partition, number), start, end, self.random.randrange(99), self.random.randrange(5),
-            self.random.randrange(99), self.random.randrange(99), custom, state, epochs, self.random.random() < 0.5,
+            _id(partition, number), start, end, self.random.randrange(99), self._broker_id(),
+            self.random.choice([-1, *range(99)]), self.random.randrange(99), custom, state, epochs,
+            self.random.random() < 0.5,
         )  # fmt: skip
 
     def _update(self, partition, number, state):
         custom = self.random.choice([None, None, b"", b"u" * 20])
         return RemoteLogSegmentMetadataUpdate(
-            _id(partition, number), self.random.randrange(99), custom, state, self.random.randrange(5)
+            _id(partition, number), self.random.choice([-1, *range(99)]), custom, state, self._broker_id()
         )
 
 
@@ -147,85 +161,120 @@ def _id(partition, number):
 
 
 class Model:
-    """What a state must answer: one scalar cache per user partition, one event after the other."""
+    """What a state must answer: one scalar history per user partition, one event after the other."""
 
     def __init__(self) -> None:
-        self.caches = {}
+        self.histories = {}
         self.deletes = {}
-        self.metadata_partitions = {}
+        self.places = {}
         self.finished = set()
+        self.finished_segments = {}
+        self.finished_counts = {}
+        self.alive = set()
         self.applied = 0
-
-    def copy(self) -> Model:
-        copied = Model()
-        copied.caches = {partition: cache.copy() for partition, cache in self.caches.items()}
-        copied.deletes, copied.metadata_partitions = dict(self.deletes), dict(self.metadata_partitions)
-        copied.finished = set(self.finished)
-        return copied
+        self._caches = {}
+        self._events = 0
 
     def apply(self, batch) -> dict[str, list]:
         """Return (row, fate, reason) by table of the report."""
         self.applied = 0
         report = {"quarantined": [], "dropped": [], "would_end_consumer": []}
-        partitions = batch.to_pydict().get("metadata_partition", [None] * batch.num_rows)
-        codes, errors = (batch.column(name).to_pylist() for name in ("error_code", "error"))
+        columns = batch.to_pydict()
+        nothing = [None] * batch.num_rows
+        partitions, times_ms = columns.get("metadata_partition", nothing), columns.get("timestamp_ms", nothing)
         for row, event in enumerate(iter_events(batch)):
-            code, reason = ErrorCode(codes[row]), f"{ErrorCode(codes[row]).name}: {errors[row]}"
+            code = ErrorCode(columns["error_code"][row])
+            reason = f"{code.name}: {columns['error'][row]}"
             if code:
                 report["quarantined"].append((row, EventFate.BAD_RECORD, reason))
             if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED):
                 report["would_end_consumer"].append((row, EventFate.BAD_RECORD, reason))
             if code in (ErrorCode.GOOD, ErrorCode.KEYED):
-                self._event(row, event, partitions[row], report)
+                offset = columns["offset"][row] if "offset" in columns else self._events
+                self._events += 1
+                record_ms = -1 if times_ms[row] is None else times_ms[row]
+                self._event(row, event, partitions[row], offset, record_ms, report)
         return report
 
-    def _event(self, row, event, metadata_partition, report):
-        finished = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-        if isinstance(event, RemotePartitionDeleteMetadata):
-            partition = event.topic_id_partition
+    def _event(self, row, event, metadata_partition, offset, record_ms, report):
+        time_ms = max(event.event_timestamp_ms, record_ms)
+        is_deletion = isinstance(event, RemotePartitionDeleteMetadata)
+        if time_ms >= 0 and (event.broker_id == OWN_BROKER_ID or (not is_deletion and event.broker_id >= 0)):
+            for history in self.histories.values():
+                history.bound_observations(time_ms)
+        partition = event.topic_id_partition if is_deletion else event.remote_log_segment_id.topic_id_partition
+        history = self.histories.setdefault(partition, UserPartitionHistory(partition))
+        _, first_offset = self.places.get(partition, (None, offset))
+        self.places[partition] = metadata_partition, first_offset
+        if is_deletion:
             self.deletes[partition] = event
             self.applied += 1
-            if event.state is finished:
-                self.caches.pop(partition, None)
+            history.apply_partition_event(event, offset, record_ms)
+            if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
                 self.finished.add(partition)
         else:
-            partition = event.remote_log_segment_id.topic_id_partition
             if partition in self.finished:
                 report["would_end_consumer"].append((row, EventFate.AFTER_FINISHED, EventFate.AFTER_FINISHED.reason))
-            cache = self.caches.setdefault(partition, RemoteLogMetadataCache())
-            try:
-                if isinstance(event, RemoteLogSegmentMetadata):
-                    outcome = cache.add_copy_in_progress_segment(event)
-                else:
-                    outcome = cache.update_remote_log_segment_metadata(event)
-                self.applied += outcome.applied
-                if not outcome.applied:
-                    report["dropped"].append((row, outcome, outcome.reason))
-            except InvalidStateTransitionError as e:
-                if partition not in self.finished:
-                    report["would_end_consumer"].append((row, EventFate.THROWN, str(e)))
-        self.metadata_partitions[partition] = metadata_partition
+            self._segment_event(row, event, partition, offset, report)
+            history.apply_segment_event(event, offset)
+
+    def _segment_event(self, row, event, partition, offset, report):
+        cache = self._caches.setdefault(partition, RemoteLogMetadataCache())
+        try:
+            if isinstance(event, RemoteLogSegmentMetadata):
+                outcome = cache.add_copy_in_progress_segment(event)
+            else:
+                outcome = cache.update_remote_log_segment_metadata(event)
+        except InvalidStateTransitionError as e:
+            if partition not in self.finished:
+                report["would_end_consumer"].append((row, EventFate.THROWN, str(e)))
+            return
+        self.applied += outcome.applied
+        if not outcome.applied:
+            report["dropped"].append((row, outcome, outcome.reason))
+            return
+        added, _ = self.places.get(event.remote_log_segment_id, (offset, None))
+        opens = isinstance(event, RemoteLogSegmentMetadata) and event.remote_log_segment_id not in self.alive
+        self.places[event.remote_log_segment_id] = (offset if opens else added), offset
+        if event.state is S.DELETE_SEGMENT_FINISHED:
+            self.finished_segments[event.remote_log_segment_id] = offset
+            self.finished_counts[partition] = self.finished_counts.get(partition, 0) + 1
+            self.alive.discard(event.remote_log_segment_id)
+        else:
+            self.finished_segments.pop(event.remote_log_segment_id, None)
+            self.alive.add(event.remote_log_segment_id)
 
     def tables(self) -> dict[str, list[tuple]]:
-        """Return the rows of each table of the state, in order."""
-        tables = {"segments": [], "epoch_offsets": [], "epoch_highest": [], "partition_deletes": []}
-        for partition in sorted(
-            self.metadata_partitions, key=lambda key: (key.topic_id.bytes, key.topic, key.partition)
-        ):
-            key = (self.metadata_partitions[partition], partition.topic_id.bytes, partition.topic, partition.partition)
-            cache = self.caches.get(partition, RemoteLogMetadataCache())
-            tables["segments"] += [(*key, *_segment(segment)) for segment in cache.list_remote_log_segments()]
-            for epoch, state in sorted(cache.leader_epochs.items()):
-                referenced = [(start, segment.id.bytes, True) for start, segment in sorted(state.referenced.items())]
-                others = [(None, segment.id.bytes, False) for segment in state.unreferenced]
-                tables["epoch_offsets"] += [(*key, epoch, *entry) for entry in referenced + others]
-                if state.highest_offset is not None:
-                    tables["epoch_highest"].append((*key, epoch, state.highest_offset))
+        """Return the rows of each table of a state that keeps finished segments; those of a user partition in any order."""
+        tables = {name: [] for name in TABLES}
+        for partition, history in self.histories.items():
+            metadata_partition, first_offset = self.places[partition]
+            key = (metadata_partition, partition.topic_id.bytes, partition.topic, partition.partition)
+            tables["segments"] += [
+                (*key, *_segment(segment), *self.places[segment.remote_log_segment_id])
+                for segment in history.unfinished()
+            ]
+            tables["unresolved"] += [(*key, i.bytes, offset, False) for i, offset in history.without_add.items()]
+            tables["finished_segments"] += [
+                (*key, i.id.bytes, offset)
+                for i, offset in self.finished_segments.items()
+                if i.topic_id_partition == partition
+            ]
+            finished = self.finished_counts.get(partition, 0), partition in self.finished
+            tables["user_partitions"].append((*key, first_offset, history.last_foreign_offset, *finished))
             if partition in self.deletes:
                 event = self.deletes[partition]
                 row = (*key, event.state, event.event_timestamp_ms, event.broker_id, partition in self.finished)
                 tables["partition_deletes"].append(row)
-        return tables
+        return {name: sorted(rows, key=repr) for name, rows in tables.items()}
+
+    def deletions(self):
+        """Return the deletions that began and are not finished."""
+        return {
+            partition: (history.delete_state, history.observations, history.unsettled_marker_offset)
+            for partition, history in self.histories.items()
+            if history.deletion_under_way()
+        }
 
 
 def _segment(segment):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A columnar state answers what one cache per user partition answers, however its events are cut into batches."""
+"""A columnar state answers what one history per user partition answers, however its events are cut into batches."""
 
 from __future__ import annotations
 
@@ -12,35 +12,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import MetadataError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, fold, iter_events
-from airflow_provider_rlmm.metadata.records import topic_id_partition_of
-from airflow_provider_rlmm.metadata.serde import serialize
-from tests.property.histories import EDGES, PARTITIONS, Histories, Model, short_history
+from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, fold
+from tests.property.histories import TABLES, Histories, Model, short_history
 
 SEEDS = st.integers(0, 2**32)
 WILDNESS = st.sampled_from([0, 0.02, 0.1, 0.5, 1])
 
 
 def tables(state):
-    return {name: rows(getattr(state, name)) for name in Model().tables()}
+    return {name: sorted(rows(getattr(state, name)), key=repr) for name in TABLES}
 
 
 def rows(table):
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def decoded(random, values, first_offset):
-    arguments = {"offset": range(first_offset, first_offset + len(values))}
-    if random.random() < 0.5:
-        arguments |= {"metadata_partition": random.choice([0, 1])}
-        if random.random() < 0.3:
-            arguments |= {"num_partitions": 2}
-    if random.random() < 0.2:
-        arguments |= {"keys": [random.choice([None, b"key"]) for _ in values]}
-    batch = decode(values, **arguments)
-    cut = random.choice([0, 0, 1])
-    return batch.slice(cut)
+def deletions(state):
+    return {
+        partition: (d.delete_state, d.observations, d.unsettled_marker_offset)
+        for partition, d in state.deletions_under_way().items()
+    }
+
+
+class Batches:
+    """Cuts values into batches, all of one topic."""
+
+    def __init__(self, random, values, largest):
+        self._random, self._values, self._largest = random, values, largest
+        self._carried = {}
+        if random.random() < 0.7:
+            self._carried["metadata_partition"] = random.choice([0, 1])
+            if random.random() < 0.3:
+                self._carried["num_partitions"] = 2
+        self._timed = random.random() < 0.5
+        self._keyed = random.random() < 0.2
+
+    def __iter__(self):
+        at = 0
+        while at < len(self._values):
+            values = self._values[at : at + self._random.randint(1, self._largest)]
+            carried = self._carried | {"offset": range(at, at + len(values))}
+            if self._timed:
+                carried["timestamp_ms"] = [self._random.choice([-1, *range(150)]) for _ in values]
+            if self._keyed:
+                carried["keys"] = [self._random.choice([None, b"key"]) for _ in values]
+            yield decode(values, **carried).slice(self._random.choice([0, 0, 1]))
+            at += len(values)
 
 
 def reported(report):
@@ -55,103 +72,73 @@ def expected_report(model, batch):
     return {name: [(offsets[row], *why) for row, *why in found] for name, found in model.apply(batch).items()}
 
 
-def answers(cache):
-    return [cache.list_remote_log_segments()] + [
-        (
-            _list_or_complain(cache, epoch),
-            cache.highest_offset_for_epoch(epoch),
-            [cache.remote_log_segment_metadata(epoch, offset) for offset in (*range(0, 90, 4), *EDGES)],
-        )
-        for epoch in range(5)
-    ]
-
-
-def _list_or_complain(cache, epoch):
-    try:
-        return cache.list_remote_log_segments(epoch)
-    except MetadataError as e:
-        return str(e)
-
-
-@given(SEEDS, WILDNESS, st.integers(1, 200), st.sampled_from([3, 20, 200]))
-@settings(max_examples=60, deadline=None)
+@given(SEEDS, WILDNESS, st.integers(1, 300), st.sampled_from([3, 20, 300]))
+@settings(max_examples=150, deadline=None)
 def test_a_replay_in_batches(seed, wild, size, largest_batch):
     history = Histories(seed, wild)
-    values, random = history.values(size), history.random
-    state, model, at, kept = ColumnarState.empty(), Model(), 0, []
-    while at < len(values):
-        batch = decoded(random, values[at : at + random.randint(1, largest_batch)], at)
-        at += max(batch.num_rows, 1)
-        kept.append((state, model.copy()))
-        state, report = state.apply(batch)
+    random = history.random
+    state, model = ColumnarState.empty(keep_finished=True), Model()
+    for batch in Batches(random, history.values(size), largest_batch):
+        before, (state, report) = state, state.apply(batch)
         assert reported(report) == expected_report(model, batch)
         assert report.applied == model.applied
         if random.random() < 0.3:
-            state = ColumnarState.from_ipc(state.to_ipc())
+            state = pickle.loads(pickle.dumps(state))
         if random.random() < 0.3:
             assert tables(state) == model.tables()
+        with pytest.raises(MetadataError, match="was advanced"):
+            before.apply(batch)
     assert tables(state) == model.tables()
-    for older, its_model in random.sample(kept, min(3, len(kept))):
-        assert tables(older) == its_model.tables()
-        after, _ = older.apply(batch)
-        its_model.apply(batch)
-        assert tables(after) == its_model.tables()
-    for partition in PARTITIONS:
-        assert answers(state.cache(partition)) == answers(model.caches.get(partition, RemoteLogMetadataCache()))
-        deletion = model.deletes.get(partition)
-        assert state.partition_delete_state(partition) == (deletion and deletion.state)
+    assert deletions(state) == model.deletions()
+
+
+@given(SEEDS, WILDNESS, st.integers(1, 300), st.sampled_from([3, 20, 300]))
+@settings(max_examples=50, deadline=None)
+def test_without_finished_segments_only_updates_that_come_after_them_look_different(seed, wild, size, largest_batch):
+    history = Histories(seed, wild)
+    state, model = ColumnarState.empty(), Model()
+    for batch in Batches(history.random, history.values(size), largest_batch):
+        state, report = state.apply(batch)
+        assert reported(report) == expected_report(model, batch)
+        if history.random.random() < 0.3:
+            state = ColumnarState.from_ipc(state.to_ipc())
+    found, expected = tables(state), model.tables()
+    expected["finished_segments"] = []
+    certain = {row[:5] for row in expected.pop("unresolved")}
+    unresolved = found.pop("unresolved")
+    assert found == expected
+    assert deletions(state) == model.deletions()
+    assert certain <= {row[:5] for row in unresolved}
+    assert all(row[-1] for row in unresolved if row[:5] not in certain)
 
 
 @given(SEEDS, st.sampled_from([1, 3, 6, 20]))
 @settings(max_examples=200, deadline=None)
 def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
     random = Random(seed)
-    values = short_history(random)
-    state, model, at = ColumnarState.empty(), Model(), 0
-    while at < len(values):
-        size = random.randint(1, largest_batch)
-        batch = decode(values[at : at + size], offset=range(at, min(at + size, len(values))))
-        at += size
+    state, model = ColumnarState.empty(keep_finished=True), Model()
+    for batch in Batches(random, short_history(random), largest_batch):
         state, report = state.apply(batch)
         assert reported(report) == expected_report(model, batch)
     assert tables(state) == model.tables()
-    assert answers(state.cache(PARTITIONS[0])) == answers(model.caches[PARTITIONS[0]])
-
-
-@given(SEEDS, WILDNESS)
-@settings(max_examples=15, deadline=None)
-def test_states_of_disjoint_user_partitions_go_on_as_one(seed, wild):
-    good = [event for event in iter_events(decode(Histories(seed, wild).values(150))) if event]
-    whole, model = decode(values_of(good)), Model()
-    model.apply(whole)
-    parts = [[e for e in good if (topic_id_partition_of(e) in PARTITIONS[:2]) is first] for first in (True, False)]
-    one, other = (ColumnarState.empty().apply(decode(values_of(part)))[0] for part in parts)
-    merged = one.merge(other)
-    assert tables(merged) == model.tables()
-    assert pickle.loads(pickle.dumps(merged)).segments == merged.segments
-    again = whole.slice(100)
-    model.apply(again)
-    assert tables(merged.apply(again)[0]) == model.tables()
-
-
-def values_of(events):
-    return [serialize(event) for event in events]
 
 
 @pytest.mark.parametrize("wild", [0.02, 0.3])
-def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild):
+@pytest.mark.parametrize("keep_finished", [True, False])
+def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild, keep_finished):
     monkeypatch.setattr(fold.apply, "_PART_EVENTS", 7)
-    for module in (fold.batch, fold.caches, fold.steps, fold.store):
+    for module in (fold.events, fold.steps, fold.store, fold.unresolved):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
     monkeypatch.setattr(fold.store, "_TOLERATED", 8)
     monkeypatch.setattr(fold.store, "_INDEXED_AT_ONCE", 8)
     values = Histories(405, wild).values(600)
-    state, model, kept = ColumnarState.empty(), Model(), []
+    state, model = ColumnarState.empty(keep_finished=keep_finished), Model()
     for at in range(0, len(values), 100):
         batch = decode(values[at : at + 100], offset=range(at, at + 100))
-        kept.append((state, model.copy()))
         state, report = state.apply(batch)
         assert reported(report) == expected_report(model, batch)
-    assert tables(state) == model.tables()
-    for older, its_model in kept:
-        assert tables(older) == its_model.tables()
+    found, expected = tables(state), model.tables()
+    if not keep_finished:
+        for name in ("finished_segments", "unresolved"):
+            del found[name], expected[name]
+    assert found == expected

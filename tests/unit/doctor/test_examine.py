@@ -132,9 +132,9 @@ def test_steps_that_throw_are_critical_where_the_topic_exists(
 def test_an_event_after_finished_is_critical_where_the_topic_exists(log: InProcessMetadataEventLog) -> None:
     deletions = put(log, *(partition_delete(state, HERE) for state in P))
     [after] = put(log, deleting(1, HERE))
-    gone = diagnose(log, live())
+    gone = diagnose(log, live(), min_age_ms=NOW_MS)
     assert [(f.kind, f.severity) for f in gone.findings] == [(K.EVENT_AFTER_FINISHED, Severity.WARNING)]
-    alive = diagnose(log)
+    alive = diagnose(log, min_age_ms=NOW_MS)
     assert found(alive) == [(K.EVENT_AFTER_FINISHED, *after), (K.LIVE_PARTITION_FINISHED, *deletions[-1])]
     assert alive.recoveries[0].delete_before_offset == after[1] + 1
     assert "broker that serves the partition" in EXPLANATIONS[K.EVENT_AFTER_FINISHED].meaning
@@ -148,7 +148,7 @@ def test_what_an_event_is_called_in_words_decides_nothing(
     monkeypatch.setattr("airflow_provider_rlmm.metadata.outcomes._REASONS", dict.fromkeys(EventFate, "other words"))
     assert found(diagnose(log)) == found(before)
     assert {f.kind for f in before.findings} == {
-        K.EVENT_AFTER_FINISHED, K.LIVE_PARTITION_FINISHED, K.UPDATE_WITHOUT_BASE
+        K.EVENT_AFTER_FINISHED, K.LIVE_PARTITION_FINISHED, K.STUCK_SEGMENT, K.UPDATE_WITHOUT_BASE
     }  # fmt: skip
 
 

@@ -66,4 +66,4 @@ def topic_state(log: InProcessMetadataEventLog, **options: Any) -> TopicState:
 
 
 def tables(state: ColumnarState) -> list[Any]:
-    return [state.segments, state.epoch_offsets, state.epoch_highest, state.partition_deletes]
+    return [state.segments, state.unresolved, state.user_partitions, state.partition_deletes]

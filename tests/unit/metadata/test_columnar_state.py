@@ -10,7 +10,8 @@ import pytest
 
 from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
-from airflow_provider_rlmm.metadata.columnar.fold import batch, caches, steps, store
+from airflow_provider_rlmm.metadata.columnar.fold import events, steps, store, unresolved
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.unit.metadata.events import (
@@ -36,7 +37,7 @@ def apply(*history, state=None, **carried):
 
 
 def tables(state):
-    return [state.segments, state.epoch_offsets, state.epoch_highest, state.partition_deletes]
+    return [state.segments, state.unresolved, state.user_partitions, state.partition_deletes]
 
 
 def test_the_empty_state_has_empty_tables():
@@ -77,16 +78,9 @@ def test_segments_and_epochs_after_some_events():
         "state": RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         "segment_leader_epochs": [{"leader_epoch": e, "start_offset": s} for e, s in epochs],
         "txn_idx_empty": False,
+        "added_offset": 0,
+        "event_offset": 1,
     }
-    offsets = [
-        (row["partition"], row["leader_epoch"], row["start_offset"], row["segment_id"][-1], row["referenced"])
-        for row in state.epoch_offsets.to_pylist()
-    ]
-    assert offsets == [(2, 0, 0, 1, True), (2, 1, 60, 1, True), (2, 1, None, 2, False), (3, 0, None, 3, False)]
-    highest = [
-        (row["partition"], row["leader_epoch"], row["highest_offset"]) for row in state.epoch_highest.to_pylist()
-    ]
-    assert highest == [(2, 0, 59), (2, 1, 199), (2, 9, 99)]
     assert state.partition_deletes.to_pylist() == [
         {
             "metadata_partition": 2,
@@ -99,14 +93,6 @@ def test_segments_and_epochs_after_some_events():
             "was_finished": False,
         }
     ]
-
-
-def test_an_older_state_is_not_changed():
-    before, _ = apply(started(1), copied(1))
-    kept = [table.to_pylist() for table in tables(before)]
-    after, _ = apply(deleting(1), started(2, 100, 199), state=before)
-    assert [table.to_pylist() for table in tables(before)] == kept
-    assert after.segments.column("state").to_pylist() == [2, 0]
 
 
 def test_events_in_one_batch_or_in_many_make_the_same_state():
@@ -183,16 +169,19 @@ def test_steps_that_throw_in_kafka_would_end_a_consumer(bad):
     assert (report.applied, report.dropped.num_rows, report.quarantined.num_rows) == (1, 0, 0)
 
 
-def test_a_finished_partition_has_no_segments_and_later_events_are_reported():
-    state, report = apply(started(1), copied(1), MARKED, FINISHED)
-    assert (state.segments.num_rows, state.epoch_highest.num_rows, report.would_end_consumer.num_rows) == (0, 0, 0)
+def test_what_is_unfinished_below_finished_stays_and_later_events_are_reported():
+    state, report = apply(started(1), copied(1), started(3, 100, 199), MARKED, FINISHED)
+    assert report.would_end_consumer.num_rows == 0
     assert state.partition_deletes.column("state").to_pylist() == [RemotePartitionDeleteState.DELETE_PARTITION_FINISHED]
     state, report = apply(deleting(1), started(2), FINISHED, state=ColumnarState.from_ipc(state.to_ipc()))
     assert ["DELETE_PARTITION_FINISHED" in reason for reason in report.would_end_consumer["reason"].to_pylist()] == [
         True
     ] * 2
-    assert report.dropped.num_rows == 1
-    assert state.segments.num_rows == 0
+    assert (report.applied, report.dropped.num_rows) == (3, 0)
+    found = zip(
+        state.segments.column("segment_id").to_pylist(), state.segments.column("state").to_pylist(), strict=True
+    )
+    assert {(raw[-1], number) for raw, number in found} == {(1, 2), (2, 0), (3, 0)}
 
 
 def test_a_segment_that_appears_after_finished_is_seen():
@@ -212,62 +201,41 @@ def test_what_ends_a_consumer_is_reported_once():
     assert report.would_end_consumer.num_rows == 1
 
 
-def test_that_a_deletion_was_finished_outlives_bytes_and_a_merge():
-    state, _ = apply(MARKED, FINISHED, MARKED)
-    other, _ = apply(started(3, partition=OTHER))
-    for merged in (state.merge(other), other.merge(state)):
-        state = ColumnarState.from_ipc(merged.to_ipc())
-        assert state.partition_deletes.column("was_finished").to_pylist() == [True]
-        _, report = apply(started(1), copied(3, OTHER), state=state)
-        assert report.would_end_consumer.column("segment_id").to_pylist() == [segment_id(1).id.bytes]
+def test_a_segment_that_is_announced_again_is_what_the_last_announcement_says():
+    later = replace(started(1, 50, 99, ((3, 50), (4, 70))), event_timestamp_ms=9_000)
+    for batches in (([started(1), later],), ([started(1)], [later])):
+        state = ColumnarState.empty()
+        for number, batch in enumerate(batches):
+            state, _ = apply(*batch, state=state, offset=[number * 10 + n for n in range(len(batch))])
+        [row] = state.segments.to_pylist()
+        assert (row["start_offset"], row["event_timestamp_ms"], row["added_offset"]) == (50, 9_000, 0)
+        assert row["segment_leader_epochs"] == [
+            {"leader_epoch": 3, "start_offset": 50},
+            {"leader_epoch": 4, "start_offset": 70},
+        ]
 
 
-@pytest.mark.parametrize(("start", "highest"), [(-(2**63), 2**63 - 1), (1 - 2**63, -(2**63)), (2 - 2**63, 1 - 2**63)])
-def test_epochs_that_end_at_the_limits_of_offsets(start, highest):
-    state, _ = apply(started(1, 0, 9, ((0, 0), (1, start))), copied(1))
-    found = {row["leader_epoch"]: row["highest_offset"] for row in state.epoch_highest.to_pylist()}
-    assert found == {0: highest, 1: 9}
-    again = ColumnarState.from_ipc(state.to_ipc())
-    assert again.highest_offset_for_epoch(PARTITION, 0) == highest
-    _, report = apply(copied(1), started(2, 0, 9, ((0, 0),)), copied(2), state=again)
-    assert report.applied == 3
-
-
-def test_an_epoch_that_begins_at_the_largest_offset_is_left_alone_where_another_one_is_out_of_order():
-    largest = 2**63 - 1
-    state, _ = apply(
-        started(1, 0, 9, ((0, 0),)), started(2, 10, 19, ((0, 10), (1, largest))), copied(2), copied(1), deleting(2)
-    )
-    assert state.highest_offset_for_epoch(PARTITION, 0) == largest - 1
-    assert state.highest_offset_for_epoch(PARTITION, 1) == 19
-    assert state.remote_log_segment_metadata(PARTITION, 0, 5).remote_log_segment_id == segment_id(1)
-    assert state.remote_log_segment_metadata(PARTITION, 1, largest) is None
-
-
-def test_a_segment_that_begins_at_the_largest_offset_is_superseded_by_a_later_copy():
-    largest = 2**63 - 1
-    state, _ = apply(started(1, largest, largest), copied(1))
-    state, _ = apply(started(2, largest, largest), copied(2), state=state)
-    serving = [row for row in state.epoch_offsets.to_pylist() if row["referenced"]]
-    assert [row["segment_id"] for row in serving] == [segment_id(2).id.bytes]
-    assert state.remote_log_segment_metadata(PARTITION, 0, largest).remote_log_segment_id == segment_id(2)
+def test_a_segment_that_lives_again_begins_anew():
+    history = [started(1), copied(1), deleting(1), deleted(1)]
+    for keep_finished in (True, False):
+        state, _ = apply(*history, state=ColumnarState.empty(keep_finished=keep_finished), offset=range(4))
+        assert state.finished_segments.num_rows == keep_finished
+        state, report = apply(started(1, 5), copied(1), state=state, offset=[4, 5])
+        [row] = state.segments.to_pylist()
+        assert (report.applied, row["start_offset"], row["added_offset"], row["event_offset"]) == (2, 5, 4, 5)
+        assert (state.finished_segments.num_rows, state.unresolved.num_rows) == (0, 0)
 
 
 def test_user_partitions_of_which_only_dropped_events_are_known():
     state, report = apply(copied(1), metadata_partition=4)
     assert (report.applied, state.segments.num_rows) == (0, 0)
+    key = {"metadata_partition": 4, "topic_id": PARTITION.topic_id.bytes, "topic": "orders", "partition": 2}
     assert state.user_partitions.to_pylist() == [
-        {"metadata_partition": 4, "topic_id": PARTITION.topic_id.bytes, "topic": "orders", "partition": 2}
+        {**key, "first_offset": 0, "last_foreign_offset": 0, "finished_segments": 0, "was_finished": False}
     ]
-
-
-def test_states_of_disjoint_partitions_merge():
-    everything, _ = apply(started(1), copied(1), started(3, partition=OTHER), MARKED)
-    one, _ = apply(started(1), copied(1), MARKED)
-    other, _ = apply(started(3, partition=OTHER))
-    assert tables(one.merge(other)) == tables(other.merge(one)) == tables(everything)
-    with pytest.raises(MetadataError, match="orders-2 is in both"):
-        everything.merge(one)
+    assert state.unresolved.to_pylist() == [
+        {**key, "segment_id": segment_id(1).id.bytes, "offset": 0, "maybe_finished": False}
+    ]
 
 
 def test_a_state_survives_as_bytes():
@@ -278,8 +246,9 @@ def test_a_state_survives_as_bytes():
     )  # fmt: skip
     again = ColumnarState.from_ipc(state.to_ipc())
     assert tables(again) == tables(state)
-    for after in (apply(copied(3, OTHER), started(9, 41, 500), copied(9), state=s)[0] for s in (state, again)):
-        assert [row["referenced"] for row in after.epoch_offsets.to_pylist()].count(True) == 3
+    after = [apply(copied(3, OTHER), started(9, 41, 500), copied(9), FINISHED, state=s)[0] for s in (state, again)]
+    assert tables(after[0]) == tables(after[1])
+    assert after[0].segments.num_rows == 4
 
 
 def _stream(table):
@@ -287,6 +256,16 @@ def _stream(table):
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
+
+
+def test_a_thousand_announcements_of_one_segment_are_no_burden():
+    """Each of them replaces the one before, whatever its leader epochs."""
+    history = [started(1, 0, 99, ((0, 0), (1, number % 90))) for number in range(20_000)]
+    state, report = apply(*history)
+    assert report.applied == len(history)
+    assert state.segments.column("segment_leader_epochs").to_pylist()[0][1]["start_offset"] == 19_999 % 90
+    state, _ = apply(*history, state=state)
+    assert len(state.to_ipc()) < 20_000
 
 
 def test_other_bytes_are_no_state():
@@ -297,7 +276,7 @@ def test_other_bytes_are_no_state():
 
 
 def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
-    for module in (batch, caches, steps, store):
+    for module in (events, steps, store, unresolved):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: np.zeros(high.size, np.uint64))
     id_ = PARTITION.topic_id.int
     partitions = [
@@ -317,8 +296,13 @@ def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
     expected = {(segment_id(*key), RemoteLogSegmentState(number % 2 == 0)) for number, key in enumerate(keys)}
     expected |= {(segment_id(7, partition), RemoteLogSegmentState.COPY_SEGMENT_STARTED) for partition in partitions}
     assert {
-        (metadata.remote_log_segment_id, metadata.state)
-        for partition in partitions
-        for metadata in state.list_remote_log_segments(partition)
+        (
+            RemoteLogSegmentId(
+                TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]),
+                UUID(bytes=row["segment_id"]),
+            ),
+            row["state"],
+        )
+        for row in state.segments.to_pylist()
     } == expected
     assert state.segments.num_rows == len(expected)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.history import AbsenceObservation
+from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.policy.absence import Presence, Settlement, first_observation, observe, settle

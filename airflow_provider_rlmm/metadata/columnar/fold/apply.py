@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +12,17 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.columnar.decoding.decode import iter_events
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.batch import APPLIED_CODES, Events, partitions_of
-from airflow_provider_rlmm.metadata.columnar.fold.caches import clear, rows_of
-from airflow_provider_rlmm.metadata.columnar.fold.effects import Part, SegmentFields, settle
-from airflow_provider_rlmm.metadata.columnar.fold.steps import (
-    APPLIED,
-    DROPPED,
-    THROWN,
-    steps_of,
-    thrown_reason,
+from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
+    PartEvents,
+    UnfinishedAt,
+    apply_deletions,
+    opens_again,
 )
-from airflow_provider_rlmm.metadata.columnar.fold.store import Store
+from airflow_provider_rlmm.metadata.columnar.fold.events import APPLIED_CODES, Events, partitions_of
+from airflow_provider_rlmm.metadata.columnar.fold.segments import Part, SegmentFields, settle
+from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
+from airflow_provider_rlmm.metadata.columnar.fold.store import NO_OFFSET, Store
+from airflow_provider_rlmm.metadata.columnar.fold.unresolved import note_unresolved
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
@@ -102,13 +100,11 @@ def apply_batch(store: Store, batch: Any) -> Findings:
     findings = Findings()
     events = Events(batch)
     _find_bad_rows(findings, events)
-    if not events.size:
-        return findings
-    partition = partitions_of(store, events)
-    work = _Work(store, events, partition, findings)
-    for first, behind in work.parts():
-        work.apply(first, behind)
-    _note_metadata_partitions(store, events, partition)
+    if events.size:
+        work = _Work(store, events, findings)
+        for first in range(0, events.size, _PART_EVENTS):
+            work.apply(slice(first, min(first + _PART_EVENTS, events.size)))
+        store.next_event += events.size
     return findings
 
 
@@ -124,97 +120,93 @@ def _find_bad_rows(findings: Findings, events: Events) -> None:
             findings.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
 
 
-def _note_metadata_partitions(store: Store, events: Events, partition: Array) -> None:
-    """Remember for each user partition where its last event was read."""
-    metadata_partition = events.metadata_partition()
-    if (store.partitions["metadata_partition"].take(partition) != metadata_partition).any():
-        store.partitions.write("metadata_partition", partition, metadata_partition)
-
-
 class _Work:
-    def __init__(self, store: Store, events: Events, partition: Array, findings: Findings) -> None:
+    """
+    The columns of a batch, and what becomes of its events part by part.
+
+    :param store: the store, which is changed.
+    :param events: the rows that are applied.
+    :param findings: what became of them.
+    """
+
+    def __init__(self, store: Store, events: Events, findings: Findings) -> None:
         self._store = store
         self._events = events
-        self._partition = partition
         self._findings = findings
         self._segment_ids = events.ids("segment_id")
         self._fields = SegmentFields(events.batch)
-        self._deletions = np.flatnonzero(events.is_deletion)
-        self._broker_id = events.column("broker_id")
-        self._timestamp = events.column("event_timestamp_ms")
+        event_ms = events.column("event_timestamp_ms")
+        self._partition = partitions_of(store, events)
+        self._all = PartEvents(
+            partition=self._partition,
+            metadata_partition=events.metadata_partition(),
+            offset=events.offsets(store.next_event),
+            is_deletion=events.is_deletion,
+            state=events.state,
+            broker_id=events.column("broker_id"),
+            event_timestamp_ms=event_ms,
+            observed_ms=np.maximum(event_ms, events.timestamp_ms()),
+        )
+        self._note_places()
 
-    def parts(self) -> Iterator[tuple[int, int]]:
-        """Yield runs of events; an event after the end of its user partition's deletion opens a new one."""
-        cuts = set(range(0, self._events.size, _PART_EVENTS)) | set(self._after_finished())
-        ordered = [*sorted(cuts), self._events.size]
-        yield from itertools.pairwise(ordered)
+    def _note_places(self) -> None:
+        """Remember for each user partition where its first and its last event were read."""
+        partitions, at = self._store.partitions, self._all
+        partitions.write("metadata_partition", self._partition, at.metadata_partition)
+        new = np.flatnonzero(partitions["first_offset"].take(self._partition) == NO_OFFSET)[::-1]
+        partitions.write("first_offset", self._partition.take(new), at.offset.take(new))
 
-    def _after_finished(self) -> Iterator[int]:
-        ends = self._deletions.take(np.flatnonzero(self._events.state.take(self._deletions) == _FINISHED))
-        if not ends.size:
-            return
-        ending = np.zeros(self._store.partitions.size, dtype=bool)
-        ending[self._partition.take(ends)] = True
-        mine = np.flatnonzero(ending.take(self._partition))
-        finished: set[int] = set()
-        is_end = self._events.is_deletion & (self._events.state == _FINISHED)
-        for event, partition, ends_it in zip(
-            mine.tolist(), self._partition.take(mine).tolist(), is_end.take(mine).tolist(), strict=True
-        ):
-            if ends_it:
-                finished.add(partition)
-            elif partition in finished and not self._events.is_deletion[event]:
-                yield event
-                finished.clear()
+    def apply(self, some: slice) -> None:
+        """Apply some of the events."""
+        events = self._all.part(some)
+        numbers = np.flatnonzero(~events.is_deletion)
+        part = self._part_of(some, numbers)
+        after_finished = self._after_finished(events, part, numbers)
+        self._find(part, after_finished)
+        unfinished_at = UnfinishedAt(self._store, part, numbers) if opens_again(self._store, events) else _nobody_asks
+        note_unresolved(self._store, part, events.state.take(numbers))
+        settle(self._store, part)
+        apply_deletions(self._store, events, unfinished_at)
+        self._findings.applied += int(events.is_deletion.sum())
 
-    def apply(self, first: int, behind: int) -> None:
-        """Apply the events from ``first`` on, up to ``behind``, which is not one of them."""
-        deletions = self._deletions[np.searchsorted(self._deletions, first) : np.searchsorted(self._deletions, behind)]
-        if not deletions.size:
-            self._apply_segment_events(slice(first, behind), behind - first)
-        elif deletions.size < behind - first:
-            segment_events = np.flatnonzero(~self._events.is_deletion[first:behind]) + first
-            self._apply_segment_events(segment_events, segment_events.size)
-        if deletions.size:
-            self._apply_deletions(deletions)
-        self._findings.applied += int(deletions.size)
+    def _part_of(self, some: slice, numbers: Array) -> Part:
+        """Return the segment events of a part, and what they do."""
+        events = self._events
+        mine: Array | slice = some if numbers.size == some.stop - some.start else numbers + some.start
+        partition = self._partition[mine]
+        steps = steps_of(self._store, self._segment_ids[mine], partition, events.api_key[mine], events.state[mine])
+        return Part(self._fields, events.rows[mine], partition, self._all.offset[mine], steps)
 
-    def _after_finished_of(self, rows: Array, partition: Array) -> Array:
-        """Tell which events come after the end of a deletion; a part has none after an end that is in the part."""
-        was_finished = self._store.partitions["was_finished"]
-        if not was_finished.any():
-            return np.zeros(rows.size, dtype=bool)
-        after: Array = was_finished.take(partition)
-        self._findings.would_end_consumer.add(rows.take(np.flatnonzero(after)), EventFate.AFTER_FINISHED)
+    def _after_finished(self, events: PartEvents, part: Part, numbers: Array) -> Array:
+        """Tell which segment events come after the end of their user partition's deletion."""
+        partitions = self._store.partitions
+        ends = np.flatnonzero(events.is_deletion & (events.state == _FINISHED))[::-1]
+        if not ends.size and not partitions["was_finished"].any():
+            return np.zeros(numbers.size, dtype=bool)
+        finished_at = np.where(partitions["was_finished"], -1, len(events.partition))
+        first = events.partition.take(ends)
+        finished_at[first] = np.minimum(finished_at.take(first), ends)
+        after: Array = finished_at.take(part.partition) < numbers
         return after
 
-    def _apply_segment_events(self, of: Array | slice, size: int) -> None:
-        events, store = self._events, self._store
-        rows, partition = events.rows[of], self._partition[of]
-        after_finished = self._after_finished_of(rows, partition)
-        steps = steps_of(store, self._segment_ids[of], partition, events.api_key[of], events.state[of])
+    def _find(self, part: Part, after_finished: Array) -> None:
+        """Note what became of the segment events; each row is noted once as one that ends a broker's consumer."""
+        found, rows, steps = self._findings, part.rows, part.steps
+        found.would_end_consumer.add(rows.take(np.flatnonzero(after_finished)), EventFate.AFTER_FINISHED)
         counts = steps.outcomes()
-        self._findings.applied += counts[APPLIED]
+        found.applied += counts[APPLIED]
         for fate in DROPPED:
             if counts[fate]:
-                self._findings.dropped.add(rows.take(steps.with_outcome(fate)), fate)
+                found.dropped.add(rows.take(steps.with_outcome(fate)), fate)
         if counts[THROWN]:
             thrown = steps.with_outcome(THROWN)
             thrown = rows.take(thrown.take(np.flatnonzero(~after_finished.take(thrown))))
-            for row, event in zip(thrown.tolist(), iter_events(events.batch.take(pa.array(thrown))), strict=True):
+            for row, event in zip(thrown.tolist(), iter_events(self._events.batch.take(pa.array(thrown))), strict=True):
                 reason = thrown_reason(event)  # type: ignore[arg-type]
-                self._findings.would_end_consumer.add(np.array([row]), THROWN, reason)
-        if counts[APPLIED]:
-            order = np.arange(store.next_order, store.next_order + size)
-            settle(store, events, Part(self._fields, rows, partition, order, steps))
+                found.would_end_consumer.add(np.array([row]), THROWN, reason)
 
-    def _apply_deletions(self, deletions: Array) -> None:
-        store, partition = self._store, self._partition.take(deletions)
-        state = self._events.state.take(deletions)
-        store.partitions.write("delete_state", partition, state)
-        store.partitions.write("delete_event_timestamp_ms", partition, self._timestamp.take(deletions))
-        store.partitions.write("delete_broker_id", partition, self._broker_id.take(deletions))
-        finished = np.unique(partition.take(np.flatnonzero(state == _FINISHED)))
-        if finished.size:
-            store.partitions.write("was_finished", finished, True)
-            clear(store, finished, rows_of(store, finished))
+
+def _nobody_asks(partition: int, event: int) -> bool:
+    raise AssertionError(
+        f"whether user partition {partition} has unfinished segments before event {event} was not counted"
+    )

@@ -8,7 +8,6 @@ comparing the whole keys, which lie in the columns that the positions point into
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -37,18 +36,6 @@ def hash_of(high: Array, low: Array, code: Array) -> Array:
     mixed: Array = high * _MIX[0]
     mixed ^= low
     mixed += code.astype(np.int64, copy=False).view(np.uint64)
-    mixed *= _MIX[1]
-    return mixed
-
-
-def hash_of_number(number: Array) -> Array:
-    """
-    Return 64 mixed bits per number; the highest are the best.
-
-    :param number: 64-bit numbers.
-    """
-    mixed: Array = number.view(np.uint64) * _MIX[0]
-    mixed ^= mixed >> _HALF
     mixed *= _MIX[1]
     return mixed
 
@@ -86,12 +73,6 @@ class HashIndex:
         :param more: how many.
         """
         return self._used + more <= self._room
-
-    def copy(self) -> HashIndex:
-        """Return an independent copy."""
-        copied = copy.copy(self)
-        copied._tags, copied._positions = self._tags.copy(), self._positions.copy()
-        return copied
 
     def guess(self, hashes: Array) -> Array:
         """

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,23 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, TABLES, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store
+from airflow_provider_rlmm.metadata.deletion import AbsenceObservation, PartitionDeletion
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
-_FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": b"2"}
-_ORDER, _TOPICS, _STALE = "next_order", "topics", "stale"
-_STALE_DTYPE = np.dtype([("epoch", "i8"), ("high", "u8"), ("low", "u8"), ("order", "i8")])
-_LAST_PARTITION_DELETE_STATE = 2
-_LAST_STATUS = 2
+VERSION = 3
+"""Of the fold: a state that another version has made may mean something else."""
+
+_FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": str(VERSION).encode()}
+_TOPICS = "topics"
+_SMALL: dict[str, Any] = {
+    "counters": np.dtype([("next_event", "i8"), ("live", "i8"), ("keep_finished", "u1")]),
+    "deletions": np.dtype([("row", "i8"), ("state", "i1"), ("unsettled_marker_offset", "i8")]),
+    "observations": np.dtype([("row", "i8"), ("offset", "i8"), ("time_ms", "i8"), ("bounded", "u1")]),
+    "unresolved": np.dtype([("row", "i8"), ("high", "u8"), ("low", "u8"), ("offset", "i8"), ("for_good", "u1")]),
+}
+_UNDER_WAY = (RemotePartitionDeleteState.DELETE_PARTITION_MARKED, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+_LAST_PARTITION_DELETE_STATE = max(RemotePartitionDeleteState)
 
 
 def to_ipc(store: Store) -> bytes:
@@ -25,11 +36,9 @@ def to_ipc(store: Store) -> bytes:
 
     :param store: the store.
     """
-    if store.live != store.segments.size or store.dead_entries:
-        store = store.rebuilt()
+    store = store.rebuilt()
     columns = {f"{name}.{column}": table[column] for name, table in store.tables.items() for column in TABLES[name]}
-    stale = np.array([(*key, order) for key, order in store.stale.items()], _STALE_DTYPE)
-    columns |= {_STALE: stale, _ORDER: np.array([store.next_order], np.int64)}
+    columns |= {name: np.array(list(rows), _SMALL[name]) for name, rows in _small_tables(store).items()}
     arrays = {name: _one_value(values) for name, values in columns.items()}
     arrays[_TOPICS] = pa.array([store.topics.to_pylist()], pa.list_(pa.string()))
     schema = pa.schema([pa.field(name, array.type) for name, array in arrays.items()], metadata=_FORMAT)
@@ -40,21 +49,44 @@ def to_ipc(store: Store) -> bytes:
     return data
 
 
+def _small_tables(store: Store) -> dict[str, Iterator[tuple[Any, ...]]]:
+    deletions = store.deletions.items()
+    return {
+        "counters": iter([(store.next_event, store.live, store.keep_finished)]),
+        "deletions": (
+            (row, d.delete_state, NO_OFFSET if d.unsettled_marker_offset is None else d.unsettled_marker_offset)
+            for row, d in deletions
+        ),
+        "observations": ((row, o.offset, o.time_ms, o.bounded) for row, d in deletions for o in d.observations),
+        "unresolved": ((*key, offset, for_good) for key, (offset, for_good) in store.unresolved.items()),
+    }
+
+
 def from_ipc(data: bytes) -> Store:
     """
     Return the store that :func:`to_ipc` has written; its columns are the given bytes until they change.
 
     :param data: the bytes.
-    :raises MetadataError: if they are something else, or of another version.
+    :raises MetadataError: if they are something else, of another version, or a state that no replay leads to.
     """
     try:
         reader = pa.ipc.open_stream(data)
         if reader.schema.metadata != _FORMAT:
-            raise MetadataError(f"not a columnar state of version 2: {reader.schema.metadata}")
-        store = _store_of(reader.read_next_batch())
-    except (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OSError, StopIteration) as e:
+            raise MetadataError(f"not a columnar state of version {VERSION}: {reader.schema.metadata}")
+        batch = reader.read_next_batch()
+        batch.validate(full=True)
+        store = _store_of(batch)
+    except (
+        pa.ArrowException,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        OSError,
+        StopIteration,
+    ) as e:
         raise MetadataError(f"not a columnar state: {e}") from e
-    _check(store)
     return store
 
 
@@ -65,7 +97,10 @@ def _one_value(values: Array) -> Any:
 
 
 def _values(batch: Any, name: str, dtype: Any) -> Array:
-    _, offsets, data = batch.column(name).buffers()
+    column = batch.column(name)
+    if column.type != pa.large_binary() or len(column) != 1 or column.null_count:
+        raise MetadataError(f"not a columnar state: {name} is no column of one value")
+    _, offsets, data = column.buffers()
     first, behind = np.frombuffer(offsets, np.int64)[:2].tolist()
     if data is None:
         return np.empty(0, dtype)
@@ -73,40 +108,71 @@ def _values(batch: Any, name: str, dtype: Any) -> Array:
 
 
 def _store_of(batch: Any) -> Store:
-    store = Store()
+    [counters] = _values(batch, "counters", _SMALL["counters"])
+    store = Store(keep_finished=bool(counters["keep_finished"]))
+    store.next_event, store.live = int(counters["next_event"]), int(counters["live"])
     for name, table in store.tables.items():
         table.adopt({column: _values(batch, f"{name}.{column}", dtype) for column, dtype in TABLES[name].items()})
     store.topics = batch.column(_TOPICS)[0].values
-    store.next_order = int(_values(batch, _ORDER, np.int64)[0])
-    stale = _values(batch, _STALE, _STALE_DTYPE).tolist()
-    store.stale = {(epoch, high, low): order for epoch, high, low, order in stale}
-    store.live = store.segments.size
+    _check(store)
+    _adopt_deletions(store, _values(batch, "deletions", _SMALL["deletions"]))
+    for row, offset, time_ms, bounded in _rows_of(store, _values(batch, "observations", _SMALL["observations"])):
+        store.deletions[row].observations.append(AbsenceObservation(offset, time_ms, bool(bounded)))
+    for row, high, low, offset, for_good in _rows_of(store, _values(batch, "unresolved", _SMALL["unresolved"])):
+        store.unresolved[row, high, low] = offset, bool(for_good)
     return store
 
 
+def _adopt_deletions(store: Store, deletions: Array) -> None:
+    for row, state, offset in _rows_of(store, deletions):
+        marker = None if offset == NO_OFFSET else offset
+        store.deletions[row] = PartitionDeletion(
+            delete_state=RemotePartitionDeleteState(state), unsettled_marker_offset=marker
+        )
+        if store.deletions[row].delete_state not in _UNDER_WAY:
+            raise MetadataError("not a columnar state: a deletion that is finished is under way")
+
+
+def _rows_of(store: Store, values: Array) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a small table, each of a user partition that is there."""
+    rows = values["row"]
+    if rows.size and not (rows.min() >= 0 and rows.max() < store.partitions.size):
+        raise MetadataError("not a columnar state: user partition out of range")
+    yield from values.tolist()
+
+
 def _check(store: Store) -> None:
-    """Refuse what would lead out of the tables."""
+    """Refuse what would lead out of the tables, or what the tables cannot hold."""
     for name, table in store.tables.items():
         if {table.size} != {table.size_of(column) for column in TABLES[name]}:
             raise MetadataError(f"not a columnar state: the columns of {name} differ in length")
-    partitions, epochs, segments, entries = store.partitions, store.epochs, store.segments, store.entries
+    if store.topics.type != pa.string() or store.topics.null_count:
+        raise MetadataError("not a columnar state: a topic has no name")
+    partitions, segments = store.partitions, store.segments
+    epochs, custom = store.tables["epochs"].size, store.tables["custom"].size
+    lengths = np.maximum(segments["custom_length"], 0).astype(np.int64)
+    counts = segments["epochs_count"].astype(np.int64)
     ranges = {
         "topic": (partitions["topic"], len(store.topics)),
-        "delete_state": (partitions["delete_state"] - NO_DELETION, _LAST_PARTITION_DELETE_STATE + 2),
-        "user partition of an epoch": (epochs["key"] >> 32, partitions.size),
+        "delete_state": (partitions["delete_state"].astype(int) - NO_DELETION, _LAST_PARTITION_DELETE_STATE + 2),
+        "was_finished": (partitions["was_finished"].view(np.uint8), 2),
         "user partition of a segment": (segments["user_partition"], partitions.size),
-        "state": (segments["state"], DEAD),
-        "entries": (segments["entries_at"], entries.size + 1),
-        "end of entries": (segments["entries_at"].astype(np.int64) + segments["entries_count"], entries.size + 1),
-        "end of custom metadata": (
-            segments["custom_at"] + np.maximum(segments["custom_length"], 0), store.tables["custom"].size + 1,
-        ),
-        "custom metadata": (segments["custom_at"], store.tables["custom"].size + 1),
-        "epoch of an entry": (entries["epoch"], epochs.size),
-        "segment of an entry": (entries["segment"], segments.size),
-        "status": (entries["status"], _LAST_STATUS + 1),
-        "epoch of a stale entry": (np.array([row for row, _, _ in store.stale], np.int64), epochs.size),
-    }  # fmt: skip
+        "state": (segments["state"], DEAD + store.keep_finished),
+        "txn_idx_empty": (segments["txn_idx_empty"].view(np.uint8), 2),
+        "leader epochs": (segments["epochs_at"], epochs + 1),
+        "number of leader epochs": (counts, epochs + 1),
+        "custom metadata": (segments["custom_at"], custom + 1),
+        "length of custom metadata": (lengths, custom + 1),
+    }
     for what, (values, limit) in ranges.items():
         if values.size and not (values.min() >= 0 and values.max() < limit):
             raise MetadataError(f"not a columnar state: {what} out of range")
+    # No replay lets two segments share a run, so all runs together fit into the columns.
+    for what, at, size, limit in (
+        ("leader epochs", segments["epochs_at"], counts, epochs),
+        ("custom metadata", segments["custom_at"], lengths, custom),
+    ):
+        if size.sum() > limit or (at + size > limit).any():
+            raise MetadataError(f"not a columnar state: {what} out of range")
+    if store.live != int((segments["state"] != DEAD).sum()) or store.next_event < 0:
+        raise MetadataError("not a columnar state: its counters do not fit it")

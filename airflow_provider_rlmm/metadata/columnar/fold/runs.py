@@ -1,27 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorting, and runs of elements that lie side by side in a column: what numpy has no function for, or a slow one."""
+"""Runs of elements that lie side by side in a column: what numpy has no function for, or a slow one."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-
-
-def order_of(numbers: Array) -> Array:
-    """
-    Return the order in which numbers ascend; equal ones stay in their order.
-
-    :param numbers: not below zero.
-    """
-    bits = numbers.size.bit_length()
-    if not numbers.size or int(numbers.max()) >> (63 - bits):
-        return np.argsort(numbers, kind="stable")
-    # A sort of plain numbers, with their places below them, is several times as fast.
-    numbered: Array = numbers << bits | np.arange(numbers.size)
-    numbered.sort()
-    numbered &= (1 << bits) - 1
-    return numbered
 
 
 def starts_of(counts: Array) -> Array:

@@ -3,24 +3,19 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-import numpy as np
-
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.fold.apply import apply_batch
-from airflow_provider_rlmm.metadata.columnar.fold.batch import partition_of
-from airflow_provider_rlmm.metadata.columnar.fold.caches import caches_of, halves_of, rows_of
 from airflow_provider_rlmm.metadata.columnar.fold.ipc import from_ipc, to_ipc
-from airflow_provider_rlmm.metadata.columnar.fold.merge import merged
-from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, Store, Undo
+from airflow_provider_rlmm.metadata.columnar.fold.store import Store
 from airflow_provider_rlmm.metadata.columnar.fold.tables import table_of
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-
-_REMEMBERED_CACHES = 64
+from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +41,41 @@ class ApplyReport:
 
 class ColumnarState:
     """
-    An immutable state: what brokers' caches would hold, had each of them seen all events.
+    What the metadata topic says of many user partitions: their segments that are not finished, how far their deletions are,
+    what is not certain.
 
-    Built by :meth:`empty`, :meth:`apply`, :meth:`merge` and :meth:`from_ipc`. The latest state of a line of them owns
-    the columns; an older one knows the way back to its own and makes itself a copy when it is asked for something.
+    The same as one :class:`~airflow_provider_rlmm.metadata.history.UserPartitionHistory` per user partition holds; unlike a
+    broker's cache it keeps what is unfinished below ``DELETE_PARTITION_FINISHED``. A state that was advanced by
+    :meth:`apply` is spent: only the state that came of it answers.
     """
 
     def __init__(self, store: Store) -> None:
         self._store: Store | None = store
-        self._later: tuple[ColumnarState, Undo] | None = None
-        self._lock = threading.RLock()
-        self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return ColumnarState.from_ipc, (self.to_ipc(),)
 
     @classmethod
-    def empty(cls) -> ColumnarState:
-        """Return the state before the first event."""
-        return cls(Store())
+    def empty(cls, *, keep_finished: bool = False) -> ColumnarState:
+        """
+        Return the state before the first event.
+
+        :param keep_finished: remember every finished segment, in :attr:`finished_segments`. Otherwise an update that comes
+            after its segment was finished looks like an update without its add (``maybe_finished`` in :attr:`unresolved`).
+        """
+        return cls(Store(keep_finished=keep_finished))
 
     def apply(self, batch: Any) -> tuple[ColumnarState, ApplyReport]:
         """
-        Return the state after the events of a batch, and what became of them.
+        Return the state after the events of a batch, and what became of them; this state is spent.
 
         :param batch: what ``decode`` returned: events in the order of their offsets; those of one metadata partition must
             come from one batch after the other.
+        :raises MetadataError: if this state was advanced before.
         """
-        with self._lock:
-            store = self._own()
-            undo = store.begin()
-            try:
-                findings = apply_batch(store, batch)
-            except BaseException:
-                store.revert(undo)
-                raise
-            store.commit()
-            after = self._lead_to(store, undo)
-            if store.is_wasteful():
-                # The way back leads through the rows as they are: whoever keeps this state keeps them, too.
-                after = ColumnarState(store.rebuilt())
+        store, self._store = self._own(), None
+        findings = apply_batch(store, batch)
+        after = ColumnarState(store.rebuilt() if store.is_wasteful() else store)
         return after, ApplyReport(
             findings.applied,
             findings.quarantined.table(batch),
@@ -93,65 +83,29 @@ class ColumnarState:
             findings.would_end_consumer.table(batch),
         )
 
-    def _lead_to(self, store: Store, undo: Undo) -> ColumnarState:
-        """Hand the columns over to a later state; from then on this one knows the way back only."""
-        later = ColumnarState(store)
-        later._lock = self._lock
-        self._store, self._later = None, (later, undo)
-        return later
-
     def _own(self) -> Store:
-        """Return the columns; a state that others were made from copies those of the latest and goes back."""
-        if self._store is not None:
-            return self._store
-        way: list[Undo] = []
-        state = self
-        while state._store is None and state._later is not None:
-            state, undo = state._later
-            way.append(undo)
-        if state._store is None:
-            raise AssertionError("a state has columns, or a later state")
-        store = state._store.copy()
-        for undo in reversed(way):
-            store.revert(undo)
-        self._store, self._later = store, None
-        return store
-
-    def merge(self, other: ColumnarState) -> ColumnarState:
-        """
-        Return the state of both, which must have seen disjoint metadata partitions.
-
-        :param other: another state.
-        :raises MetadataError: if a user partition is in both.
-        """
-        with self._lock:
-            mine = self._own().rebuilt()
-        with other._lock:
-            theirs = other._own().rebuilt()
-        return ColumnarState(merged(mine, theirs))
-
-    def _table(self, name: str) -> Any:
-        with self._lock:
-            return table_of(self._own(), name)
+        if self._store is None:
+            raise MetadataError("this state was advanced: ask the one that apply returned")
+        return self._store
 
     @property
     def segments(self) -> Any:
         """One row per segment that is not ``DELETE_SEGMENT_FINISHED``."""
-        return self._table("segments")
+        return table_of(self._own(), "segments")
 
     @property
-    def epoch_offsets(self) -> Any:
-        """
-        One row per leader epoch and segment.
-
-        ``referenced`` ones serve reads from ``start_offset`` on; the others are being copied or deleted, or superseded.
-        """
-        return self._table("epoch_offsets")
+    def finished_segments(self) -> Any:
+        """One row per segment that is ``DELETE_SEGMENT_FINISHED``, where they are kept."""
+        return table_of(self._own(), "finished_segments")
 
     @property
-    def epoch_highest(self) -> Any:
-        """The largest offset that was ever copied, per leader epoch; it outlives its segments."""
-        return self._table("epoch_highest")
+    def unresolved(self) -> Any:
+        """
+        One row per segment whose state is not certain: an update came without its add, or an event made no sense.
+
+        ``offset`` is where the last such event lies.
+        """
+        return table_of(self._own(), "unresolved")
 
     @property
     def partition_deletes(self) -> Any:
@@ -160,94 +114,34 @@ class ColumnarState:
 
         ``was_finished`` outlives a marker that opens the partition again.
         """
-        return self._table("partition_deletes")
+        return table_of(self._own(), "partition_deletes")
 
     @property
     def user_partitions(self) -> Any:
         """All user partitions that an event was about, those without segments among them."""
-        return self._table("user_partitions")
+        return table_of(self._own(), "user_partitions")
+
+    def deletions_under_way(self) -> Mapping[TopicIdPartition, PartitionDeletion]:
+        """Return how far the deletions are that began and are not finished."""
+        store = self._own()
+        table = store.partitions
+        return {
+            TopicIdPartition(
+                UUID(bytes=table["high"][row].tobytes() + table["low"][row].tobytes()),
+                store.topics[int(table["topic"][row])].as_py(),
+                int(table["partition"][row]),
+            ): deepcopy(deletion)
+            for row, deletion in store.deletions.items()
+        }
 
     @property
     def nbytes(self) -> int:
         """Bytes in use by the columns and their indexes; room to grow that was never touched does not count."""
-        with self._lock:
-            return self._own().nbytes
-
-    def cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        """
-        Return an independent cache of one user partition, empty if it is not known.
-
-        :param topic_id_partition: the user partition.
-        """
-        return self._cache(topic_id_partition).copy()
-
-    def _cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
-        with self._lock:
-            cache = self._caches.get(topic_id_partition)
-            if cache is None:
-                store, row = self._own(), self._row(topic_id_partition)
-                cache = RemoteLogMetadataCache()
-                if row >= 0:
-                    cache = caches_of(store, [row], rows_of(store, np.array([row])))[row]
-                if len(self._caches) >= _REMEMBERED_CACHES:
-                    del self._caches[next(iter(self._caches))]
-                self._caches[topic_id_partition] = cache
-            return cache
-
-    def _row(self, topic_id_partition: TopicIdPartition) -> int:
-        return partition_of(
-            self._own(), *halves_of(topic_id_partition.topic_id), topic_id_partition.partition, topic_id_partition.topic
-        )
-
-    def remote_log_segment_metadata(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """
-        Return the segment that serves reads of an offset, ``None`` where there is none.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch that the offset was written in.
-        :param offset: the offset.
-        """
-        return self._cache(topic_id_partition).remote_log_segment_metadata(leader_epoch, offset)
-
-    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
-        """
-        Return the largest offset of an epoch that was ever copied, inclusive; it outlives its segment.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch.
-        """
-        return self._cache(topic_id_partition).highest_offset_for_epoch(leader_epoch)
-
-    def list_remote_log_segments(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
-    ) -> list[RemoteLogSegmentMetadata]:
-        """
-        Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: only those of this leader epoch.
-        :raises MetadataError: where Kafka cannot list the epoch either, see
-            :meth:`~airflow_provider_rlmm.metadata.cache.RemoteLogMetadataCache.list_remote_log_segments`.
-        """
-        return self._cache(topic_id_partition).list_remote_log_segments(leader_epoch)
-
-    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """
-        Return the state of a user partition's deletion, ``None`` where no event of it is known.
-
-        :param topic_id_partition: the user partition.
-        """
-        with self._lock:
-            row = self._row(topic_id_partition)
-            state = int(self._own().partitions["delete_state"][row]) if row >= 0 else NO_DELETION
-        return None if state == NO_DELETION else RemotePartitionDeleteState(state)
+        return self._own().nbytes
 
     def to_ipc(self) -> bytes:
         """Return the state as bytes, for :meth:`from_ipc`."""
-        with self._lock:
-            return to_ipc(self._own())
+        return to_ipc(self._own())
 
     @classmethod
     def from_ipc(cls, data: bytes) -> ColumnarState:

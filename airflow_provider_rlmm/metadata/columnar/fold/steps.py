@@ -96,6 +96,10 @@ _SEGMENT = RemoteLogSegmentMetadata(_SEGMENT_ID, 0, 0, 0, 0, 0, 0, None, S.COPY_
 _UPDATES = {state: RemoteLogSegmentMetadataUpdate(_SEGMENT_ID, 0, None, state, 0) for state in S}
 OUTCOME, FOLLOWING = _tables()
 """Outcome of each step, and the segment's state after it."""
+MORE_ALIVE = np.array(
+    [(int(after) != DEAD) - (number % STATES != DEAD) for number, after in enumerate(FOLLOWING)], np.int8
+)
+"""How many more segments are alive after each step."""
 
 
 @dataclass(slots=True)

@@ -13,32 +13,41 @@ from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.runs import spread
 from airflow_provider_rlmm.metadata.columnar.fold.store import (
+    DEAD,
     NO_DELETION,
     NO_METADATA_PARTITION,
-    REFERENCED,
-    UNREFERENCED,
+    NO_OFFSET,
     Store,
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]
+_NESTED = ("custom_metadata", "segment_leader_epochs")
 
 SCHEMAS = {
-    "user_partitions": pa.schema(_PARTITION),
-    "segments": pa.schema(
-        {**_PARTITION, "segment_id": pa.binary(), **{name: FIELDS[name][0] for name in _SEGMENT_FIELDS}}
-    ),
-    "epoch_offsets": pa.schema(
+    "user_partitions": pa.schema(
         {
             **_PARTITION,
-            "leader_epoch": pa.int32(),
-            "start_offset": pa.int64(),
-            "segment_id": pa.binary(),
-            "referenced": pa.bool_(),
+            "first_offset": pa.int64(),
+            "last_foreign_offset": pa.int64(),
+            "finished_segments": pa.int64(),
+            "was_finished": pa.bool_(),
         }
     ),
-    "epoch_highest": pa.schema({**_PARTITION, "leader_epoch": pa.int32(), "highest_offset": pa.int64()}),
+    "segments": pa.schema(
+        {
+            **_PARTITION,
+            "segment_id": pa.binary(),
+            **{name: FIELDS[name][0] for name in _SEGMENT_FIELDS},
+            "added_offset": pa.int64(),
+            "event_offset": pa.int64(),
+        }
+    ),
+    "finished_segments": pa.schema({**_PARTITION, "segment_id": pa.binary(), "event_offset": pa.int64()}),
+    "unresolved": pa.schema(
+        {**_PARTITION, "segment_id": pa.binary(), "offset": pa.int64(), "maybe_finished": pa.bool_()}
+    ),
     "partition_deletes": pa.schema(
         {
             **_PARTITION,
@@ -49,7 +58,7 @@ SCHEMAS = {
         }
     ),
 }
-"""The tables of a state."""
+"""The tables of a state; an offset that is not known is null."""
 
 
 def table_of(store: Store, name: str) -> Any:
@@ -62,8 +71,8 @@ def table_of(store: Store, name: str) -> Any:
     make = {
         "user_partitions": _user_partitions,
         "segments": _segments,
-        "epoch_offsets": _epoch_offsets,
-        "epoch_highest": _epoch_highest,
+        "finished_segments": _finished_segments,
+        "unresolved": _unresolved,
         "partition_deletes": _partition_deletes,
     }[name]
     columns = make(store)
@@ -76,34 +85,39 @@ def _typed(column: Any, arrow_type: Any) -> Any:
 
 
 def _user_partitions(store: Store) -> dict[str, Any]:
-    return _key(store, np.argsort(_rank(store)))
+    table, rows = store.partitions, np.argsort(_rank(store))
+    offsets = {name: table[name].take(rows) for name in ("first_offset", "last_foreign_offset")}
+    return {
+        **_key(store, rows),
+        **{name: pa.array(values, mask=values == NO_OFFSET) for name, values in offsets.items()},
+        "finished_segments": table["finished_segments"].take(rows),
+        "was_finished": table["was_finished"].take(rows),
+    }
 
 
 def _segments(store: Store) -> dict[str, Any]:
     table, alive = store.segments, store.alive()
-    by = (table["order"].take(alive), table["start_offset"].take(alive))
+    by = (table["added_offset"].take(alive), table["start_offset"].take(alive))
     rows = alive.take(np.lexsort((*by, _rank(store).take(table["user_partition"].take(alive)))))
-    columns = {name: table[name].take(rows) for name in _SEGMENT_FIELDS if name not in _NESTED}
-    count = table["entries_count"].take(rows)
-    at, _ = spread(table["entries_at"].take(rows), count)
+    count = table["epochs_count"].take(rows)
+    at, _ = spread(table["epochs_at"].take(rows), count)
+    heap = store.tables["epochs"]
     epochs = pa.StructArray.from_arrays(
-        [_leader_epochs(store, store.entries["epoch"].take(at)), store.entries["start_offset"].take(at)],
+        [heap["leader_epoch"].take(at), heap["start_offset"].take(at)],
         fields=list(FIELDS["segment_leader_epochs"][0].value_type),
     )
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(count, out=offsets[1:])
     return {
-        **_key(store, table["user_partition"].take(rows)),
-        "segment_id": ids_array(table["high"].take(rows), table["low"].take(rows)),
-        **columns,
+        **_segment_key(store, rows),
+        **{name: table[name].take(rows) for name in _SEGMENT_FIELDS if name not in _NESTED},
         "custom_metadata": _custom(store, rows),
         "segment_leader_epochs": pa.Array.from_buffers(
             FIELDS["segment_leader_epochs"][0], rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs]
         ),
+        "added_offset": table["added_offset"].take(rows),
+        "event_offset": table["event_offset"].take(rows),
     }
-
-
-_NESTED = ("custom_metadata", "segment_leader_epochs")
 
 
 def _custom(store: Store, rows: Array) -> Any:
@@ -118,43 +132,25 @@ def _custom(store: Store, rows: Array) -> Any:
     return pa.Array.from_buffers(pa.large_binary(), rows.size, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _epoch_offsets(store: Store) -> dict[str, Any]:
-    table, entries, alive = store.segments, store.entries, store.alive()
-    at, owner = spread(table["entries_at"].take(alive), table["entries_count"].take(alive))
-    listed = np.flatnonzero(np.isin(entries["status"].take(at), (REFERENCED, UNREFERENCED)))
-    at, segment = at.take(listed), alive.take(owner.take(listed))
-    stale = list(store.stale.items())
-    epoch = np.concatenate([entries["epoch"].take(at), np.array([row for (row, _, _), _ in stale], np.int32)])
-    none = np.zeros(len(stale), np.int64)
-    start = np.concatenate([entries["start_offset"].take(at), none])
-    order = np.concatenate([entries["order"].take(at), np.array([order for _, order in stale], np.int64)])
-    referenced = np.concatenate([entries["status"].take(at) == REFERENCED, none.astype(bool)])
-    high = np.concatenate([table["high"].take(segment), np.array([high for (_, high, _), _ in stale], np.uint64)])
-    low = np.concatenate([table["low"].take(segment), np.array([low for (_, _, low), _ in stale], np.uint64)])
-    keys = store.epochs["key"].take(epoch)
-    partition = keys >> 32
-    leader_epoch = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    # Referenced ones by offset; of the others, those that one event superseded by descending offset.
-    by = (np.where(referenced, start, ~start), np.where(referenced, 0, order), ~referenced, leader_epoch)
-    rows = np.lexsort((*by, _rank(store).take(partition)))
-    return {
-        **_key(store, partition.take(rows)),
-        "leader_epoch": leader_epoch.take(rows),
-        "start_offset": pa.array(start.take(rows), mask=~referenced.take(rows)),
-        "segment_id": ids_array(high.take(rows), low.take(rows)),
-        "referenced": referenced.take(rows),
-    }
+def _finished_segments(store: Store) -> dict[str, Any]:
+    table = store.segments
+    dead = np.flatnonzero(table["state"] == DEAD) if store.keep_finished else np.empty(0, np.int64)
+    rows = dead.take(np.lexsort((dead, _rank(store).take(table["user_partition"].take(dead)))))
+    return {**_segment_key(store, rows), "event_offset": table["event_offset"].take(rows)}
 
 
-def _epoch_highest(store: Store) -> dict[str, Any]:
-    copied = np.flatnonzero(store.epochs["copied"])
-    keys = store.epochs["key"].take(copied)
-    leader_epoch = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    rows = np.lexsort((leader_epoch, _rank(store).take(keys >> 32)))
+def _unresolved(store: Store) -> dict[str, Any]:
+    keys = np.array(list(store.unresolved), np.uint64).reshape(-1, 3)
+    offsets = np.array([offset for offset, _ in store.unresolved.values()], np.int64)
+    partition = keys[:, 0].astype(np.int64)
+    rows = np.lexsort((offsets, _rank(store).take(partition)))
+    partition = partition.take(rows)
+    forgotten = store.partitions["finished_segments"].take(partition) > 0
     return {
-        **_key(store, (keys >> 32).take(rows)),
-        "leader_epoch": leader_epoch.take(rows),
-        "highest_offset": store.epochs["highest_offset"].take(copied.take(rows)),
+        **_key(store, partition),
+        "segment_id": ids_array(keys[:, 1].take(rows), keys[:, 2].take(rows)),
+        "offset": offsets.take(rows),
+        "maybe_finished": forgotten & (not store.keep_finished),
     }
 
 
@@ -171,9 +167,12 @@ def _partition_deletes(store: Store) -> dict[str, Any]:
     }
 
 
-def _leader_epochs(store: Store, rows: Array) -> Array:
-    epochs: Array = (store.epochs["key"].take(rows) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return epochs
+def _segment_key(store: Store, rows: Array) -> dict[str, Any]:
+    table = store.segments
+    return {
+        **_key(store, table["user_partition"].take(rows)),
+        "segment_id": ids_array(table["high"].take(rows), table["low"].take(rows)),
+    }
 
 
 def _rank(store: Store) -> Array:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_METADATA_PARTITION, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
@@ -78,6 +78,24 @@ class Events:
         """Return the topics, an Arrow array."""
         topics = self.batch.column("topic")
         return topics if self._all else topics.take(pa.array(self.rows))
+
+    def offsets(self, next_event: int) -> Array:
+        """
+        Return the offsets; where none are given, the events are numbered.
+
+        :param next_event: number of the first of them.
+        """
+        column = self.batch.column("offset") if "offset" in self.batch.schema.names else None
+        if column is None or column.null_count:
+            return np.arange(next_event, next_event + self.size)
+        return self.column("offset")
+
+    def timestamp_ms(self) -> Array:
+        """Return the times of the records, -1 where none is known."""
+        if "timestamp_ms" not in self.batch.schema.names:
+            return np.full(self.size, -1, np.int64)
+        values = numpy_of(self.batch.column("timestamp_ms").fill_null(-1))
+        return values if self._all else values.take(self.rows)
 
     def metadata_partition(self) -> Array:
         """Return the metadata partitions, :data:`NO_METADATA_PARTITION` where none is known."""
@@ -148,9 +166,26 @@ def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
             store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
         )
         missing = missing.take(np.flatnonzero(found.take(missing) < 0))
-    for row in _with_another_topic(store, found, topics).tolist():
-        found[row] = partition_of(store, int(high[row]), int(low[row]), int(partition[row]), topics[row].as_py(), True)
+    other = _with_another_topic(store, found, topics)
+    if other.size:
+        found[other] = _rows_by_topic(
+            store, ids.take(other, axis=0), partition.take(other), topics.take(pa.array(other))
+        )
     return found
+
+
+def _rows_by_topic(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
+    """Return the rows of user partitions whose ids have several names: one look per id, partition and name."""
+    names = topics.dictionary_encode()
+    keys = np.stack(
+        [ids[:, 0], ids[:, 1], partition.astype(np.uint64), numpy_of(names.indices).astype(np.uint64)], axis=1
+    )
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    rows = [
+        partition_of(store, high, low, number, names.dictionary[code].as_py(), add=True)
+        for high, low, number, code in distinct.tolist()
+    ]
+    return np.array(rows, np.int64).take(which.ravel())
 
 
 def partition_of(store: Store, high: int, low: int, partition: int, topic: str, add: bool = False) -> int:
@@ -200,12 +235,15 @@ def append_partitions(store: Store, high: Array, low: Array, partition: Array, t
         "partition": partition,
         "topic": numpy_of(pc.index_in(topics, value_set=store.topics)),
         "metadata_partition": NO_METADATA_PARTITION,
+        "first_offset": NO_OFFSET,
+        "last_foreign_offset": NO_OFFSET,
+        "finished_segments": 0,
         "delete_state": NO_DELETION,
         "delete_event_timestamp_ms": 0,
         "delete_broker_id": 0,
         "was_finished": False,
     }
-    return store.append("partitions", high.size, values)
+    return store.append_partitions(high.size, values)
 
 
 def _find(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:

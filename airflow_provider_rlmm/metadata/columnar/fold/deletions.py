@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What deletion events, and events of others, say about whole user partitions.
+
+Deletion events are few and depend on each other, so each is applied by itself, by
+:class:`~airflow_provider_rlmm.metadata.deletion.PartitionDeletion`. What lies between them is looked up in columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.metadata.columnar.fold.segments import Part
+from airflow_provider_rlmm.metadata.columnar.fold.steps import MORE_ALIVE
+from airflow_provider_rlmm.metadata.columnar.fold.store import Store
+from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+
+
+@dataclass(slots=True)
+class PartEvents:
+    """
+    All events of a part, one element each, in their order.
+
+    :param partition: rows of the user partitions.
+    :param metadata_partition: where the events lie.
+    :param offset: and at which offsets there.
+    :param is_deletion: whether they are partition-delete events.
+    :param state: the states that they set.
+    :param broker_id: who wrote them.
+    :param event_timestamp_ms: when, as they say.
+    :param observed_ms: the later of that and of the time of their records.
+    """
+
+    partition: Array
+    metadata_partition: Array
+    offset: Array
+    is_deletion: Array
+    state: Array
+    broker_id: Array
+    event_timestamp_ms: Array
+    observed_ms: Array
+    _bounds: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+
+    def part(self, some: slice) -> PartEvents:
+        """
+        Return some of the events.
+
+        :param some: which ones.
+        """
+        return PartEvents(
+            self.partition[some], self.metadata_partition[some], self.offset[some], self.is_deletion[some], self.state[some],
+            self.broker_id[some], self.event_timestamp_ms[some], self.observed_ms[some],
+        )  # fmt: skip
+
+    def foreign(self) -> Array:
+        """Return the segment events that this package did not write."""
+        return np.flatnonzero(~self.is_deletion & (self.broker_id != OWN_BROKER_ID))
+
+    def time_after(self, event: int, metadata_partition: int) -> int | None:
+        """
+        Return the time of the first record of a metadata partition behind an event that can be relied on.
+
+        These are the segment events of brokers, of whatever topic, and all events of ours. Brokers write no partition-delete
+        events, so one that claims a broker's id says nothing.
+
+        :param event: number of the event, -1 for the beginning.
+        :param metadata_partition: which one.
+        """
+        if metadata_partition not in self._bounds:
+            relied_on = (self.broker_id == OWN_BROKER_ID) | (~self.is_deletion & (self.broker_id >= 0))
+            relied_on &= (self.metadata_partition == metadata_partition) & (self.observed_ms >= 0)
+            at = np.flatnonzero(relied_on)
+            self._bounds[metadata_partition] = at, self.observed_ms.take(at)
+        at, times_ms = self._bounds[metadata_partition]
+        found = int(np.searchsorted(at, event, side="right"))
+        return int(times_ms[found]) if found < at.size else None
+
+
+class UnfinishedAt:
+    """
+    Tells whether a user partition has unfinished segments right before an event of the part.
+
+    To be made before the part's segments are settled.
+
+    :param store: the store.
+    :param part: the part's segment events.
+    :param numbers: number of each of them among all events of the part.
+    """
+
+    def __init__(self, store: Store, part: Part, numbers: Array) -> None:
+        owners = store.segments["user_partition"].take(store.alive())
+        self._before = np.bincount(owners, minlength=store.partitions.size)
+        order = np.argsort(part.partition, kind="stable")
+        self._partition, self._numbers = part.partition.take(order), numbers.take(order)
+        self._more = np.concatenate([[0], np.cumsum(MORE_ALIVE.take(part.steps.step.take(order)), dtype=np.int64)])
+
+    def __call__(self, partition: int, event: int) -> bool:
+        """
+        Tell whether there are any.
+
+        :param partition: row of the user partition.
+        :param event: number of the event in the part.
+        """
+        first, behind = np.searchsorted(self._partition, (partition, partition + 1)).tolist()
+        until = first + int(np.searchsorted(self._numbers[first:behind], event))
+        return int(self._before[partition] + self._more[until] - self._more[first]) > 0
+
+
+def opens_again(store: Store, events: PartEvents) -> bool:
+    """
+    Tell whether the part may hold a marker for a user partition whose deletion is finished.
+
+    :param store: the store before the part.
+    :param events: the part.
+    """
+    deletions = np.flatnonzero(events.is_deletion)
+    if not (events.state.take(deletions) == _MARKED).any():
+        return False
+    return bool(
+        (events.state.take(deletions) == _FINISHED).any()
+        or store.partitions["was_finished"].take(events.partition.take(deletions)).any()
+    )
+
+
+def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[int, int], bool]) -> None:
+    """
+    Change what a store says of whole user partitions.
+
+    :param store: the store.
+    :param events: all events of the part.
+    :param unfinished_at: tells whether a user partition, by its row, has unfinished segments right before an event, by its
+        number; asked only where :func:`opens_again` holds.
+    """
+    foreign = events.foreign()
+    store.partitions.write("last_foreign_offset", events.partition.take(foreign), events.offset.take(foreign))
+    _bound_what_waits(store, events)
+    deletions = np.flatnonzero(events.is_deletion)
+    if not deletions.size and not store.deletions:
+        return
+    foreign = _of_deletions(store, events, deletions, foreign)
+    # Whatever comes first is applied first: a marker observes, a foreign event makes that void.
+    for event in np.sort(np.concatenate([deletions, foreign])).tolist():
+        row = int(events.partition[event])
+        if events.is_deletion[event]:
+            _apply(store, events, event, row, partial(unfinished_at, row, event))
+        elif row in store.deletions:
+            store.deletions[row].forget_observations()
+    _note_last(store, events, deletions)
+
+
+def _bound_what_waits(store: Store, events: PartEvents) -> None:
+    for row, deletion in store.deletions.items():
+        if deletion.awaits_bound():
+            time_ms = events.time_after(-1, int(store.partitions["metadata_partition"][row]))
+            if time_ms is not None:
+                deletion.bound_observations(time_ms)
+
+
+def _of_deletions(store: Store, events: PartEvents, deletions: Array, foreign: Array) -> Array:
+    """Return the last foreign event before each deletion event of its user partition, and the last one of all."""
+    concerned = np.zeros(store.partitions.size, dtype=bool)
+    concerned[np.fromiter(store.deletions, np.int64, len(store.deletions))] = True
+    concerned[events.partition.take(deletions)] = True
+    foreign = foreign.take(np.flatnonzero(concerned.take(events.partition.take(foreign))))
+    both = np.sort(np.concatenate([foreign, deletions]))
+    order = both.take(np.lexsort((both, events.partition.take(both))))
+    partition, is_deletion = events.partition.take(order), events.is_deletion.take(order)
+    last = np.ones(order.size, dtype=bool)
+    last[:-1] = (partition[1:] != partition[:-1]) | is_deletion[1:]
+    kept: Array = order.take(np.flatnonzero(last & ~is_deletion))
+    return kept
+
+
+def _apply(store: Store, events: PartEvents, event: int, row: int, has_unfinished: Callable[[], bool]) -> None:
+    deletion = store.deletions.get(row)
+    if deletion is None:
+        was_finished = bool(store.partitions["was_finished"][row])
+        deletion = PartitionDeletion(delete_state=_FINISHED if was_finished else None)
+    state = RemotePartitionDeleteState(int(events.state[event]))
+    ours = int(events.broker_id[event]) == OWN_BROKER_ID
+    deletion.apply_deletion(
+        state, int(events.offset[event]), int(events.observed_ms[event]), ours=ours, has_unfinished=has_unfinished
+    )
+    if deletion.awaits_bound():
+        time_ms = events.time_after(event, int(events.metadata_partition[event]))
+        if time_ms is not None:
+            deletion.bound_observations(time_ms)
+    if deletion.deletion_under_way():
+        store.deletions[row] = deletion
+    else:
+        store.deletions.pop(row, None)
+    if state is _FINISHED:
+        store.partitions.write("was_finished", np.array([row]), True)
+
+
+def _note_last(store: Store, events: PartEvents, deletions: Array) -> None:
+    partition = events.partition.take(deletions)
+    store.partitions.write("delete_state", partition, events.state.take(deletions))
+    store.partitions.write("delete_event_timestamp_ms", partition, events.event_timestamp_ms.take(deletions))
+    store.partitions.write("delete_broker_id", partition, events.broker_id.take(deletions))

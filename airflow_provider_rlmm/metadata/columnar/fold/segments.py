@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What applied events change in the table of segments, without a loop over events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.metadata.columnar.fold.events import binary_buffers, numpy_of
+from airflow_provider_rlmm.metadata.columnar.fold.runs import spread, starts_of
+from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, MORE_ALIVE, Steps, step
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+
+ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
+"""The event opens a segment's life."""
+ADDED_AGAIN = step(S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_STARTED, is_update=False)
+"""The event announces a segment that was announced and not copied yet; what it says replaces what was said."""
+
+_OPENING = ("start_offset", "end_offset", "max_timestamp_ms", "segment_size_in_bytes", "txn_idx_empty")
+_CHANGING = ("broker_id", "event_timestamp_ms")
+
+
+class SegmentFields:
+    """
+    The columns of a batch that say something about a segment, by row of the batch.
+
+    :param batch: what ``decode`` returned.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.numbers = {name: numpy_of(batch.column(name)) for name in (*_OPENING, *_CHANGING)}
+        epochs = batch.column("segment_leader_epochs")
+        offsets = epochs.offsets.to_numpy()
+        self._epochs_at, self._epochs_count = offsets[:-1], np.diff(offsets)
+        self._leader_epoch = numpy_of(epochs.values.field("leader_epoch"))
+        self._epoch_start = numpy_of(epochs.values.field("start_offset"))
+        custom = batch.column("custom_metadata")
+        self._custom = None if custom.null_count == len(custom) else custom
+        self._custom_length = np.diff(binary_buffers(custom)[0])
+        if custom.null_count and self._custom is not None:
+            self._custom_length = np.where(numpy_of(custom.is_valid()), self._custom_length, -1)
+
+    def append_epochs(self, store: Store, rows: Array) -> tuple[Array, Array]:
+        """
+        Keep the leader epochs of some rows; return where they lie, and how many each row has.
+
+        :param store: where to keep them.
+        :param rows: rows of the batch.
+        """
+        count = self._epochs_count.take(rows)
+        at, _ = spread(self._epochs_at.take(rows), count)
+        epochs = store.tables["epochs"]
+        first = epochs.size
+        epochs.append(
+            at.size, {"leader_epoch": self._leader_epoch.take(at), "start_offset": self._epoch_start.take(at)}
+        )
+        return first + starts_of(count), count
+
+    def append_custom(self, store: Store, rows: Array) -> tuple[Any, Any]:
+        """
+        Keep the custom metadata of some rows; return where it lies and its lengths, -1 where it is null.
+
+        :param store: where to keep it.
+        :param rows: rows of the batch.
+        """
+        if self._custom is None:
+            return 0, -1
+        length = self._custom_length.take(rows)
+        offsets, data = binary_buffers(self._custom.take(pa.array(rows.take(np.flatnonzero(length > 0)))))
+        first = store.tables["custom"].size
+        used = data[int(offsets[0]) : int(offsets[-1])]
+        store.tables["custom"].append(used.size, {"byte": used})
+        return first + starts_of(np.maximum(length, 0)), length
+
+
+@dataclass(slots=True)
+class Part:
+    """
+    Events of segments that are applied together, in their order.
+
+    :param fields: the batch's columns.
+    :param rows: rows of the batch.
+    :param partition: rows of the user partitions.
+    :param offset: where the events lie in their metadata partition.
+    :param steps: what they do to their segments.
+    """
+
+    fields: SegmentFields
+    rows: Array
+    partition: Array
+    offset: Array
+    steps: Steps
+
+
+def settle(store: Store, part: Part) -> None:
+    """
+    Change the segments of a store as events demand.
+
+    :param store: the store.
+    :param part: the events.
+    """
+    steps = part.steps
+    _count(store, part)
+    added, opening = steps.last_at(ADDED), np.maximum(steps.last_at(ADDED), steps.last_at(ADDED_AGAIN))
+    last = steps.last(steps.with_outcome(APPLIED))
+    alive = steps.after != DEAD
+    known = steps.row >= 0
+    _add(store, part, added, opening, last, ~known & (alive | store.keep_finished))
+    changed = known & (last >= 0)
+    _announce_again(store, part, np.flatnonzero(changed & (opening >= 0)), added, opening)
+    _change(store, part, last, np.flatnonzero(changed & alive))
+    _bury(store, part, last, np.flatnonzero(changed & ~alive))
+
+
+def _count(store: Store, part: Part) -> None:
+    more = MORE_ALIVE.take(part.steps.step)
+    store.live += int(more.sum())
+    finished = part.partition.take(np.flatnonzero(more < 0))
+    if finished.size:
+        rows, count = np.unique(finished, return_counts=True)
+        before = store.partitions["finished_segments"].take(rows)
+        store.partitions.write("finished_segments", rows, before + count)
+
+
+def _add(store: Store, part: Part, added: Array, opening: Array, last: Array, new: Array) -> None:
+    """Add new segments as they are after all their events, in the order in which they opened."""
+    steps, fields = part.steps, part.fields
+    events = steps.at(ADDED)
+    group = steps.group.take(events)
+    # One that was finished and opened again within the part begins with its last life.
+    mine = np.flatnonzero((added.take(group) == events) & new.take(group))
+    events, group = events.take(mine), group.take(mine)
+    opening, latest = part.rows.take(opening.take(group)), part.rows.take(last.take(group))
+    state = steps.after.take(group)
+    epochs_at, epochs_count = fields.append_epochs(store, opening)
+    custom_at, custom_length = fields.append_custom(store, latest)
+    values = {
+        "high": steps.high.take(group),
+        "low": steps.low.take(group),
+        "user_partition": part.partition.take(events),
+        "added_offset": part.offset.take(events),
+        "event_offset": part.offset.take(last.take(group)),
+        **{name: fields.numbers[name].take(opening) for name in _OPENING},
+        **{name: fields.numbers[name].take(latest) for name in _CHANGING},
+        "state": state,
+        "epochs_at": epochs_at,
+        "epochs_count": epochs_count,
+        "custom_at": custom_at,
+        "custom_length": custom_length,
+    }
+    index = store.index("segments", events.size)
+    steps.row[group] = store.segments.append(events.size, values)
+    # In the order of the segments' hashes, the index is written from one end to the other.
+    inserted = np.sort(group)
+    index.insert(steps.hashes.take(inserted), steps.row.take(inserted))
+    _forget_runs(store, steps.row.take(group.take(np.flatnonzero(state == DEAD))))
+
+
+def _announce_again(store: Store, part: Part, groups: Array, added: Array, opening: Array) -> None:
+    """Let known segments be what their last announcement says."""
+    if not groups.size:
+        return
+    rows, announced = part.steps.row.take(groups), part.rows.take(opening.take(groups))
+    for name in _OPENING:
+        store.segments.write(name, rows, part.fields.numbers[name].take(announced))
+    epochs_at, epochs_count = part.fields.append_epochs(store, announced)
+    store.segments.write("epochs_at", rows, epochs_at)
+    store.segments.write("epochs_count", rows, epochs_count)
+    anew = np.flatnonzero(added.take(groups) >= 0)
+    store.segments.write("added_offset", rows.take(anew), part.offset.take(added.take(groups.take(anew))))
+
+
+def _change(store: Store, part: Part, last: Array, groups: Array) -> None:
+    """Let known segments be in the state that their last applied event leaves them in."""
+    rows, latest = part.steps.row.take(groups), part.rows.take(last.take(groups))
+    segments = store.segments
+    segments.write("state", rows, part.steps.after.take(groups))
+    segments.write("event_offset", rows, part.offset.take(last.take(groups)))
+    for name in _CHANGING:
+        segments.write(name, rows, part.fields.numbers[name].take(latest))
+    custom_at, custom_length = part.fields.append_custom(store, latest)
+    segments.write("custom_at", rows, custom_at)
+    segments.write("custom_length", rows, custom_length)
+
+
+def _bury(store: Store, part: Part, last: Array, groups: Array) -> None:
+    rows = part.steps.row.take(groups)
+    store.segments.write("state", rows, DEAD)
+    store.segments.write("event_offset", rows, part.offset.take(last.take(groups)))
+    _forget_runs(store, rows)
+
+
+def _forget_runs(store: Store, dead: Array) -> None:
+    """Let dead segments refer to nothing: nobody asks for their leader epochs and custom metadata."""
+    store.segments.write("epochs_count", dead, 0)
+    store.segments.write("custom_length", dead, -1)

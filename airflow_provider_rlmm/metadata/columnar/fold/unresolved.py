@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Segments whose state is not certain: an update came without its add, or an event that a broker's state machine throws at.
+
+They are few, so they are kept one by one. The rules are those of
+:class:`~airflow_provider_rlmm.metadata.history.UserPartitionHistory`, with one difference: where finished segments are not
+kept, an update of one is taken for an update without its add.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
+from airflow_provider_rlmm.metadata.columnar.fold.segments import ADDED, Part
+from airflow_provider_rlmm.metadata.columnar.fold.steps import THROWN
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store
+from airflow_provider_rlmm.metadata.outcomes import EventFate
+
+
+def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
+    """
+    Note what becomes uncertain, and what becomes certain again. To be called before the segments are settled.
+
+    :param store: the store.
+    :param part: events of segments.
+    :param api_state: the state that each event sets.
+    """
+    steps = part.steps
+    unknown, thrown = _never_added(store, part), steps.with_outcome(THROWN)
+    ends = api_state.take(unknown) == DEAD
+    doubtful = np.concatenate([unknown.take(np.flatnonzero(~ends)), thrown])
+    if not doubtful.size and not store.unresolved:
+        return
+    events = np.concatenate([doubtful, unknown.take(np.flatnonzero(ends)), _adds_of(store, part, doubtful)])
+    is_thrown = np.zeros(steps.step.size, dtype=bool)
+    is_thrown[thrown] = True
+    is_add = steps.step == ADDED
+    for event in np.sort(events).tolist():
+        group = int(steps.group[event])
+        key = (int(part.partition[event]), int(steps.high[group]), int(steps.low[group]))
+        before = store.unresolved.get(key)
+        if is_thrown[event]:
+            store.unresolved[key] = int(part.offset[event]), True
+        elif before is not None and before[1]:
+            continue
+        elif is_add[event]:
+            # Its add is there now, and nobody knows what the events before it were about.
+            if before is not None:
+                store.unresolved[key] = before[0], True
+        elif int(api_state[event]) == DEAD:
+            # Whatever it was, it is deleted: nothing is left to resolve.
+            store.unresolved.pop(key, None)
+        else:
+            store.unresolved[key] = int(part.offset[event]), False
+
+
+def _never_added(store: Store, part: Part) -> Array:
+    """Return the updates of segments that are not known, or not any more where finished ones are not kept."""
+    steps = part.steps
+    unknown = steps.with_outcome(EventFate.DROPPED_UNKNOWN_SEGMENT)
+    if store.keep_finished and unknown.size:
+        group = steps.group.take(unknown)
+        opened = _first_of(part, steps.at(ADDED)).take(group)
+        unknown = unknown.take(np.flatnonzero((steps.row.take(group) < 0) & (opened > unknown)))
+    return unknown
+
+
+def _first_of(part: Part, events: Array) -> Array:
+    """Return for each segment the first of some events; where it has none, a number behind all events."""
+    first = np.full(part.steps.row.size, part.steps.step.size, np.int64)
+    first[part.steps.group.take(events[::-1])] = events[::-1]
+    return first
+
+
+def _adds_of(store: Store, part: Part, doubtful: Array) -> Array:
+    """Return the events that open the life of a segment which is uncertain, or becomes so in this part."""
+    steps = part.steps
+    added = steps.at(ADDED)
+    if not added.size:
+        return added
+    wanted = np.zeros(steps.row.size, dtype=bool)
+    wanted[steps.group.take(doubtful)] = True
+    if store.unresolved:
+        partition, high, low = np.array(list(store.unresolved), np.uint64).T
+        known = hash_of(high, low, partition)
+        groups = np.unique(steps.group.take(added))
+        mine = hash_of(steps.high.take(groups), steps.low.take(groups), steps.user_partition.take(groups))
+        wanted[groups.take(np.flatnonzero(np.isin(mine, known)))] = True
+    return added.take(np.flatnonzero(wanted.take(steps.group.take(added))))
