@@ -12,7 +12,7 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.quoting import list_in_quotes
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock
     for (name, partition), offset in topics.log_start_offsets(topics.partition_counts(tiered)).items():
         starts.setdefault(name, {})[partition] = offset
     states = tuple(
-        TopicState(
+        ListedTopic(
             topic_id=topic_id,
             name=name,
             retention_ms=int(settings.get(name, {}).get("retention.ms", UNLIMITED)),

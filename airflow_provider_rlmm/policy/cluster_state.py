@@ -19,7 +19,7 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_u
 
 
 @dataclass(frozen=True, slots=True)
-class TopicState:
+class ListedTopic:
     """
     One live topic.
 
@@ -52,7 +52,7 @@ class ClusterState:
 
     cluster_id: str
     observed_at_ms: int
-    topics: tuple[TopicState, ...]
+    topics: tuple[ListedTopic, ...]
 
     def __post_init__(self) -> None:
         if not self.cluster_id:
@@ -125,10 +125,10 @@ class ClusterState:
         return cls(cluster_id, observed_at_ms, topics)
 
 
-def _topic(raw: Mapping[str, Any]) -> TopicState:
+def _topic(raw: Mapping[str, Any]) -> ListedTopic:
     if not isinstance(raw["name"], str):
         raise TypeError(f"topic name is {raw['name']!r}, not a string")
-    return TopicState(
+    return ListedTopic(
         topic_id=parse_kafka_uuid(raw["topic_id"]),
         name=raw["name"],
         retention_ms=_integer(raw["retention_ms"]),

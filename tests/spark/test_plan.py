@@ -18,7 +18,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.orphans import OrphanCandidate
 from airflow_provider_rlmm.policy.plan import (
     PLAN_COLUMNS,
@@ -51,11 +51,11 @@ NAMES = [name for name, _ in PLAN_COLUMNS]
 LIMITS = EvaluationLimits(NOW, MIN_AGE, allow_low_min_age=True)
 RECORDS = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "binary", "value": "binary"})
 
-FOREVER = TopicState(UUID(int=1), "forever", -1, -1, {0: 0, 1: 0, 2: 0})
-TIMED = TopicState(UUID(int=2), "timed", 4_000, -1, {0: 0, 1: 0})
-SIZED = TopicState(UUID(int=3), "sized", -1, 5_000, {0: 0, 1: 0, 2: 0})
-TRIMMED = TopicState(UUID(int=4), "trimmed", -1, -1, {0: 120, 1: 200})
-TIGHT = TopicState(UUID(int=5), "tight", 45_000, 3_000, {0: 30, 1: 0, 2: 0})
+FOREVER = ListedTopic(UUID(int=1), "forever", -1, -1, {0: 0, 1: 0, 2: 0})
+TIMED = ListedTopic(UUID(int=2), "timed", 4_000, -1, {0: 0, 1: 0})
+SIZED = ListedTopic(UUID(int=3), "sized", -1, 5_000, {0: 0, 1: 0, 2: 0})
+TRIMMED = ListedTopic(UUID(int=4), "trimmed", -1, -1, {0: 120, 1: 200})
+TIGHT = ListedTopic(UUID(int=5), "tight", 45_000, 3_000, {0: 30, 1: 0, 2: 0})
 CLUSTER = ClusterState("cluster", NOW - 600, (FOREVER, TIMED, SIZED, TRIMMED, TIGHT))
 DEAD = [(UUID(int=90).bytes, "dead"), (UUID(int=91).bytes, "timed")]
 ABSENT = frozenset((UUID(bytes=topic_id), name) for topic_id, name in DEAD)
@@ -105,7 +105,7 @@ def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return topic, summary, folder / "plan"
 
 
-MANY = tuple(TopicState(UUID(int=100 + n), f"many-{n}", 4_000, 5_000, {0: 30, 1: 0, 2: 0}) for n in range(40))
+MANY = tuple(ListedTopic(UUID(int=100 + n), f"many-{n}", 4_000, 5_000, {0: 30, 1: 0, 2: 0}) for n in range(40))
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ UNRESOLVED = [[COPIED], [COPIED, DELETING], [DELETED, DELETING]]
 SETTLED = [[DELETED], [COPIED, DELETING, DELETED]]
 
 
-def segment(number: int, topic: TopicState = FOREVER, **fields: Any) -> Segment:
+def segment(number: int, topic: ListedTopic = FOREVER, **fields: Any) -> Segment:
     return Segment(topic.topic_id.bytes, topic.name, 0, number.to_bytes(16, "big"), **fields)
 
 

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.operators.task_folder import handed_over
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
@@ -78,7 +78,7 @@ def cluster() -> Iterator[Cluster]:
             FULL: (5 * tiering.SEGMENT_BYTES // 2, {0: 0}),
         }
         topics = tuple(
-            TopicState(topic_id, name, -1, *limits.get(name, (-1, {})))
+            ListedTopic(topic_id, name, -1, *limits.get(name, (-1, {})))
             for name, topic_id in tiering.topic_ids(kafka).items()
         )
         yield Cluster(kafka, ClusterState(kafka.cluster_id, observed_at_ms, topics), dead)
@@ -193,7 +193,7 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, t
     elsewhere = tmp_path / "elsewhere.json"
     elsewhere.write_text(replace(cluster.state, cluster_id="elsewhere").to_json())
     replaced = tmp_path / "replaced.json"
-    other = TopicState(UUID(int=7), METADATA_TOPIC, -1, -1, {})
+    other = ListedTopic(UUID(int=7), METADATA_TOPIC, -1, -1, {})
     replaced.write_text(replace(cluster.state, topics=(*without, other)).to_json())
     servers = f"{cluster.kafka.bootstrap_servers},{another.bootstrap_servers}"
     cases = [

@@ -54,7 +54,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 )
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
@@ -664,7 +664,7 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
 
 @pytest.fixture
 def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
-    state = ClusterState("cluster-1", 1, (TopicState(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
+    state = ClusterState("cluster-1", 1, (ListedTopic(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
     monkeypatch.setattr(
         "airflow_provider_rlmm.lifecycle.observing.observe_cluster", lambda topics, metadata_topic, clock: state
     )

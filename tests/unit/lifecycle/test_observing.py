@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics
 from airflow_provider_rlmm.lifecycle.observing import observe_cluster
-from airflow_provider_rlmm.policy.cluster_state import TopicState
+from airflow_provider_rlmm.policy.cluster_state import ListedTopic
 
 METADATA_TOPIC = "__remote_log_metadata"
 TOPICS = {"orders": UUID(int=2), "local": UUID(int=3)}
@@ -38,9 +38,9 @@ def test_the_observation_holds_every_topic_and_the_limits_of_tiered_ones() -> No
     state = observe_cluster(topics, METADATA_TOPIC, lambda: 17)
     assert (state.cluster_id, state.observed_at_ms) == ("cluster-1", 17)
     assert state.topics == (
-        TopicState(UUID(int=1), METADATA_TOPIC, -1, -1, {}),
-        TopicState(UUID(int=3), "local", 7, -1, {}),
-        TopicState(UUID(int=2), "orders", 5, 6, {0: 0, 1: 1}),
+        ListedTopic(UUID(int=1), METADATA_TOPIC, -1, -1, {}),
+        ListedTopic(UUID(int=3), "local", 7, -1, {}),
+        ListedTopic(UUID(int=2), "orders", 5, 6, {0: 0, 1: 1}),
     )
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, TopicState
+from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 TOPIC = st.builds(
-    TopicState,
+    ListedTopic,
     topic_id=st.uuids(),
     name=st.text(min_size=1),
     retention_ms=LONG,
@@ -28,7 +28,7 @@ CLUSTER = st.builds(
     topics=st.lists(TOPIC, max_size=4, unique_by=lambda t: t.topic_id).map(tuple),
 )
 
-ORDERS = TopicState(UUID(int=7), "orders", 1000, -1, {0: 5, 11: 0})
+ORDERS = ListedTopic(UUID(int=7), "orders", 1000, -1, {0: 5, 11: 0})
 DOCUMENT: dict[str, Any] = json.loads(ClusterState("cluster", 17, (ORDERS,)).to_json())
 
 
