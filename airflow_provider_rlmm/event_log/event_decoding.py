@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_OF_A_BAD_RECORD = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
+
+
 @dataclass(frozen=True, slots=True)
 class QuarantinedRecord:
     """
@@ -124,12 +127,11 @@ def written_by_brokers(decoded: Any) -> Any:
     return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
 
 
-def quarantined_records(decoded: Any, metadata_partition: int) -> list[QuarantinedRecord]:
+def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     """
     Return the records that are not good, by offset.
 
     :param decoded: what :func:`decode_records` returned.
-    :param metadata_partition: where all of it lies.
     """
     import pyarrow.compute as pc
 
@@ -137,8 +139,10 @@ def quarantined_records(decoded: Any, metadata_partition: int) -> list[Quarantin
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
     return [
-        QuarantinedRecord(metadata_partition, row["offset"], code.name, row["error"] or code.name, _subject(code, row))
-        for row in bad.select(["offset", "error_code", "error", "topic_id", "topic", "partition"]).to_pylist()
+        QuarantinedRecord(
+            row["metadata_partition"], row["offset"], code.name, row["error"] or code.name, _subject(code, row)
+        )
+        for row in bad.select(_OF_A_BAD_RECORD).to_pylist()
         for code in (ErrorCode(row["error_code"]),)
     ]
 
@@ -178,4 +182,4 @@ def decode_batch(
         # Neither gets past the filter above; the type checker does not know.
         if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
     ]
-    return DecodedBatch(events, quarantined_records(decoded, metadata_partition), int(pc.sum(good).as_py() or 0))
+    return DecodedBatch(events, quarantined_records(decoded), int(pc.sum(good).as_py() or 0))

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.errors import LogReplacedError
+from airflow_provider_rlmm.event_log.event_batch import event_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
@@ -25,20 +27,51 @@ class LogTail:
     Offsets alone prove nothing: a log that lost its end and has grown again has other records at the same offsets, and so
     has the log of another cluster.
 
-    :param metadata_partition: which one, for messages.
+    :param metadata_partition: which one.
+    :param records: offset and SHA-256 of the last records, by offset, as :attr:`records` gave them.
     """
 
-    def __init__(self, metadata_partition: int) -> None:
+    def __init__(self, metadata_partition: int, records: Sequence[tuple[int, bytes]] = ()) -> None:
         self._metadata_partition = metadata_partition
-        self._records: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
+        self._records: deque[tuple[int, bytes]] = deque(records, maxlen=KEPT)
 
-    def start(self, position: int) -> int:
-        """
-        Return where a read has to begin in order to show these records again.
+    @property
+    def records(self) -> tuple[tuple[int, bytes], ...]:
+        """Offset and SHA-256 of the last records, by offset."""
+        return tuple(self._records)
 
-        :param position: where it would begin otherwise.
+    def read_on(self, log: MetadataEventLog, position: int, end: int) -> Iterator[pa.RecordBatch]:
         """
-        return self._records[0][0] if self._records else position
+        Yield the records that were not read before, once those right before them were seen to be the same.
+
+        Nothing is noted; what was yielded may be given to :meth:`note`.
+
+        :param log: the metadata event log.
+        :param position: offset of the first record that was not read before, inclusive.
+        :param end: exclusive.
+        :raises EventLogUnavailableError: if the range could not be read whole.
+        :raises OffsetOutOfRangeError: if the log has lost records since, at its beginning or at its end.
+        :raises LogReplacedError: if it is not the log that was read before.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        start = self._records[0][0] if self._records else position
+        known = [event_batch([], [], [], [])]
+        tied = start == position
+        for batch in log.read(self._metadata_partition, start, end):
+            fresh = batch
+            if not tied:
+                new = pc.greater_equal(batch.column("offset"), position)
+                known.append(batch.filter(pc.invert(new)))
+                fresh = batch.filter(new)
+            if fresh.num_rows:
+                if not tied:
+                    self._check(pa.concat_batches(known))
+                tied = True
+                yield fresh
+        if not tied:
+            self._check(pa.concat_batches(known))
 
     def note(self, batch: pa.RecordBatch) -> None:
         """
@@ -55,13 +88,8 @@ class LogTail:
         records = list(self._records)
         return ReadTail(records[0][0], records[-1][0] + 1, _sha256(records))
 
-    def check(self, batch: pa.RecordBatch) -> None:
-        """
-        Compare the records that were read before with what the log shows now.
-
-        :param batch: all records of the range from :meth:`start` to the position that had been reached.
-        :raises LogReplacedError: if they differ.
-        """
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """Compare the records that were read before with what the log shows now."""
         if list(self._records) != _digests(batch):
             raise LogReplacedError(
                 f"metadata partition {self._metadata_partition}: offsets {self._records[0][0]} to {self._records[-1][0]} "

@@ -13,19 +13,20 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataError, SnapshotRefusedError
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.file_systems import read_file, replace_file
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.metadata.columnar import ColumnarState
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 """Of the file's format; the state in it has a version of its own."""
 
 _MAGIC = b"RLMMSNAP"
@@ -78,6 +79,9 @@ class Snapshot:
     :param gaps: what was missing below these offsets.
     :param created_at_ms: ms since the epoch.
     :param state: the state.
+    :param tails: metadata partition → the last records below its offset: offset and SHA-256.
+    :param quarantined: the records below these offsets that are not good.
+    :param routed: metadata partition → number of its good records.
     """
 
     identity: TopicIdentity
@@ -85,12 +89,18 @@ class Snapshot:
     gaps: tuple[HistoryGap, ...]
     created_at_ms: int
     state: ColumnarState
+    tails: Mapping[int, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
+    quarantined: tuple[QuarantinedRecord, ...] = ()
+    routed: Mapping[int, int] = field(default_factory=dict)
 
-    def check(self, identity: TopicIdentity, high_water_marks: Mapping[int, int]) -> None:
+    def check(
+        self, identity: TopicIdentity, beginning_offsets: Mapping[int, int], high_water_marks: Mapping[int, int]
+    ) -> None:
         """
-        Refuse to be continued with a log that this is no snapshot of.
+        Refuse to be continued with a log that this is no snapshot of; what its last records are is asked elsewhere.
 
         :param identity: of the topic to read on.
+        :param beginning_offsets: metadata partition → first offset that is there, as of now.
         :param high_water_marks: metadata partition → offset after the last durable record, as of now.
         :raises SnapshotRefusedError: naming what differs.
         """
@@ -112,6 +122,11 @@ class Snapshot:
                 raise SnapshotRefusedError(
                     f"metadata partition {metadata_partition}: its offset {offset} is ahead of the log, whose high watermark "
                     f"is {high}: the log has lost records, or it is another one"
+                )
+            if beginning_offsets[metadata_partition] > offset:
+                raise SnapshotRefusedError(
+                    f"metadata partition {metadata_partition}: it was read up to offset {offset}, and begins at "
+                    f"{beginning_offsets[metadata_partition]} now: nobody has read what lay in between"
                 )
 
 
@@ -176,7 +191,24 @@ def _description(snapshot: Snapshot) -> dict[str, Any]:
         "next_offsets": {str(p): offset for p, offset in snapshot.next_offsets.items()},
         "gaps": [[gap.metadata_partition, gap.start, gap.end] for gap in snapshot.gaps],
         "created_at_ms": snapshot.created_at_ms,
+        "tails": {
+            str(p): [[offset, digest.hex()] for offset, digest in records] for p, records in snapshot.tails.items()
+        },
+        "quarantined": [_quarantined_to_json(record) for record in snapshot.quarantined],
+        "routed": {str(p): count for p, count in snapshot.routed.items()},
     }
+
+
+def _quarantined_to_json(record: QuarantinedRecord) -> list[Any]:
+    tip = record.topic_id_partition
+    subject = None if tip is None else [kafka_uuid_str(tip.topic_id), tip.topic, tip.partition]
+    return [record.metadata_partition, record.offset, record.code, record.reason, subject]
+
+
+def _quarantined_of_json(raw: Sequence[Any]) -> QuarantinedRecord:
+    metadata_partition, offset, code, reason, subject = raw
+    tip = None if subject is None else TopicIdPartition(parse_kafka_uuid(subject[0]), str(subject[1]), int(subject[2]))
+    return QuarantinedRecord(int(metadata_partition), int(offset), str(code), str(reason), tip)
 
 
 def _snapshot(description: bytes, state: Any) -> Snapshot:
@@ -190,6 +222,12 @@ def _snapshot(description: bytes, state: Any) -> Snapshot:
             tuple(HistoryGap(*(int(number) for number in gap)) for gap in raw["gaps"]),
             int(raw["created_at_ms"]),
             ColumnarState.from_ipc(state),
+            tails={
+                int(p): tuple((int(offset), bytes.fromhex(digest)) for offset, digest in records)
+                for p, records in raw["tails"].items()
+            },
+            quarantined=tuple(map(_quarantined_of_json, raw["quarantined"])),
+            routed={int(p): int(count) for p, count in raw["routed"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise SnapshotRefusedError(f"its description cannot be understood ({type(e).__name__}: {e})") from e

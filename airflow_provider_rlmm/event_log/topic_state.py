@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogUnavailableError, SnapshotRefusedError
-from airflow_provider_rlmm.event_log.event_decoding import decode_records
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    LogReplacedError,
+    OffsetOutOfRangeError,
+    SnapshotRefusedError,
+)
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
+from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity, read_snapshot
 
@@ -86,6 +94,11 @@ class TopicState:
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
         self.next_offsets = dict(offsets)
         self.gaps = snapshot.gaps if snapshot else ()
+        self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
+        self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
+        """Good records per metadata partition: each of them lies where our partitioner puts it."""
+        tails = snapshot.tails if snapshot else {}
+        self.tails = {p: LogTail(p, tails.get(p, ())) for p in range(self.identity.partition_count)}
         self.refusal: str | None = None
         """Why :meth:`resume` did not take its snapshot and a full replay is due."""
 
@@ -103,27 +116,40 @@ class TopicState:
         fresh = cls(log, topics, **options)
         try:
             snapshot = read_snapshot(uri)
-            snapshot.check(fresh.identity, log.high_water_marks())
-        except SnapshotRefusedError as e:
+            snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
+            resumed = cls(log, topics, snapshot=snapshot, **options)
+            resumed._require_tails()
+        except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
             fresh.refusal = str(e)
             logger.warning("snapshot %s is not used, the topic is replayed from its beginning: %s", uri, e)
             return fresh
-        return cls(log, topics, snapshot=snapshot, **options)
+        return resumed
+
+    def _require_tails(self) -> None:
+        """Refuse a log that does not hold the last records that are in the state."""
+        for metadata_partition, tail in self.tails.items():
+            position = self.next_offsets[metadata_partition]
+            for _ in tail.read_on(self._log, position, position):
+                raise AssertionError("nothing lies between an offset and itself")
 
     def advance(
         self,
         on_progress: Callable[[Progress], None] = _ignore,
         on_applied: Callable[[Any, ApplyReport], None] = _ignore,
+        only: Collection[int] | None = None,
     ) -> None:
         """
         Read on, up to the high watermarks as of now; what is above them is not durable yet.
 
         :param on_progress: called after each chunk; it may take a :meth:`snapshot`.
         :param on_applied: called with each decoded chunk and what became of it.
+        :param only: read on these metadata partitions, ``None`` for all.
         :raises EventLogUnavailableError: if a range could not be read whole, or the log ends before what was read already;
             the next call reads on where this one stopped.
+        :raises OffsetOutOfRangeError: if the log has lost records since it was read.
+        :raises LogReplacedError: if it is not the log that was read before.
         """
-        ends = dict(self._log.high_water_marks())
+        ends = {p: end for p, end in self._log.high_water_marks().items() if only is None or p in only}
         for metadata_partition, end in ends.items():
             if end < (read := self.next_offsets[metadata_partition]):
                 raise EventLogUnavailableError(
@@ -144,7 +170,16 @@ class TopicState:
         """
         if (now := self._identify()) != self.identity:
             raise SnapshotRefusedError(f"the metadata topic was {self.identity} and is {now}: replay it anew")
-        return Snapshot(self.identity, dict(self.next_offsets), self.gaps, self._clock(), self.state)
+        return Snapshot(
+            self.identity,
+            dict(self.next_offsets),
+            self.gaps,
+            self._clock(),
+            self.state,
+            tails={p: tail.records for p, tail in self.tails.items() if tail.records},
+            quarantined=tuple(self.quarantined),
+            routed=dict(self.routed),
+        )
 
     def incomplete_history(self) -> pa.Table:
         """
@@ -164,10 +199,12 @@ class TopicState:
         chunk = _Chunk()
         beginnings = self._log.beginning_offsets()
         for metadata_partition, end in sorted(ends.items()):
-            # What was deleted before it was read becomes a gap.
-            start = max(self.next_offsets[metadata_partition], min(beginnings[metadata_partition], end))
+            start, tail = self.next_offsets[metadata_partition], self.tails[metadata_partition]
+            if not tail.records:
+                # What was deleted before it was read becomes a gap.
+                start = max(start, min(beginnings[metadata_partition], end))
             # A read that has nothing to yield still asks a broker for its offsets.
-            for batch in self._log.read(metadata_partition, start, end) if start < end else ():
+            for batch in tail.read_on(self._log, start, end) if start < end else ():
                 chunk.add(metadata_partition, batch)
                 if chunk.rows >= self._chunk_rows:
                     yield chunk
@@ -178,13 +215,19 @@ class TopicState:
 
     def _apply(self, chunk: _Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
         gaps = self.gaps + self._gaps_of(chunk)
-        state = self.state
-        if chunk.rows:
-            decoded = chunk.decode(self.identity.partition_count)
-            state, report = state.apply(decoded)
-            on_applied(decoded, report)
-        self.state, self.gaps = state, gaps
+        decoded = chunk.decode(self.identity.partition_count) if chunk.rows else None
+        quarantined, routed = ([], {}) if decoded is None else (quarantined_records(decoded), _good_records(decoded))
+        # From here on nothing fails but what ends the process: state and next offsets belong together.
+        if decoded is not None:
+            self.state, report = self.state.apply(decoded)
+        self.quarantined += quarantined
+        self.routed.update(routed)
+        for metadata_partition, batch in chunk.batches:
+            self.tails[metadata_partition].note(batch)
+        self.gaps = gaps
         self.next_offsets |= chunk.next_offsets
+        if decoded is not None:
+            on_applied(decoded, report)
 
     def _gaps_of(self, chunk: _Chunk) -> tuple[HistoryGap, ...]:
         """Return what the log has lost of the offsets that this chunk should hold."""
@@ -205,14 +248,14 @@ class _Chunk:
     def __init__(self) -> None:
         self.next_offsets: dict[int, int] = {}
         self.counts: dict[int, int] = {}
-        self._batches: list[tuple[int, Any]] = []
+        self.batches: list[tuple[int, Any]] = []
 
     @property
     def rows(self) -> int:
         return sum(self.counts.values())
 
     def add(self, metadata_partition: int, batch: Any) -> None:
-        self._batches.append((metadata_partition, batch))
+        self.batches.append((metadata_partition, batch))
         self.counts[metadata_partition] = self.counts.get(metadata_partition, 0) + batch.num_rows
         self.next_offsets[metadata_partition] = batch.column("offset")[-1].as_py() + 1
 
@@ -220,9 +263,19 @@ class _Chunk:
         import numpy as np
         import pyarrow as pa
 
-        records = pa.Table.from_batches([batch for _, batch in self._batches])
-        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self._batches]
+        records = pa.Table.from_batches([batch for _, batch in self.batches])
+        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self.batches]
         return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
+
+
+def _good_records(decoded: Any) -> dict[int, int]:
+    """Return how many good records each metadata partition has."""
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+
+    good = decoded.column("metadata_partition").filter(pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    return {row["values"]: row["counts"] for row in pc.value_counts(good).to_pylist()}
 
 
 def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
-from airflow_provider_rlmm.event_log.event_batch import event_batch
 from airflow_provider_rlmm.event_log.event_decoding import (
     QuarantinedRecord,
     applicable,
@@ -81,7 +80,7 @@ class MetadataPartitionReplay:
         :raises LogReplacedError: if it is not the log that was read before.
         """
         end = max(self.end, self._log.high_water_marks()[self.metadata_partition])
-        for batch in self._new_records(end):
+        for batch in self._tail.read_on(self._log, self.end, end):
             for offset, timestamp_ms, event in self._good_events(batch):
                 self.apply(event, offset, timestamp_ms)
             self._tail.note(batch)
@@ -92,26 +91,6 @@ class MetadataPartitionReplay:
     def tail(self) -> ReadTail | None:
         """What a later run may know the last records by, ``None`` where there was none."""
         return self._tail.seen()
-
-    def _new_records(self, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield what was not read before, once the records right before it were seen to be the same."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        position, start = self.end, self._tail.start(self.end)
-        known: list[pa.RecordBatch] = []
-        tied = start == position
-        for batch in self._log.read(self.metadata_partition, start, end):
-            new = pc.greater_equal(batch.column("offset"), position)
-            known.append(batch.filter(pc.invert(new)))
-            fresh = batch.filter(new)
-            if fresh.num_rows and not tied:
-                self._tail.check(pa.concat_batches(known))
-                tied = True
-            if fresh.num_rows:
-                yield fresh
-        if not tied:
-            self._tail.check(pa.concat_batches(known) if known else event_batch([], [], [], []))
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """
@@ -142,7 +121,7 @@ class MetadataPartitionReplay:
 
         decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         self._marker_bounds.begin(decoded)
-        self.quarantined += quarantined_records(decoded, self.metadata_partition)
+        self.quarantined += quarantined_records(decoded)
         good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
         self.routed_records += int(pc.sum(good).as_py() or 0)
         # A keyed record's event counts, whether or not it is allowed to pass.

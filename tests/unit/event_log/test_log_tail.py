@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.errors import LogReplacedError, OffsetOutOfRangeError
@@ -15,37 +16,60 @@ def batch(offsets: range, *, changed: int | None = None, key: bytes | None = Non
     return event_batch(offsets, [1000 + o for o in offsets], [key] * len(offsets), values)
 
 
+class Log:
+    """Answers with some records, whoever wrote them, and notes what it was asked for."""
+
+    def __init__(self, records) -> None:
+        self.records = records
+        self.asked: list[tuple[int, int]] = []
+
+    def read(self, metadata_partition: int, start: int, end: int):
+        self.asked.append((start, end))
+        if self.records.num_rows:
+            yield self.records
+
+
+def read_on(tail: LogTail, log: Log, position: int, end: int) -> list[int]:
+    return [offset for b in tail.read_on(log, position, end) for offset in b.column("offset").to_pylist()]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("count", [1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT])
-def test_the_last_records_are_known_again(count: int) -> None:
+def test_the_last_records_are_known_again_and_what_follows_is_read(count: int) -> None:
     tail = LogTail(7)
     tail.note(batch(range(count)))
-    start = tail.start(count)
-    assert start == max(0, count - KEPT)
-    tail.check(batch(range(start, count)))
+    first = max(0, count - KEPT)
+    log = Log(batch(range(first, count + 3)))
+    assert read_on(tail, log, count, count + 3) == [count, count + 1, count + 2]
+    assert log.asked == [(first, count + 3)]
+    assert read_on(LogTail(7, tail.records), Log(batch(range(first, count))), count, count) == []
 
 
 def test_several_batches_are_remembered_as_one() -> None:
     tail = LogTail(7)
     for n in range(KEPT + 5):
         tail.note(batch(range(n, n + 1)))
-    assert tail.start(0) == 5
-    tail.check(batch(range(5, KEPT + 5)))
+    assert [offset for offset, _ in tail.records] == list(range(5, KEPT + 5))
+    assert read_on(tail, Log(batch(range(5, KEPT + 5))), KEPT + 5, KEPT + 5) == []
 
 
+@pytest.mark.parametrize("further", [0, 2])
 @pytest.mark.parametrize(
     "now",
-    [batch(range(4), changed=1), batch(range(4), key=b"k"), batch(range(3)), batch(range(1, 5)), batch(range(0))],
+    [batch(range(4), changed=1), batch(range(4), key=b"k"), batch(range(3)), batch(range(1, 4)), batch(range(0))],
     ids=["another value", "a key", "fewer", "other offsets", "none"],
 )
-def test_other_records_are_another_log(now) -> None:
+def test_other_records_are_another_log(now, further: int) -> None:
     tail = LogTail(7)
     tail.note(batch(range(4)))
+    log = Log(pa.concat_batches([now, batch(range(4, 4 + further))]))
     with pytest.raises(LogReplacedError, match="metadata partition 7: offsets 0 to 3 hold other records than before"):
-        tail.check(now)
+        read_on(tail, log, 4, 4 + further)
 
 
 def test_without_a_record_there_is_nothing_to_tie() -> None:
-    assert LogTail(7).start(12) == 12
+    log = Log(batch(range(12, 14)))
+    assert read_on(LogTail(7), log, 12, 14) == [12, 13]
+    assert log.asked == [(12, 14)]
 
 
 @pytest.mark.parametrize("count", [1, KEPT + 5])

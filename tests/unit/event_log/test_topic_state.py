@@ -110,7 +110,8 @@ def test_a_restart_reads_on_at_the_next_offset(log: InProcessMetadataEventLog, p
     log.on_effect = note
     state = resumed(log, path)
     state.advance()
-    assert (state.refusal, reads) == (None, [(0, 5)])
+    # What was read last is asked for again, when it resumes and when it reads on.
+    assert (state.refusal, reads) == (None, [(0, 0), (1, 0), (0, 0)])
     assert state.state.segments.num_rows == 2
 
 
@@ -157,8 +158,9 @@ def test_records_gone_since_the_snapshot_are_incomplete_history(log: InProcessMe
         put(log, started(9, 900, 999, partition=HERE))
     log.truncate(0, 7)
     state = resumed(log, path)
+    assert "read up to offset 5, and begins at 7 now" in (state.refusal or "")
     state.advance()
-    assert state.gaps == (HistoryGap(0, 5, 7),)
+    assert state.gaps == (HistoryGap(0, 0, 7),)
     named = state.incomplete_history().to_pylist()
     assert [(row["metadata_partition"], row["topic"], row["partition"]) for row in named] == [
         (0, "orders", HERE.partition)
@@ -167,17 +169,40 @@ def test_records_gone_since_the_snapshot_are_incomplete_history(log: InProcessMe
     write_snapshot(str(path), state.snapshot())
     again = resumed(log, path)
     again.advance()
-    assert again.gaps == (HistoryGap(0, 5, 7),)
+    assert (again.refusal, again.gaps) == (None, (HistoryGap(0, 0, 7),))
 
 
-def test_records_gone_below_the_snapshot_are_in_it(log: InProcessMetadataEventLog, path: Path) -> None:
-    log.truncate(0, 5)
+def test_where_the_last_records_of_a_snapshot_are_gone_nothing_ties_it_to_the_log(
+    log: InProcessMetadataEventLog, path: Path
+) -> None:
+    log.truncate(0, 3)
+    state = resumed(log, path)
+    assert "metadata partition 0" in (state.refusal or "")
+    state.advance()
+    assert state.gaps == (HistoryGap(0, 0, 3),)
+
+
+def test_a_log_that_lost_its_end_and_has_regrown_is_replayed_whole(path: Path) -> None:
+    other = new_log()
+    put(other, *(started(number, number * 100, partition=HERE) for number in range(9)), started(9, partition=THERE))
+    put(other, started(10, partition=THERE))
+    state = resumed(other, path)
+    assert "hold other records than before" in (state.refusal or "")
+    state.advance()
+    assert state.state.segments.num_rows == 11
+
+
+def test_what_was_quarantined_and_routed_outlives_a_snapshot(log: InProcessMetadataEventLog, path: Path) -> None:
+    log.append(0, b"garbage")
+    log.append(1, serialize(started(5, partition=HERE)))
     state = resumed(log, path)
     state.advance()
-    assert (state.gaps, state.incomplete_history().num_rows) == ((), 0)
-    fresh = topic_state(log)
-    fresh.advance()
-    assert fresh.gaps == (HistoryGap(0, 0, 5),)
+    assert [(q.metadata_partition, q.offset) for q in state.quarantined] == [(0, 5), (1, 2)]
+    assert (state.quarantined[1].code, state.quarantined[1].topic_id_partition) == ("MISROUTED", HERE)
+    assert dict(state.routed) == {0: 5, 1: 2}
+    write_snapshot(str(path), state.snapshot())
+    again = resumed(log, path)
+    assert (again.quarantined, again.routed, again.refusal) == (state.quarantined, state.routed, None)
 
 
 def test_a_partition_of_which_nothing_is_left_is_incomplete(log: InProcessMetadataEventLog) -> None:
@@ -227,6 +252,7 @@ def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
     assert second.refusal is None
     assert tables(second.state) == tables(fresh.state)
     assert second.next_offsets == fresh.next_offsets == log.high_water_marks()
+    assert (second.quarantined, second.routed) == (fresh.quarantined, fresh.routed)
 
 
 class KilledError(Exception):
