@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError, SnapshotRefusedError
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.snapshot import (
     SNAPSHOT_VERSION,
     HistoryGap,
@@ -31,16 +32,27 @@ from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from airflow_provider_rlmm.metadata.serde import serialize
 from tests.object_store_server import ObjectStoreServer
 from tests.unit.manager.topics import TOPIC_ID, tables
-from tests.unit.metadata.events import copied, started
+from tests.unit.metadata.events import PARTITION, copied, started
 
 IDENTITY = TopicIdentity("cluster-1", TOPIC_ID, 2)
-HIGH = {0: 10, 1: 4}
+BEGIN, HIGH = {0: 0, 1: 0}, {0: 10, 1: 4}
 HEAD = struct.Struct(">8sIIQI")
 
 
 def snapshot() -> Snapshot:
     state, _ = ColumnarState.empty().apply(decode([serialize(started(1)), serialize(copied(1))], metadata_partition=0))
-    return Snapshot(IDENTITY, {0: 7, 1: 0}, (HistoryGap(0, 2, 3),), 1_800_000_000_000, state)
+    return Snapshot(
+        IDENTITY,
+        {0: 7, 1: 0},
+        (HistoryGap(0, 2, 3),),
+        1_800_000_000_000,
+        state,
+        tails={0: ((5, b"\1" * 32), (6, b"\2" * 32))},
+        quarantined=(
+            QuarantinedRecord(0, 3, "TOMBSTONE", "the value is null"), QuarantinedRecord(0, 4, "KEYED", "key", PARTITION),
+        ),
+        routed={0: 5},
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -72,7 +84,7 @@ def test_a_snapshot_survives_as_a_file(path: Path) -> None:
     assert tables(again.state) == tables(before.state)
     assert replace(again, state=before.state) == before
     assert [p.name for p in path.parent.iterdir()] == ["snapshot"]
-    again.check(IDENTITY, HIGH)
+    again.check(IDENTITY, BEGIN, HIGH)
 
 
 def test_the_state_lies_where_arrow_needs_no_copy(path: Path) -> None:
@@ -136,7 +148,7 @@ def test_another_version_is_refused_before_its_checksum_is_looked_at(path: Path)
     content = bytearray(path.read_bytes())
     content[8:12] = (SNAPSHOT_VERSION + 1).to_bytes(4, "big")
     path.write_bytes(content)
-    assert refusal(path) == "it is of version 2, this program reads version 1"
+    assert refusal(path) == f"it is of version {SNAPSHOT_VERSION + 1}, this program reads version {SNAPSHOT_VERSION}"
 
 
 def test_a_state_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,19 +186,27 @@ def test_a_description_of_another_form_is_refused(path: Path, changes: dict[str,
 )
 def test_one_of_another_topic_is_refused(identity: TopicIdentity, words: str) -> None:
     with pytest.raises(SnapshotRefusedError, match=words):
-        snapshot().check(identity, HIGH)
+        snapshot().check(identity, BEGIN, HIGH)
+
+
+def test_one_that_ends_before_the_log_begins_is_refused() -> None:
+    snapshot().check(IDENTITY, {0: 7, 1: 0}, HIGH)
+    with pytest.raises(
+        SnapshotRefusedError, match="metadata partition 0: it was read up to offset 7, and begins at 8 now"
+    ):
+        snapshot().check(IDENTITY, {0: 8, 1: 0}, HIGH)
 
 
 def test_one_ahead_of_the_log_is_refused() -> None:
-    snapshot().check(IDENTITY, {0: 7, 1: 0})
+    snapshot().check(IDENTITY, BEGIN, {0: 7, 1: 0})
     with pytest.raises(SnapshotRefusedError, match=r"metadata partition 0: its offset 7 is ahead .* is 6"):
-        snapshot().check(IDENTITY, {0: 6, 1: 0})
+        snapshot().check(IDENTITY, BEGIN, {0: 6, 1: 0})
 
 
 @pytest.mark.parametrize("offsets", [{0: 1}, {0: 1, 2: 1}, {0: 1, 1: -1}])
 def test_one_with_offsets_of_other_partitions_is_refused(offsets: dict[int, int]) -> None:
     with pytest.raises(SnapshotRefusedError):
-        replace(snapshot(), next_offsets=offsets).check(IDENTITY, HIGH)
+        replace(snapshot(), next_offsets=offsets).check(IDENTITY, BEGIN, HIGH)
 
 
 def test_a_write_that_fails_leaves_the_older_one_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

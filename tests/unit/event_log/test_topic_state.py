@@ -184,7 +184,7 @@ def test_where_the_last_records_of_a_snapshot_are_gone_nothing_ties_it_to_the_lo
 
 def test_a_log_that_lost_its_end_and_has_regrown_is_replayed_whole(path: Path) -> None:
     other = new_log()
-    put(other, *(started(number, number * 100, partition=HERE) for number in range(9)), started(9, partition=THERE))
+    put(other, *(started(number, partition=HERE) for number in range(9)), started(9, partition=THERE))
     put(other, started(10, partition=THERE))
     state = resumed(other, path)
     assert "hold other records than before" in (state.refusal or "")
@@ -252,7 +252,7 @@ def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
     assert second.refusal is None
     assert tables(second.state) == tables(fresh.state)
     assert second.next_offsets == fresh.next_offsets == log.high_water_marks()
-    assert (second.quarantined, second.routed) == (fresh.quarantined, fresh.routed)
+    assert (set(second.quarantined), second.routed) == (set(fresh.quarantined), fresh.routed)
 
 
 class KilledError(Exception):
