@@ -22,9 +22,10 @@ from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEven
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
+from airflow_provider_rlmm.lifecycle.view import WorkState
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy.freshness import Sample

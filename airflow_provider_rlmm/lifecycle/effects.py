@@ -13,7 +13,8 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.view import WorkState
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -38,7 +39,9 @@ class Effects(Protocol):
     would_write: list[str]
     log_prefix: str
 
-    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+    def publish(
+        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
+    ) -> list[PublishOutcome]:
         """Publish through the write guard; one outcome per event."""
         ...
 
@@ -76,7 +79,9 @@ class RealEffects:
         self.would_write: list[str] = []
         self.log_prefix = ""
 
-    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+    def publish(
+        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
+    ) -> list[PublishOutcome]:
         """See :class:`Effects`."""
         outcomes = self._publisher.publish(events, state)
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
@@ -132,7 +137,9 @@ class DryRunEffects:
         self.would_write: list[str] = []
         self.log_prefix = "dry run: "
 
-    def publish(self, events: Sequence[WritableEvent], state: WorkState) -> list[PublishOutcome]:
+    def publish(
+        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
+    ) -> list[PublishOutcome]:
         """See :class:`Effects`."""
         check_events(events, state, self._log)
         offset = state.replay.end

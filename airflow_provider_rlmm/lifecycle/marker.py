@@ -19,8 +19,9 @@ from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, Metad
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState, scan_topic_ids
 from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView, WorkState
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -92,19 +93,20 @@ class DeletedPartitionMarker:
         marked: list[str] = []
         already = 0
         refusals: list[Refusal] = []
+        topic = TopicReplay(self._log, self._topics, self._clock)
+        topic.advance()
         for metadata_partition in range(self._log.partition_count):
-            topic_ids = scan_topic_ids(self._log, metadata_partition).all
+            topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
             if only is not None:
                 topic_ids &= {topic_id for topic_id, _ in only}
             living = look(self._topics, self._log, {}).living.values() if topic_ids else ()
             gone = topic_ids - frozenset(living)
             if not gone:
                 continue
-            replay = MetadataPartitionReplay(self._log, metadata_partition, gone)
-            replay.advance()
+            names = {topic_id: topic.names_of(topic_id) for topic_id in gone}
             found: list[Refusal] = []
             try:
-                done, standing = self._mark_metadata_partition(replay, gone, only, found)
+                done, standing = self._mark_metadata_partition(topic.view(metadata_partition, gone), names, only, found)
             except PartitionerMismatchError as e:
                 done, standing = [], 0
                 found.append(
@@ -117,8 +119,8 @@ class DeletedPartitionMarker:
 
     def _mark_metadata_partition(
         self,
-        replay: MetadataPartitionReplay,
-        gone: Iterable[UUID],
+        replay: MetadataPartitionView,
+        names: Mapping[UUID, frozenset[str]],
         only: frozenset[tuple[UUID, int]] | None,
         refusals: list[Refusal],
     ) -> tuple[list[str], int]:
@@ -129,7 +131,7 @@ class DeletedPartitionMarker:
             if _needs_observation(h, now_ms)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
-        seen = look(self._topics, self._log, {topic_id: replay.names_of(topic_id) for topic_id in gone})
+        seen = look(self._topics, self._log, names)
         refusals += _presence_refusals(work, seen.observations)
         looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)
         # The time is taken after the look: an observation must not claim to be older than it is.
@@ -148,7 +150,9 @@ class DeletedPartitionMarker:
                 )
         return done, standing
 
-    def _publish(self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState) -> list[PublishOutcome]:
+    def _publish(
+        self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState[MetadataPartitionView]
+    ) -> list[PublishOutcome]:
         if not self._dry_run:
             return self._publisher.publish(events, state)
         if events:

@@ -17,10 +17,11 @@ from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, Metad
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import Effects
-from airflow_provider_rlmm.lifecycle.replay import WorkState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.lifecycle.view import WorkState
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -68,7 +69,7 @@ class CleaningContext:
 
     log: MetadataEventLog
     topics: ClusterTopics
-    state: WorkState
+    state: WorkState[MetadataPartitionReplay]
     effects: Effects
     storage: RemoteStorageManager
     limits: CleanerLimits

@@ -13,8 +13,9 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
@@ -96,15 +97,17 @@ class CleanupPlanner:
         """
         now = self._clock()
         draft = _Draft(max_segments)
+        topic = TopicReplay(self._log, self._topics, self._clock)
+        topic.advance()
         for metadata_partition in range(self._log.partition_count):
-            self._plan_metadata_partition(metadata_partition, only, draft)
+            self._plan_metadata_partition(topic, metadata_partition, only, draft)
         summary = PlanSummary(
             plan_id=plan_id,
             cluster_id=self._topics.cluster_id(),
             created_at_ms=now,
             expires_at_ms=now + expires_in_ms,
             read_until=draft.read_until,
-            known=Count(draft.known_segments, draft.known_bytes),
+            known=draft.known,
             by_reason={Reason.ORPHANED.value: _count(draft.rows)},
             by_metadata_partition=draft.planned,
             quarantined=draft.quarantined,
@@ -117,11 +120,12 @@ class CleanupPlanner:
         return Plan(summary, draft.to_table())
 
     def _plan_metadata_partition(
-        self, metadata_partition: int, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
+        self, topic: TopicReplay, metadata_partition: int, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
     ) -> None:
-        replay = MetadataPartitionReplay(self._log, metadata_partition)
-        replay.advance()
-        draft.note(replay)
+        replay = topic.view(
+            metadata_partition, topic.under_way(metadata_partition) | topic.unresolved(metadata_partition)
+        )
+        draft.note(replay, topic.tail(metadata_partition), topic.unfinished(metadata_partition))
         work = [
             h
             for key, h in replay.histories.items()
@@ -131,7 +135,7 @@ class CleanupPlanner:
         ids = sorted({h.topic_id_partition.topic_id for h in (*work, *incomplete)})
         if not ids:
             return
-        observations = look(self._topics, self._log, {i: replay.names_of(i) for i in ids}).observations
+        observations = look(self._topics, self._log, {i: topic.names_of(i) for i in ids}).observations
         draft.refuse(
             incomplete_history(h, metadata_partition)
             for h in incomplete
@@ -142,7 +146,7 @@ class CleanupPlanner:
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
             tip = history.topic_id_partition
-            held = self._hold().refusal_of(tip, replay.names_of(tip.topic_id))
+            held = self._hold().refusal_of(tip, topic.names_of(tip.topic_id))
             refusal = held or refusal_of(history, observation, self._clock(), self._limits)
             if refusal is not None:
                 draft.refuse([replace(refusal, metadata_partition=metadata_partition)])
@@ -166,8 +170,7 @@ class _Draft:
         self.read_until: dict[int, int] = {}
         self.tails: dict[int, ReadTail] = {}
         self.quarantined: dict[int, int] = {}
-        self.known_segments = 0
-        self.known_bytes = 0
+        self.known = Count(0, 0)
         self.unresolved = 0
         self.refusals: dict[Refusal, None] = {}
         self.waiting = Count(0, 0)
@@ -186,9 +189,16 @@ class _Draft:
         why = f"this run takes {self._max_segments} segments at most, {self._not_taken} more are left for later runs"
         return [Refusal("the plan", why, "nothing: the next run goes on", RefusalKind.NEXT_RUN)]
 
-    def note(self, replay: MetadataPartitionReplay) -> None:
+    def note(self, replay: MetadataPartitionView, tail: ReadTail | None, unfinished: Count) -> None:
+        """
+        Note what is known of a metadata partition.
+
+        :param replay: with the histories of the topics that are being deleted, or of which something is not certain.
+        :param tail: what its last records are known by.
+        :param unfinished: its segments that are not finished, of whatever topic.
+        """
         self.read_until[replay.metadata_partition] = replay.end
-        if (tail := replay.tail) is not None:
+        if tail is not None:
             self.tails[replay.metadata_partition] = tail
         listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
         found = replay.obstacles()
@@ -197,11 +207,8 @@ class _Draft:
         self.refuse(o for o in found if o.kind is not RefusalKind.QUARANTINED)
         if replay.quarantined:
             self.quarantined[replay.metadata_partition] = len(replay.quarantined)
-        for history in replay.histories.values():
-            self.unresolved += len(history.without_add)
-            for metadata in history.unfinished():
-                self.known_segments += 1
-                self.known_bytes += metadata.segment_size_in_bytes
+        self.unresolved += sum(len(history.without_add) for history in replay.histories.values())
+        self.known = Count.sum([self.known, unfinished])
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
         """Note refusals; each is noted once."""

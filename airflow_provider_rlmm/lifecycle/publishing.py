@@ -18,7 +18,8 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, Writab
 from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, WorkState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.view import WorkState
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (

@@ -9,7 +9,7 @@ from airflow_provider_rlmm.errors import ClusterMismatchError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext
-from airflow_provider_rlmm.lifecycle.replay import WorkState
+from airflow_provider_rlmm.lifecycle.view import WorkState
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from tests.unit.lifecycle.builders import Cluster, tip

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+
 from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.fold.apply import apply_batch
+from airflow_provider_rlmm.metadata.columnar.fold.histories import histories_of, user_partition
 from airflow_provider_rlmm.metadata.columnar.fold.ipc import from_ipc, to_ipc
 from airflow_provider_rlmm.metadata.columnar.fold.store import Store
 from airflow_provider_rlmm.metadata.columnar.fold.tables import table_of
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 
 
@@ -121,18 +125,37 @@ class ColumnarState:
         """All user partitions that an event was about, those without segments among them."""
         return table_of(self._own(), "user_partitions")
 
+    def names(self, metadata_partition: int) -> dict[UUID, frozenset[str]]:
+        """
+        Return every name under which topic ids were seen in a metadata partition.
+
+        :param metadata_partition: which one.
+        """
+        store = self._own()
+        found: dict[UUID, set[str]] = {}
+        for row in np.flatnonzero(store.partitions["metadata_partition"] == metadata_partition).tolist():
+            tip = user_partition(store, row)
+            found.setdefault(tip.topic_id, set()).add(tip.topic)
+        return {topic_id: frozenset(names) for topic_id, names in found.items()}
+
+    def histories(
+        self, metadata_partition: int, topic_ids: Collection[UUID]
+    ) -> dict[TopicIdPartition, UserPartitionHistory]:
+        """
+        Return what is known of the user partitions of some topics, one by one.
+
+        The segments are those that are not finished, and they know no leader epochs' lookups. An update that came after its
+        segment was finished may be among those without add (``maybe_finished`` in :attr:`unresolved`).
+
+        :param metadata_partition: where their events lie.
+        :param topic_ids: which topics.
+        """
+        return histories_of(self._own(), metadata_partition, topic_ids)
+
     def deletions_under_way(self) -> Mapping[TopicIdPartition, PartitionDeletion]:
         """Return how far the deletions are that began and are not finished."""
         store = self._own()
-        table = store.partitions
-        return {
-            TopicIdPartition(
-                UUID(bytes=table["high"][row].tobytes() + table["low"][row].tobytes()),
-                store.topics[int(table["topic"][row])].as_py(),
-                int(table["partition"][row]),
-            ): deepcopy(deletion)
-            for row, deletion in store.deletions.items()
-        }
+        return {user_partition(store, row): deepcopy(deletion) for row, deletion in store.deletions.items()}
 
     @property
     def nbytes(self) -> int:
