@@ -203,8 +203,8 @@ class TopicState:
             if not tail.records:
                 # What was deleted before it was read becomes a gap.
                 start = max(start, min(beginnings[metadata_partition], end))
-            # A read that has nothing to yield still asks a broker for its offsets.
-            for batch in tail.read_on(self._log, start, end) if start < end else ():
+            # A first read that has nothing to yield would only ask a broker for its offsets.
+            for batch in tail.read_on(self._log, start, end) if start < end or tail.records else ():
                 chunk.add(metadata_partition, batch)
                 if chunk.rows >= self._chunk_rows:
                     yield chunk

@@ -103,7 +103,9 @@ class DeletedPartitionMarker:
             gone = topic_ids - frozenset(living)
             if not gone:
                 continue
-            names = {topic_id: topic.names_of(topic_id) for topic_id in gone}
+            # What others have written meanwhile counts, and what was read is still there.
+            topic.advance({metadata_partition})
+            names = {topic_id: topic.names_of(metadata_partition, topic_id) for topic_id in gone}
             found: list[Refusal] = []
             try:
                 done, standing = self._mark_metadata_partition(topic.view(metadata_partition, gone), names, only, found)

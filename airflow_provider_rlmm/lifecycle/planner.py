@@ -135,7 +135,9 @@ class CleanupPlanner:
         ids = sorted({h.topic_id_partition.topic_id for h in (*work, *incomplete)})
         if not ids:
             return
-        observations = look(self._topics, self._log, {i: topic.names_of(i) for i in ids}).observations
+        observations = look(
+            self._topics, self._log, {i: topic.names_of(metadata_partition, i) for i in ids}
+        ).observations
         draft.refuse(
             incomplete_history(h, metadata_partition)
             for h in incomplete
@@ -146,7 +148,7 @@ class CleanupPlanner:
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
             tip = history.topic_id_partition
-            held = self._hold().refusal_of(tip, topic.names_of(tip.topic_id))
+            held = self._hold().refusal_of(tip, topic.names_of(metadata_partition, tip.topic_id))
             refusal = held or refusal_of(history, observation, self._clock(), self._limits)
             if refusal is not None:
                 draft.refuse([replace(refusal, metadata_partition=metadata_partition)])

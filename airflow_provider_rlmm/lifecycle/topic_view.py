@@ -34,13 +34,14 @@ class TopicReplay:
         self._log = log
         self._topic = TopicState(log, topics, clock=clock)
 
-    def advance(self) -> None:
+    def advance(self, only: Collection[int] | None = None) -> None:
         """
         Read on, up to the high watermarks as of now.
 
+        :param only: these metadata partitions, ``None`` for all.
         :raises EventLogError: if the log cannot be read.
         """
-        self._topic.advance()
+        self._topic.advance(only=only)
         for name in ("_user_partitions", "_unresolved", "_unfinished"):
             self.__dict__.pop(name, None)
 
@@ -65,13 +66,18 @@ class TopicReplay:
         sums = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
         return list(segments.group_by(["metadata_partition", "topic_id"]).aggregate(sums).to_pylist())
 
-    def names_of(self, topic_id: UUID) -> frozenset[str]:
+    def names_of(self, metadata_partition: int, topic_id: UUID) -> frozenset[str]:
         """
-        Return every name under which a topic id was seen.
+        Return every name under which a topic id was seen in a metadata partition.
 
+        :param metadata_partition: which one.
         :param topic_id: the id.
         """
-        return frozenset(row["topic"] for row in self._user_partitions.get(topic_id, ()))
+        return frozenset(
+            row["topic"]
+            for row in self._user_partitions.get(topic_id, ())
+            if row["metadata_partition"] == metadata_partition
+        )
 
     def unresolved(self, metadata_partition: int) -> frozenset[UUID]:
         """

@@ -25,6 +25,7 @@ from tests.mutations.mutation import (
     SETTLING,
     STRICT_JSON,
     VALUES,
+    VIEW,
     WHOLENESS,
     WRITE_GUARD,
     Mutation,
@@ -206,7 +207,7 @@ RULES = [
     Mutation(
         "incomplete history",
         "a log that does not begin at 0 raises no doubt",
-        REPLAY,
+        VIEW,
         "        if self.begin > 0:\n            return Doubt",
         "        if False:\n            return Doubt",
         "lifecycle/test_wholeness.py::test_a_lost_beginning_stops_only_those_that_lost_something",
@@ -227,7 +228,7 @@ RULES = [
         "lifecycle/test_wholeness.py::test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_finished",
     ),
     switched_off(
-        REPLAY,
+        VIEW,
         "incomplete history",
         "the guard finishes a partition in doubt without the proof",
         "        if doubt is not None and topic_id_partition not in self.shown_whole:",
@@ -243,7 +244,7 @@ RULES = [
     Mutation(
         "quarantine",
         "a record that cannot be decoded raises no doubt",
-        REPLAY,
+        VIEW,
         "record.topic_id_partition in (None, tip):",
         "record.topic_id_partition == tip:",
         "lifecycle/test_wholeness.py::test_a_record_that_cannot_be_decoded_puts_everybody_under_proof_and_stops_nobody_who_is_whole",
@@ -321,7 +322,7 @@ RULES = [
     Mutation(
         "write guard",
         "misrouted records prove the partitioner",
-        REPLAY,
+        VIEW,
         "self.replay.routed_records > MOST_ROUTED * misrouted",
         "self.replay.routed_records > 0",
         "lifecycle/test_wholeness.py::test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_write",
