@@ -13,7 +13,13 @@ from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from tests.property.histories import PARTITIONS, TABLES, Histories
 
 EVENTS, LATER = 300, 100
-NUMBERS = (b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x00" * 8, (2**31).to_bytes(8, "little"), (2**40).to_bytes(8, "little"))
+NUMBERS = (
+    b"\xff" * 8,
+    b"\x7f" + b"\xff" * 7,
+    b"\x00" * 8,
+    (2**31).to_bytes(8, "little"),
+    (2**40).to_bytes(8, "little"),
+)
 STATES_PER_SEED = 40
 
 
