@@ -6,7 +6,7 @@ import pytest
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -182,3 +182,21 @@ def test_nothing_marked_makes_an_empty_plan() -> None:
     plan = Cluster().plan()
     assert (plan.rows.num_rows, plan.summary.planned) == (0, Count(0, 0))
     assert plan.rows.schema.equals(plan_schema())
+
+
+def test_what_a_second_cleaner_says_of_a_finished_segment_leaves_no_doubt(cluster: Cluster) -> None:
+    """Two runs at once: the other one starts what this one has finished, and is killed."""
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED):
+        cluster.foreign(update(GONE, 0, state, broker_id=OWN_BROKER_ID))
+    plan = cluster.plan()
+    assert [row["start_offset"] for row in plan.rows.to_pylist()] == [10, 20]
+    assert (plan.summary.unresolved, plan.summary.refusals) == (0, ())
+
+
+def test_an_update_whose_add_is_nowhere_is_refused_whatever_else_was_finished(cluster: Cluster) -> None:
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        cluster.foreign(update(GONE, 0, state, broker_id=OWN_BROKER_ID))
+    cluster.foreign(update(GONE, 77, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
+    plan = cluster.plan()
+    assert (plan.rows.num_rows, plan.summary.unresolved) == (0, 1)
+    assert plan.summary.refusals[0].kind is RefusalKind.INCOMPLETE_HISTORY
