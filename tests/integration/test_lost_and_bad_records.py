@@ -294,6 +294,9 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
             between_batches: Loss(first_offset_of(kafka, orphans.late[1]), starts=2),
         }
         living = {p for p in tiering.remote_listing(kafka) if p.startswith(f"{LIVING}-")}
+        # A busy broker may have copied a segment twice.
+        every = (*orphans.early, *orphans.late, orphans.beside)
+        before = {tip: objects_of(kafka, tip) for tip in every}
         with monkeypatch.context() as patches:
             lose_in_mid_run(patches, kafka, losses)
             first = run_cleaner(work, "first")
@@ -309,12 +312,12 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
             (name, orphans.late[1].partition): "REFUSED",
             (name, orphans.beside.partition): "FINISHED",
         }
-        assert first.report["totals"]["segments_deleted"] == 2 + BESIDE_SEGMENTS
-        assert first.report["totals"]["objects_deleted"] == (2 + BESIDE_SEGMENTS) * OBJECTS
-        assert objects_of(kafka, orphans.beside) == set()
-        left = {tip: objects_of(kafka, tip) for tip in (*orphans.early, *orphans.late)}
-        segments_left = (EARLY_SEGMENTS, EARLY_SEGMENTS - 2, LATE_SEGMENTS, LATE_SEGMENTS)
-        assert [len(objects) for objects in left.values()] == [n * OBJECTS for n in segments_left]
+        left = {tip: objects_of(kafka, tip) for tip in every}
+        deleted = {tip: len(before[tip]) - len(left[tip]) for tip in every}
+        assert deleted == dict.fromkeys(every, 0) | {
+            orphans.early[1]: 2 * OBJECTS, orphans.beside: len(before[orphans.beside])
+        }  # fmt: skip
+        assert first.report["totals"]["objects_deleted"] == sum(deleted.values()) >= (2 + BESIDE_SEGMENTS) * OBJECTS
 
         second = run_cleaner(work, "second")
         assert second.errors == {}
@@ -328,7 +331,7 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
         assert all("reconcile storage and metadata" in entry["what_to_do"] for entry in refused)
         finished = {k for k, outcome in second.outcomes.items() if outcome == "FINISHED"}
         assert finished == {(name, tip.partition) for tip in orphans.late}
-        assert second.report["totals"]["segments_deleted"] == 2 * LATE_SEGMENTS
+        assert second.report["totals"]["objects_deleted"] == sum(len(before[tip]) for tip in orphans.late)
 
         assert [objects_of(kafka, tip) for tip in orphans.late] == [set(), set()]
         assert [objects_of(kafka, tip) for tip in orphans.early] == [left[tip] for tip in orphans.early]
