@@ -9,8 +9,6 @@ from dev import ensure_spark_jars
 
 _DEFAULTS = """\
 spark.ui.enabled               false
-# Two hundred, Spark's default, cost more than all the work on a topic of this size.
-spark.sql.shuffle.partitions   2
 """
 
 

@@ -27,9 +27,10 @@ from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_cluster
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.spark.plan import plan_rows
+from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties
+from airflow_provider_rlmm.spark.segments import segment_rows, written_segments
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
-from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def make_plan(
     properties: Mapping[str, str],
 ) -> PlanSummary:
     """
-    Read, resolve, look at the cluster, evaluate, write.
+    Read, fold and evaluate in one pass, then look at the cluster and write the plan.
+
+    A plan that is there already is replaced, so a job may be tried again.
 
     :param spark: the session.
     :param arguments: the command line.
@@ -89,19 +92,21 @@ def make_plan(
     topic_range = find_range(spark, cluster, arguments.topic)
     log.info("reading %d offsets of %d metadata partitions", topic_range.offsets, topic_range.num_partitions)
     cluster_state.require_topic(arguments.topic, topic_range.topic_id)
-    records = read_metadata(spark, cluster, topic_range)
-    resolved = resolve(decode_metadata(records, topic_range.num_partitions)).persist()
-    orphans = look_for_orphans(spark, cluster, topic_range, resolved, cluster_state)
-    plan = plan_rows(segment_states(resolved), cluster_state, limits, orphans.absent)
-    header = PlanHeader(
-        plan_id=arguments.plan_id,
-        cluster_id=cluster.cluster_id,
-        created_at_ms=limits.now_ms,
-        expires_at_ms=limits.now_ms + arguments.expires_in_ms,
-        read_until=topic_range.end,
-        refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
-    )
-    return write_plan(plan, resolved, arguments.output, header)
+    rows = segment_rows(read_metadata(spark, cluster, topic_range), topic_range.num_partitions, cluster_state, limits)
+    folder = PlanFolder(spark, arguments.output)
+    folder.clear()
+    with written_segments(rows, folder) as segments:
+        # Whatever is asked of the cluster is asked after the read: a name may come and go.
+        orphans = look_for_orphans(spark, cluster, topic_range, segments.frame)
+        header = PlanHeader(
+            plan_id=arguments.plan_id,
+            cluster_id=cluster.cluster_id,
+            created_at_ms=limits.now_ms,
+            expires_at_ms=limits.now_ms + arguments.expires_in_ms,
+            read_until=topic_range.end,
+            refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
+        )
+        return write_plan(plan_rows(segments.frame, orphans.absent), segments, folder, header)
 
 
 def report(summary: PlanSummary, output: str) -> None:

@@ -75,6 +75,16 @@ class PartitionLimits:
     retention_ms: int = -1
     retention_bytes: int = -1
 
+    @property
+    def cleanup_until_ms(self) -> int | None:
+        """
+        Before this time the newest record of a segment is too old, ms since the epoch; ``None`` without a limit.
+
+        One that reaches back beyond the epoch is none (Kafka: ``buildRetentionTimeData``).
+        """
+        until_ms = self.evaluation.now_ms - self.retention_ms
+        return until_ms if self.retention_ms >= 0 and until_ms >= 0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
@@ -157,9 +167,7 @@ class _RetentionWalk:
     def __init__(self, segments: Iterable[SegmentFacts], limits: PartitionLimits) -> None:
         self._limits = limits
         self._walking = True
-        # A time limit that reaches back beyond the epoch is none (Kafka: buildRetentionTimeData).
-        cleanup_until_ms = limits.evaluation.now_ms - limits.retention_ms
-        self._cleanup_until_ms = cleanup_until_ms if limits.retention_ms >= 0 and cleanup_until_ms >= 0 else None
+        self._cleanup_until_ms = limits.cleanup_until_ms
         copied = sum(
             s.segment_size_in_bytes for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         )

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.orphans import (
     MAX_TOPIC_IDS_ASKED,
     OrphanCandidate,
@@ -20,9 +19,7 @@ from airflow_provider_rlmm.policy.orphans import (
 )
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.spark.cluster import VerifiedCluster, describe_topics
-from airflow_provider_rlmm.spark.plan import arrow_table
 from airflow_provider_rlmm.spark.source import TopicRange
-from airflow_provider_rlmm.spark.states import SEGMENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +29,7 @@ def look_for_orphans(
     spark: SparkSession,
     cluster: VerifiedCluster,
     topic_range: TopicRange,
-    resolved: DataFrame,
-    cluster_state: ClusterState,
+    segments: DataFrame,
 ) -> OrphanVerdict:
     """
     Ask the cluster for the names of the topic ids that the metadata topic knows and the listing lacks.
@@ -41,13 +37,13 @@ def look_for_orphans(
     :param spark: the session.
     :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
     :param topic_range: what was read.
-    :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned; it is read here.
-    :param cluster_state: the listing.
+    :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA` that are written already: what is
+        asked for now must be younger than all of the read.
     :raises ClusterMismatchError: if the metadata topic is no longer the one that was read.
     :raises EventLogAccessError: if not even the metadata topic may be described.
     :raises EventLogUnavailableError: if an answer is missing or late.
     """
-    candidates = orphan_candidates(resolved, cluster_state)
+    candidates = orphan_candidates(segments)
     asked, beyond = candidates[:MAX_TOPIC_IDS_ASKED], candidates[MAX_TOPIC_IDS_ASKED:]
     topic_id, answers = describe_topics(spark, cluster, topic_range.topic, names_in_doubt(asked))
     if topic_id != topic_range.topic_id:
@@ -61,28 +57,22 @@ def look_for_orphans(
     return verdict
 
 
-def orphan_candidates(resolved: DataFrame, cluster_state: ClusterState) -> list[OrphanCandidate]:
+def orphan_candidates(segments: DataFrame) -> list[OrphanCandidate]:
     """
     Return the topic ids that the listing lacks and that have an older segment which is not finished, in the order of the ids.
 
-    :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned.
-    :param cluster_state: the listing.
+    :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA`.
     :return: one more than :data:`MAX_TOPIC_IDS_ASKED` at most.
     """
     from pyspark.sql import functions as sf
 
-    listed = arrow_table(
-        resolved.sparkSession, [(topic.topic_id.bytes,) for topic in cluster_state.topics], {"topic_id": "binary"}
-    )
     # The topic of a later segment may be newer than the listing: that is not in doubt.
-    is_older = (sf.col("kind") == SEGMENT) & (sf.col("event_timestamp_ms") < cluster_state.observed_at_ms)
-    size = sf.when(is_older, sf.col("segment_size_in_bytes"))
+    size = sf.when(sf.col("may_be_orphaned"), sf.col("segment_size_in_bytes"))
     found = (
-        resolved.where("topic_id IS NOT NULL")
-        .join(sf.broadcast(listed), "topic_id", "left_anti")
+        segments.where("NOT listed")
         .groupBy("topic_id")
         .agg(
-            # Names of incomplete histories count: two names are too many wherever they come from.
+            # Names of segments whose state is not certain count: two names are too many wherever they come from.
             sf.min("topic").alias("first_name"),
             sf.max("topic").alias("last_name"),
             sf.count(size).alias("segments"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading ``__remote_log_metadata`` with Spark's own Kafka connector: a bounded range, the same for every pass over it."""
+"""Reading ``__remote_log_metadata`` with Spark's own Kafka connector: a bounded range, one task per metadata partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import MetadataTopicNotFoundError
+from airflow_provider_rlmm.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.spark.cluster import VerifiedCluster, describe_topics
 from airflow_provider_rlmm.spark.java_client import java_settings, jvm_of, kafka_errors
@@ -24,6 +24,16 @@ CONSUMER_PROPERTIES = {
     "isolation.level": "read_uncommitted",
 }
 """For every consumer of the metadata topic, whatever the client properties say."""
+
+THROUGHPUT_PROPERTIES = {
+    "max.poll.records": "20000",
+    "fetch.max.bytes": str(16 * 2**20),
+    "max.partition.fetch.bytes": str(16 * 2**20),
+    "fetch.max.wait.ms": "10",
+}
+"""For the consumers that read the topic, unless the client properties say otherwise: each reads one metadata partition."""
+
+_SPLITTING = ("minpartitions", "maxrecordsperpartition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +81,8 @@ def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> Top
     """
     Ask the brokers for the range of offsets to read.
 
-    Spark would resolve "latest" again for each pass over the topic, and does not report what it took; a fixed range makes
-    all passes see the same records. The topic is never created by being looked up.
+    Spark does not report what it took for "latest"; a fixed range says how far a plan has read, also where a task is tried
+    again. The topic is never created by being looked up.
 
     :param spark: the session; its classpath holds Spark's Kafka connector and with it Kafka's own client.
     :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
@@ -111,20 +121,37 @@ def read_metadata(spark: SparkSession, cluster: VerifiedCluster, topic_range: To
     :param spark: the session.
     :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
     :param topic_range: what :func:`find_range` returned.
+    :raises ConfigurationError: if a client property would let several tasks read one metadata partition.
     """
     from pyspark.sql import functions as sf
 
+    records = spark.read.format("kafka").options(**reader_options(cluster.properties, topic_range)).load()
+    return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
+
+
+def reader_options(properties: Mapping[str, str], topic_range: TopicRange) -> dict[str, str]:
+    """
+    Return the options of Spark's Kafka connector.
+
+    :param properties: Kafka client properties.
+    :param topic_range: what is read.
+    :raises ConfigurationError: if a client property would let several tasks read one metadata partition.
+    """
+    if splitting := sorted(name for name in properties if name.lower().removeprefix("kafka.") in _SPLITTING):
+        raise ConfigurationError(
+            f"the Kafka properties hold {splitting}: a metadata partition must be read by one task, in the order of its "
+            "offsets; remove them"
+        )
     topic = topic_range.topic
-    options = {
-        **{f"kafka.{name}": value for name, value in {**cluster.properties, **CONSUMER_PROPERTIES}.items()},
+    consumer = {**THROUGHPUT_PROPERTIES, **properties, **CONSUMER_PROPERTIES}
+    return {
+        **{f"kafka.{name}": value for name, value in consumer.items()},
         # Not "subscribe": a partition that is added meanwhile is outside of the range.
         "assign": json.dumps({topic: sorted(topic_range.end)}),
         "startingOffsets": json.dumps({topic: {str(p): o for p, o in topic_range.begin.items()}}),
         "endingOffsets": json.dumps({topic: {str(p): o for p, o in topic_range.end.items()}}),
         "failOnDataLoss": "true",
     }
-    records = spark.read.format("kafka").options(**options).load()
-    return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
 
 
 def _topic_partitions(jvm: Any, consumer: Any, topic: str) -> Any:

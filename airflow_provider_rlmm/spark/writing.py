@@ -22,15 +22,16 @@ from airflow_provider_rlmm.policy.plan import (
 )
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text
+from airflow_provider_rlmm.spark.columns import UNRESOLVED
 from airflow_provider_rlmm.spark.plan import PLAN_SCHEMA
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.spark.states import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.spark.segments import SegmentDataSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _HOME = "home"
-_ORDER = ("topic_id", "topic", "partition", "start_offset", "segment_id")
+_ORDER = ("topic_id", "topic", "partition", "start_offset", "end_offset", "segment_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,20 @@ class PlanHeader:
     refusals: tuple[Refusal, ...] = ()
 
 
-def write_plan(plan: DataFrame, resolved: DataFrame, output: str, header: PlanHeader) -> PlanSummary:
+def write_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, header: PlanHeader) -> PlanSummary:
     """
-    Write ``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``: without it there is no plan.
+    Write ``metadata-partition-<n>.parquet`` and, last, ``summary.json``: without it there is no plan.
 
-    A plan that is there already is replaced, so a job may be tried again. Spark writes into a folder of this try's own, and
-    what was counted and hashed there gets its final name: what a killed try left is never taken for this one's.
+    Spark writes into a folder of this try's own, and what was counted and hashed there gets its final name: what a killed try
+    left is never taken for this one's.
 
     :param plan: what :func:`~airflow_provider_rlmm.spark.plan.plan_rows` returned.
-    :param resolved: what :func:`~airflow_provider_rlmm.spark.states.resolve` returned.
-    :param output: folder for the plan, any URI that Spark can write to.
+    :param segments: what it was made from.
+    :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.
     :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.
     """
-    folder = PlanFolder(plan.sparkSession, output)
-    folder.clear()
+    refusals = [*header.refusals, *_quarantined(segments), *_unresolved(segments)]
     rows = folder.new_rows()
     try:
         counts = _write_rows(plan, f"{folder.uri}/{rows}")
@@ -76,19 +76,18 @@ def write_plan(plan: DataFrame, resolved: DataFrame, output: str, header: PlanHe
         files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, count) for home, count in sorted(parts.items())}
     finally:
         folder.delete(rows)
-    known = _counted(resolved, "kind")
     summary = PlanSummary(
         plan_id=header.plan_id,
         cluster_id=header.cluster_id,
         created_at_ms=header.created_at_ms,
         expires_at_ms=header.expires_at_ms,
         read_until=dict(header.read_until),
-        known=_sums(known, "kind").get(SEGMENT, Count(0, 0)),
+        known=segments.known,
         by_reason=_sums(counts, "reason"),
         by_metadata_partition=parts,
-        quarantined={row["metadata_partition"]: row["events"] for row in known if row["kind"] == QUARANTINED},
-        unresolved=_sums(known, "kind").get(UNRESOLVED, Count(0, 0)).segments,
-        refusals=first_refusals([*header.refusals, *_quarantined(known), *_unresolved(resolved)]),
+        quarantined=dict(segments.quarantined),
+        unresolved=segments.unresolved,
+        refusals=first_refusals(refusals),
         files=files,
     )
     folder.create(SUMMARY_NAME, summary.to_json().encode())
@@ -108,7 +107,7 @@ def _write_rows(plan: DataFrame, uri: str) -> list[Any]:
     placed = plan.withColumn(_HOME, sf.col("metadata_partition"))
     ordered = placed.repartition(_HOME).sortWithinPartitions(_HOME, *_ORDER)
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(_HOME).parquet(uri)
-    return _counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri), "reason")
+    return _counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri))
 
 
 def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) -> PlanFile:
@@ -119,18 +118,12 @@ def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) 
     return PlanFile(name, count.segments, size, sha256)
 
 
-def _counted(frame: DataFrame, key: str) -> list[Any]:
-    """
-    Count a DataFrame per ``key`` and metadata partition: few rows, whatever its size.
-
-    :param frame: with ``metadata_partition`` and ``segment_size_in_bytes``; its ``events`` are summed if it has them.
-    :param key: a column with few values.
-    """
+def _counted(frame: DataFrame) -> list[Any]:
+    """Count rows of a plan per reason and metadata partition: few rows, whatever its size."""
     from pyspark.sql import functions as sf
 
-    sums = [sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")]
-    sums += [sf.sum("events").alias("events")] if "events" in frame.columns else []
-    counted = frame.groupBy(key, "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), *sums)
+    size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
+    counted = frame.groupBy("reason", "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), size)
     return list(counted.collect())
 
 
@@ -141,26 +134,30 @@ def _sums(rows: Iterable[Any], key: str) -> dict[Any, Count]:
     return sums
 
 
-def _quarantined(known: Iterable[Any]) -> Iterator[Refusal]:
-    for row in sorted((r for r in known if r["kind"] == QUARANTINED), key=lambda r: r["metadata_partition"]):
+def _quarantined(segments: SegmentDataSet) -> Iterator[Refusal]:
+    for metadata_partition, records in sorted(segments.quarantined.items()):
         yield Refusal(
-            what=f"{row['events']} records of metadata partition {row['metadata_partition']}",
+            what=f"{records} records of metadata partition {metadata_partition}",
             why="they cannot be applied; what they may say of a segment is not in this plan",
             what_to_do="let the doctor list them; the cleaner decides about each partition of a topic by itself",
             kind=RefusalKind.QUARANTINED,
-            metadata_partition=row["metadata_partition"],
+            metadata_partition=metadata_partition,
         )
 
 
-def _unresolved(resolved: DataFrame) -> Iterator[Refusal]:
+def _unresolved(segments: SegmentDataSet) -> Iterator[Refusal]:
+    if not segments.unresolved:
+        return
     user_partition = ("metadata_partition", "topic_id", "topic", "partition")
-    found = resolved.where(f"kind = '{UNRESOLVED}'").groupBy(*user_partition).count().orderBy(*user_partition)
+    rows = segments.frame.where(f"kind = '{UNRESOLVED}'")
+    found = rows.groupBy(*user_partition).count().orderBy(*user_partition)
     for row in found.limit(MAX_REFUSALS + 1).collect():
         topic, topic_id = row["topic"], UUID(bytes=bytes(row["topic_id"]))
         yield Refusal(
             what=f"partition {row['partition']} of topic {name_in_text(topic)}, id {kafka_uuid_str(topic_id)}",
-            why=f"{row['count']} segments have events and no record that adds them: nobody can tell what lies in storage",
-            what_to_do="let the doctor look at this partition; its segments without a beginning are not planned",
+            why=f"{row['count']} segments have events before the record that adds them, or events that no broker can apply: "
+            "nobody can tell what lies in storage",
+            what_to_do="let the doctor look at this partition; these segments are not planned",
             kind=RefusalKind.INCOMPLETE_HISTORY,
             metadata_partition=row["metadata_partition"],
             topic=name_in_text(topic),

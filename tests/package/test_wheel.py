@@ -51,7 +51,8 @@ print(json.dumps(found))
 
 USE_ZIP = """
 sys.path.insert(0, sys.argv[1])
-import airflow_provider_rlmm.spark.plan, airflow_provider_rlmm.spark.source, airflow_provider_rlmm.spark.events
+import airflow_provider_rlmm.spark.plan, airflow_provider_rlmm.spark.source
+import airflow_provider_rlmm.spark.executor.metadata_partition
 from airflow_provider_rlmm.metadata import columnar
 print(json.dumps({"file": columnar.__file__, "airflow": "airflow" in sys.modules}))
 """

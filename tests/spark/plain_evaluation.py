@@ -89,7 +89,7 @@ def parse(value: bytes | None) -> Event:
         timestamp = cursor.number("q")
         cursor.take(max(0, cursor.uvarint() - 1))
         state = cursor.number("b")
-        if state not in (COPIED, DELETING, DELETED):
+        if state not in range(4):
             raise UnusableError(f"update to state {state}")
         return Event(topic_id, topic, partition, segment_id, timestamp, state)
     start, end = cursor.number("q"), cursor.number("q")
@@ -101,7 +101,7 @@ def parse(value: bytes | None) -> Event:
     size = cursor.number("i")
     cursor.take(max(0, cursor.uvarint() - 1))
     state = cursor.number("b")
-    if state != COPYING:
+    if state not in range(4):
         raise UnusableError(f"segment record in state {state}")
     added = {
         "start_offset": start,
@@ -158,14 +158,20 @@ def apply(history: History, ever_added: set[tuple[Any, ...]], metadata_partition
     known = history.segments.get(key)
     if event.added is not None:
         ever_added.add(key)
-        history.unresolved.discard(key)
-        if known is None or known["state"] == COPYING:
+        if event.state != COPYING:
+            # A broker's consumer ends here.
+            history.unresolved.add(key)
+        elif known is None or known["state"] == COPYING:
             names = ("metadata_partition", "topic_id", "topic", "partition", "segment_id")
             last_event = {"state": COPYING, "event_timestamp_ms": event.event_timestamp_ms}
             history.segments[key] = dict(zip(names, key, strict=True)) | event.added | last_event
+    elif key not in ever_added:
+        (history.unresolved.discard if event.state == DELETED else history.unresolved.add)(key)
     elif known is None:
-        if key not in ever_added:
-            (history.unresolved.discard if event.state == DELETED else history.unresolved.add)(key)
+        pass
+    elif (known["state"], event.state) == (COPYING, COPYING):
+        # And here.
+        history.unresolved.add(key)
     elif (known["state"], event.state) in ALLOWED:
         known["state"], known["event_timestamp_ms"] = event.state, event.event_timestamp_ms
         if event.state == DELETED:
@@ -188,21 +194,27 @@ def evaluate_plan(
     """
     live = {base64.urlsafe_b64decode(t["topic_id"] + "=="): t for t in cluster_state["topics"]}
     partitions: dict[tuple[bytes, str, int], list[dict[str, Any]]] = {}
-    for row in replay(records, num_partitions).segments.values():
+    history = replay(records, num_partitions)
+    for row in history.segments.values():
         partitions.setdefault((row["topic_id"], row["topic"], row["partition"]), []).append(row)
     plan = []
     for (topic_id, _topic, partition), rows in partitions.items():
         topic = live.get(topic_id)
         if topic is None:
             listed = cluster_state["observed_at_ms"]
-            plan += [r | {"reason": "ORPHANED", "exact": True} for r in rows if r["event_timestamp_ms"] < listed]
+            older = [r for r in rows if r["event_timestamp_ms"] < listed]
+            plan += [
+                r | {"reason": "ORPHANED", "exact": r["metadata_partition"] not in history.quarantined} for r in older
+            ]
         else:
             plan += walk(rows, topic, partition, now_ms, min_age_ms)
-    return sorted(plan, key=order_of)
+    uncertain = {key[1:] for key in history.unresolved}
+    names = ("topic_id", "topic", "partition", "segment_id")
+    return sorted((row for row in plan if tuple(row[name] for name in names) not in uncertain), key=order_of)
 
 
 def order_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("metadata_partition", "topic_id", "topic", "partition", "start_offset", "segment_id")
+    names = ("metadata_partition", "topic_id", "topic", "partition", "start_offset", "end_offset", "segment_id")
     return tuple(row[name] for name in names)
 
 

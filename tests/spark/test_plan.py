@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,11 @@ from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.spark.states import decode_metadata, resolve, segment_states
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, segment_rows, written_segments
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
+from tests.unit.spark.reference import expected_rows, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +53,8 @@ NAMES = [name for name, _ in PLAN_COLUMNS]
 LIMITS = EvaluationLimits(NOW, MIN_AGE, allow_low_min_age=True)
 RECORDS = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "binary", "value": "binary"})
 
+RECORDS_SCHEMA = "metadata_partition int, offset long, key binary, value binary"
+
 FOREVER = ListedTopic(UUID(int=1), "forever", -1, -1, {0: 0, 1: 0, 2: 0})
 TIMED = ListedTopic(UUID(int=2), "timed", 4_000, -1, {0: 0, 1: 0})
 SIZED = ListedTopic(UUID(int=3), "sized", -1, 5_000, {0: 0, 1: 0, 2: 0})
@@ -63,11 +67,14 @@ HEADER = PlanHeader("p-1", CLUSTER.cluster_id, NOW, NOW + 1, {0: 7})
 
 
 def frame_of(spark: SparkSession, records: list[Record], folder: Path) -> DataFrame:
-    """Return the records as a Parquet data set of three files, in an order of its own, standing for the topic."""
-    shuffled = random.Random(0).sample(records, len(records))
-    for number in range(3):
-        write_records([(p, o, None, v) for p, o, v in shuffled[number::3]], folder / "records" / f"{number}.parquet")
-    return spark.read.parquet(str(folder / "records"))
+    """Return the records as a Parquet data set of one file per metadata partition, standing for the topic."""
+    (folder / "records").mkdir(parents=True, exist_ok=True)
+    by_partition: dict[int, list[tuple[int, int, bytes | None, bytes | None]]] = {}
+    for partition, offset, value in sorted(records, key=lambda record: record[:2]):
+        by_partition.setdefault(partition, []).append((partition, offset, None, value))
+    for partition, rows in by_partition.items():
+        write_records(rows, folder / "records" / f"{partition}.parquet")
+    return spark.read.schema(RECORDS_SCHEMA).parquet(str(folder / "records"))
 
 
 def write_records(rows: list[tuple[int, int, bytes | None, bytes | None]], path: Path) -> None:
@@ -83,17 +90,20 @@ def written_rows(output: Path) -> list[dict[str, Any]]:
     return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
-def make_plan(
-    records: DataFrame, output: Path, cluster: ClusterState = CLUSTER, *, persist: bool = True
-) -> PlanSummary:
-    resolved = resolve(decode_metadata(records, PARTITIONS))
-    if persist:
-        resolved.persist()
-    try:
-        plan = plan_rows(segment_states(resolved), cluster, LIMITS, ABSENT)
-        return write_plan(plan, resolved, str(output), HEADER)
-    finally:
-        resolved.unpersist()
+@contextmanager
+def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> Iterator[SegmentDataSet]:
+    """What one pass over the records comes to, written below ``output``."""
+    with written_segments(
+        segment_rows(records, PARTITIONS, cluster, LIMITS), PlanFolder(records.sparkSession, str(output))
+    ) as segments:
+        yield segments
+
+
+def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> PlanSummary:
+    folder = PlanFolder(records.sparkSession, str(output))
+    folder.clear()
+    with segments_of(records, output, cluster) as segments:
+        return write_plan(plan_rows(segments.frame, ABSENT), segments, folder, HEADER)
 
 
 @pytest.fixture(scope="module")
@@ -108,31 +118,82 @@ def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 MANY = tuple(ListedTopic(UUID(int=100 + n), f"many-{n}", 4_000, 5_000, {0: 30, 1: 0, 2: 0}) for n in range(40))
 
 
-@pytest.fixture
-def default_settings(spark: SparkSession) -> Iterator[None]:
-    """Spark as its users have it; the session of the tests has fewer partitions."""
-    name, small = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.minPartitionSize"
-    before = spark.conf.get(name)
-    spark.conf.unset(name)
-    assert (spark.conf.get(name), spark.conf.get("spark.sql.adaptive.enabled")) == ("200", "true")
-    # As many tasks for the kilobytes here as for megabytes elsewhere: in one task a user partition cannot come in pieces.
-    spark.conf.set(small, "1KB")
-    yield
-    spark.conf.set(name, before)
-    spark.conf.unset(small)
+def test_these_tests_run_with_the_settings_of_users(spark: SparkSession) -> None:
+    names = (
+        "spark.sql.shuffle.partitions",
+        "spark.sql.adaptive.enabled",
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+    )
+    assert [spark.conf.get(name) for name in names] == ["200", "true", "10000"]
 
 
-@pytest.mark.usefixtures("default_settings")
-def test_plan_equals_the_plain_evaluation_at_default_settings(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_plan_of_many_topics_equals_the_plain_evaluation(spark: SparkSession, tmp_path: Path) -> None:
     cluster = replace(CLUSTER, topics=MANY)
     topic = random_topic(
         7, [(t.topic_id.bytes, t.name) for t in MANY] + DEAD, NOW, MIN_AGE, segments=1_200, num_partitions=PARTITIONS
     )
-    # Two hundred partitions that are kept are two hundred tasks whenever they are read: a minute, and no other plan.
-    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan", cluster, persist=False)
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan", cluster)
     expected = evaluate_plan(topic.records, json.loads(cluster.to_json()), NOW, MIN_AGE, PARTITIONS)
     assert written_rows(tmp_path / "plan") == [{name: row[name] for name in NAMES} for row in expected]
     assert sum(file.rows for file in summary.files.values()) == len(expected)
+
+
+def test_a_user_partition_of_many_batches_equals_the_rules_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows reach Python in batches; the walk of one partition must not begin anew with each of them."""
+    rng, topic = random.Random(3), Topic(PARTITIONS)
+    sized = replace(SIZED, retention_bytes=500_000, log_start_offsets={0: 20_000})
+    cluster = replace(CLUSTER, topics=(FOREVER, TIMED, sized))
+    for number in rng.sample(range(20_000), 20_000):
+        size = rng.choice((50, 100, 150))
+        s = segment(number, sized, start_offset=number * 10, end_offset=number * 10 + 9, size=size)
+        topic.put_home(s, s.add(NOW), s.update(NOW, COPIED))
+        if number % 50 == 0:
+            topic.put_home(s, s.update(NOW, DELETING))
+        if number % 100 == 0:
+            topic.put_home(s, s.update(NOW, DELETED))
+    expected = expected_rows(topic.records, PARTITIONS, cluster, LIMITS)
+    due = [row for row in in_order(expected.segments) if row["reason"]]
+    assert Counter(row["reason"] for row in due).keys() == {"LOG_START_OFFSET", "RETENTION_BYTES"}
+    assert 10_000 < len(due) < 19_000
+
+    summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan", cluster)
+    assert written_rows(tmp_path / "plan") == [{name: row[name] for name in NAMES} for row in due]
+    assert summary.known.segments == len(expected.segments) == 19_800
+
+
+def test_a_topic_that_is_read_in_pieces_gives_no_plan(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    for number in range(40):
+        topic.put_home(segment(number), segment(number).add(1))
+    records = frame_of(spark, topic.records, tmp_path)
+    for pieces in (records.repartition(2), records.orderBy("offset", ascending=False).coalesce(1)):
+        with pytest.raises(PlanError, match=r"was not read by one task in the order of its offsets"):
+            make_plan(pieces, tmp_path / "plan")
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == []
+
+
+def test_the_data_set_says_what_was_read_and_is_gone_with_its_block(spark: SparkSession, tmp_path: Path) -> None:
+    topic = random_topic(11, [(TIMED.topic_id.bytes, "timed"), *DEAD], NOW, MIN_AGE, 200, PARTITIONS)
+    expected = expected_rows(topic.records, PARTITIONS, CLUSTER, LIMITS)
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        rows = segments.frame.where("kind = 'segment'").toArrow().to_pylist()
+        assert (tmp_path / "plan").exists()
+    assert in_order({name: row[name] for name in expected.segments[0]} for row in rows) == in_order(expected.segments)
+    assert segments.known == count(expected.segments)
+    assert segments.unresolved == len(expected.unresolved) > 0
+    assert segments.quarantined == Counter(partition for partition, _ in expected.quarantined)
+    assert list((tmp_path / "plan").glob("rows-*")) == []
+
+
+def test_rows_that_were_lost_on_the_way_are_found_out(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    for number in range(5):
+        topic.put_home(segment(number), segment(number).add(1))
+    rows = segment_rows(frame_of(spark, topic.records, tmp_path), PARTITIONS, CLUSTER, LIMITS)
+    fewer = rows.where("start_offset IS NULL OR segment_id <> x'00000000000000000000000000000003'")
+    folder, wrong = PlanFolder(spark, str(tmp_path / "plan")), r"\(told, written\) is .*'segments': \(5, 4\)"
+    with pytest.raises(PlanError, match=wrong), written_segments(fewer, folder):
+        pass
 
 
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
@@ -208,10 +269,14 @@ HISTORIES: list[tuple[list[int], int | None]] = [
     ([COPYING, DELETING, DELETED, DELETED, COPIED], None),
     ([COPYING, DELETING, DELETED, COPYING], COPYING),
     ([COPYING, DELETING, DELETED, COPYING, COPIED], COPIED),
+]
+UNRESOLVED = [
+    ([COPIED], None),
+    ([COPIED, DELETING], None),
+    ([DELETED, DELETING], None),
     ([COPIED, COPYING], COPYING),
     ([DELETED, DELETING, COPYING, DELETING, DELETED], None),
 ]
-UNRESOLVED = [[COPIED], [COPIED, DELETING], [DELETED, DELETING]]
 SETTLED = [[DELETED], [COPIED, DELETING, DELETED]]
 
 
@@ -222,15 +287,18 @@ def segment(number: int, topic: ListedTopic = FOREVER, **fields: Any) -> Segment
 def test_states_follow_kafkas_state_machine(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic(PARTITIONS)
     cases = [(number, steps) for number, (steps, _) in enumerate(HISTORIES)]
-    cases += [(100 + number, steps) for number, steps in enumerate(UNRESOLVED)]
+    cases += [(100 + number, steps) for number, (steps, _) in enumerate(UNRESOLVED)]
     cases += [(200 + number, steps) for number, steps in enumerate(SETTLED)]
     for number, steps in cases:
         s = segment(number)
         topic.put_home(s, *(s.update(i, step) if step else s.add(i) for i, step in enumerate(steps)))
-    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)).collect()
-    states = {int.from_bytes(r["segment_id"], "big"): r["state"] for r in resolved if r["kind"] == "segment"}
-    assert states == {number: state for number, (_, state) in enumerate(HISTORIES) if state is not None}
-    unresolved = {int.from_bytes(r["segment_id"], "big") for r in resolved if r["kind"] == "unresolved"}
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        rows = segments.frame.collect()
+    states = {int.from_bytes(r["segment_id"], "big"): r["state"] for r in rows if r["kind"] == "segment"}
+    expected = {number: state for number, (_, state) in enumerate(HISTORIES)}
+    expected |= {100 + number: state for number, (_, state) in enumerate(UNRESOLVED)}
+    assert states == {number: state for number, state in expected.items() if state is not None}
+    unresolved = {int.from_bytes(r["segment_id"], "big") for r in rows if r["kind"] == "unresolved"}
     assert unresolved == {100 + number for number in range(len(UNRESOLVED))}
 
 
@@ -238,34 +306,54 @@ def test_adding_again_replaces_the_segment(spark: SparkSession, tmp_path: Path) 
     first, again = segment(1, size=10, end_offset=5), segment(1, size=77, end_offset=8)
     topic = Topic(PARTITIONS)
     topic.put_home(first, first.add(1), again.add(2), again.update(3, COPIED))
-    (row,) = segment_states(resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))).collect()
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        (row,) = segments.frame.where("kind = 'segment'").collect()
     assert (row["segment_size_in_bytes"], row["end_offset"], row["event_timestamp_ms"]) == (77, 8, 3)
 
 
 def test_records_that_cannot_be_applied_are_counted_where_they_lie(spark: SparkSession, tmp_path: Path) -> None:
     s = segment(1)
-    home = s.metadata_partition(PARTITIONS)
+    home, other = s.metadata_partition(PARTITIONS), (s.metadata_partition(PARTITIONS) + 1) % PARTITIONS
     topic = Topic(PARTITIONS)
     topic.put_home(s, s.add(1))
-    unfit = [s.add(2, state=COPIED), s.update(3, COPYING), b"\1\3\0" + bytes(80), *UNUSABLE]
+    unfit = [b"\1\3\0" + bytes(80), *UNUSABLE]
     for value in unfit:
         topic.put(home, value)
-    topic.put((home + 1) % PARTITIONS, s.update(4, COPIED))
+    topic.put(other, s.update(4, COPIED))
     topic.put_home(s, s.partition_delete(5, 0))
-    write_records([(home, 99, b"key", s.update(6, COPIED))], tmp_path / "records" / "keyed.parquet")
-    rows = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)).collect()
-    counts = {r["metadata_partition"]: r["events"] for r in rows if r["kind"] == "quarantined"}
-    assert counts == {home: len(unfit) + 1, (home + 1) % PARTITIONS: 1}
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        rows = segments.frame.collect()
+    assert segments.quarantined == {home: len(unfit), other: 1}
+    at = sorted((r["metadata_partition"], r["event_offset"]) for r in rows if r["kind"] == "quarantined")
+    assert at == sorted([*((home, 1 + number) for number in range(len(unfit))), (other, 0)])
+    assert all(row["error"] for row in rows if row["kind"] == "quarantined")
     assert [r["state"] for r in rows if r["kind"] == "segment"] == [COPYING]
 
 
-def test_orphans_beside_quarantined_records_are_planned(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_records_with_keys_have_finished_is_not_planned(spark: SparkSession, tmp_path: Path) -> None:
+    """Brokers apply them, so the objects are gone: a plan that dropped them would call the segments orphaned."""
+    gone, left = (Segment(*DEAD[0], 0, bytes(15) + last) for last in (b"\1", b"\2"))
+    home = gone.metadata_partition(PARTITIONS)
+    values = [left.add(1), gone.add(1), gone.update(2, DELETING), gone.update(3, DELETED)]
+    write_records([(home, n, b"key", value) for n, value in enumerate(values)], tmp_path / "records" / "0.parquet")
+    records = spark.read.schema(RECORDS_SCHEMA).parquet(str(tmp_path / "records"))
+    summary = make_plan(records, tmp_path / "plan")
+    assert [(r["segment_id"], r["reason"], r["exact"]) for r in written_rows(tmp_path / "plan")] == [
+        (left.segment_id, "ORPHANED", True)
+    ]
+    assert (summary.known, summary.quarantined) == (Count(1, 100), {})
+
+
+def test_orphans_beside_quarantined_records_are_planned_and_not_called_exact(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     s = Segment(*DEAD[0], 0, bytes(16))
     topic = Topic(PARTITIONS)
     topic.put_home(s, s.add(1), b"garbage")
     summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
     assert summary.by_reason == {"ORPHANED": Count(1, 100)}
     assert summary.quarantined == {s.metadata_partition(PARTITIONS): 1}
+    assert [row["exact"] for row in written_rows(tmp_path / "plan")] == [False]
 
 
 def test_an_empty_topic_gives_an_empty_plan_that_replaces_an_older_one(spark: SparkSession, tmp_path: Path) -> None:
@@ -341,8 +429,9 @@ def test_topic_ids_in_doubt_are_those_that_the_listing_lacks(spark: SparkSession
     topic.put_home(second, second.update(1, COPIED))
     newer = Segment(UUID(int=93).bytes, "newer", 0, bytes(15) + b"\5")
     topic.put_home(newer, newer.add(CLUSTER.observed_at_ms))
-    resolved = resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS))
-    assert orphan_candidates(resolved, CLUSTER) == [
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        candidates = orphan_candidates(segments.frame)
+    assert candidates == [
         OrphanCandidate(UUID(bytes=DEAD[0][0]), frozenset({"dead"}), Count(2, 100)),
         OrphanCandidate(UUID(int=92), frozenset({"a", "b"}), Count(1, 5)),
     ], "names of incomplete histories count; finished segments and those newer than the listing do not"
@@ -353,13 +442,13 @@ def test_only_what_was_proven_absent_is_orphaned(spark: SparkSession, tmp_path: 
     for number, (topic_id, name) in enumerate([DEAD[0], (DEAD[0][0], "alias"), DEAD[1]]):
         s = Segment(topic_id, name, 0, number.to_bytes(16, "big"))
         topic.put_home(s, s.add(1))
-    states = segment_states(resolve(decode_metadata(frame_of(spark, topic.records, tmp_path), PARTITIONS)))
     proven = (UUID(bytes=DEAD[0][0]), DEAD[0][1])
-    rows = plan_rows(states, CLUSTER, LIMITS, [proven]).collect()
+    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
+        rows = plan_rows(segments.frame, [proven]).collect()
+        assert plan_rows(segments.frame, []).count() == 0
     assert [(UUID(bytes=bytes(row["topic_id"])), row["topic"], row["reason"]) for row in rows] == [
         (*proven, "ORPHANED")
     ]
-    assert plan_rows(states, CLUSTER, LIMITS, []).count() == 0
 
 
 def test_bad_records_and_incomplete_histories_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -382,26 +471,11 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
 
     make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
     assert (tmp_path / "plan" / SUMMARY_NAME).exists()
-    resolved = resolve(decode_metadata(frame_of(spark, one_orphan().records, tmp_path), PARTITIONS))
-    plan = plan_rows(segment_states(resolved), CLUSTER, LIMITS, ABSENT)
-    broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
-    with pytest.raises(Exception, match="the disk is full"):
-        write_plan(broken, resolved, str(tmp_path / "plan"), HEADER)
-    assert not (tmp_path / "plan" / SUMMARY_NAME).exists()
-
-
-def test_a_partition_larger_than_a_batch_is_walked_as_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows reach Python in batches; the walk of one partition must not begin anew with each of them."""
-    topic = Topic(PARTITIONS)
-    for number in range(50):
-        s = segment(number, SIZED, start_offset=number * 10, end_offset=number * 10 + 9, size=1_000)
-        topic.put_home(s, s.add(NOW), s.update(NOW, COPIED))
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "7")
-    try:
-        summary = make_plan(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    finally:
-        spark.conf.set(name, before)
-    assert summary.by_reason == {"RETENTION_BYTES": Count(45, 45_000)}
-    assert [row["start_offset"] for row in written_rows(tmp_path / "plan")] == [n * 10 for n in range(45)]
+    folder = PlanFolder(spark, str(tmp_path / "plan"))
+    folder.clear()
+    with segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan") as segments:
+        plan = plan_rows(segments.frame, ABSENT)
+        broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
+        with pytest.raises(Exception, match="the disk is full"):
+            write_plan(broken, segments, folder, HEADER)
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == []

@@ -94,8 +94,6 @@ def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) 
             SHORT_LIFE,
             "--conf",
             "spark.ui.enabled=false",
-            "--conf",
-            "spark.sql.shuffle.partitions=2",
         ),
         *(["--jars", jars] if connector else []),
         *(str(script), *arguments),

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of the data set that one pass over the metadata topic leaves."""
+
+from __future__ import annotations
+
+SEGMENT = "segment"
+"""A segment that is not finished, with all columns but ``error`` and ``totals``; ``reason`` may be null."""
+
+UNRESOLVED = "unresolved"
+"""A segment whose state is not certain: an update came without its add, or an event that no broker can apply."""
+
+QUARANTINED = "quarantined"
+"""A record that cannot be applied, at ``event_offset``; ``error`` says why."""
+
+METADATA_PARTITION = "metadata partition"
+"""What was read of a metadata partition and is told of it, in ``totals``: exactly one row where there are records."""
+
+SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("kind", "string"),
+    ("metadata_partition", "int32"),
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),  # 16 bytes
+    ("state", "int8"),
+    ("start_offset", "int64"),  # inclusive
+    ("end_offset", "int64"),  # inclusive
+    ("max_timestamp_ms", "int64"),
+    ("event_timestamp_ms", "int64"),
+    ("segment_size_in_bytes", "int64"),
+    ("segment_leader_epochs", "epochs"),
+    ("added_offset", "int64"),  # of the record that added it
+    ("event_offset", "int64"),  # of the last record that changed it
+    ("listed", "bool"),  # whether its topic id is in the listing of the cluster
+    ("may_be_orphaned", "bool"),  # not listed, and all its events are older than the listing
+    ("reason", "string"),  # a Reason, never ORPHANED: that takes the cluster's answer to the name, after the read
+    ("exact", "bool"),  # of the reason, and of ORPHANED where it may be orphaned
+    ("error", "string"),
+    ("totals", "totals"),
+)
+"""Name and Arrow type of every column; any may be null."""
+
+TOTALS: tuple[tuple[str, str], ...] = (
+    ("records", "int64"),
+    ("first_offset", "int64"),
+    ("last_offset", "int64"),  # inclusive
+    ("in_order", "bool"),
+    ("segments", "int64"),  # rows of each kind
+    ("bytes", "int64"),  # of the segments
+    ("unresolved", "int64"),
+    ("quarantined", "int64"),
+)
+"""Name and Arrow type of every field of ``totals``."""
+
+_SPARK_TYPES = {
+    "int8": "byte",
+    "int32": "int",
+    "int64": "long",
+    "bool": "boolean",
+    "string": "string",
+    "binary": "binary",
+}
+
+
+def spark_schema(columns: tuple[tuple[str, str], ...]) -> str:
+    """
+    Return columns as a Spark schema.
+
+    :param columns: name and Arrow type of each.
+    """
+    nested = {"epochs": "array<struct<leader_epoch: int, start_offset: long>>"}
+    if ("totals", "totals") in columns:
+        nested["totals"] = f"struct<{', '.join(f'{name}: {_SPARK_TYPES[kind]}' for name, kind in TOTALS)}>"
+    return ", ".join(f"{name} {nested.get(kind) or _SPARK_TYPES[kind]}" for name, kind in columns)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in the executors' Python, which has pyspark, pyarrow and numpy; nothing here needs pyspark."""
