@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +20,8 @@ FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_time
 TYPES = {"state": np.int8, "segment_size_in_bytes": np.int32}
 
 EDGES = st.sampled_from([-(2**63), -1, 0, NOW - MIN_AGE - 1, NOW - MIN_AGE, NOW, MAX])
-STATES = st.sampled_from([s for s in State if s is not State.DELETE_SEGMENT_FINISHED])
+STATES_OF_LIFE = [s for s in State if s is not State.DELETE_SEGMENT_FINISHED]
+STATES = st.sampled_from(STATES_OF_LIFE)
 # Mostly such as go on: a walk that stops at once shows little.
 WALKED = st.sampled_from([State.COPY_SEGMENT_FINISHED] * 4 + [State.DELETE_SEGMENT_STARTED]) | STATES
 SIZES = st.integers(0, 120) | st.sampled_from([0, 2**31 - 1]) | st.integers(-60, 60)
@@ -49,8 +52,44 @@ LIMITS = st.builds(
 
 
 @given(st.lists(st.tuples(SEGMENTS, LIMITS), max_size=5))
-@settings(max_examples=400, deadline=None)
-def test_the_walk_in_columns_equals_the_rules(partitions: list[tuple[list[SegmentFacts], PartitionLimits]]) -> None:
+@settings(max_examples=200, deadline=None)
+def test_any_segments(partitions: list[tuple[list[SegmentFacts], PartitionLimits]]) -> None:
+    check(partitions)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_walks_that_go_far(seed: int) -> None:
+    """Partitions as they are in life, with limits that a part of their segments is past."""
+    random = Random(seed)
+    check([partition_of(random) for _ in range(3)])
+
+
+def partition_of(random: Random) -> tuple[list[SegmentFacts], PartitionLimits]:
+    size = random.randrange(1, 25)
+    is_odd, smallest = random.random() < 0.3, random.choice([0, 0, 0, -20])
+    segments = []
+    for number in range(size):
+        state = random.choice(STATES_OF_LIFE) if is_odd and random.random() < 0.4 else State.COPY_SEGMENT_FINISHED
+        newest_ms = NOW - 10 * (size - number) - random.randrange(20)
+        event_ms = random.choice([0, NOW])
+        bounds = (number * 10, number * 10 + random.choice([9, 9, 14]))
+        segments.append(
+            SegmentFacts(random.randbytes(16), state, *bounds, newest_ms, event_ms, random.randrange(smallest, 20))
+        )
+    total = sum(segment.segment_size_in_bytes for segment in segments)
+    limits = PartitionLimits(
+        EvaluationLimits(NOW, MIN_AGE, allow_low_min_age=True),
+        True,
+        NOW,
+        random.choice([None, random.randrange(size * 10)]),
+        random.choice([-1, random.randrange(size * 10)]),
+        random.choice([-1, random.randrange(max(total, 1))]),
+    )
+    return segments, limits
+
+
+def check(partitions: list[tuple[list[SegmentFacts], PartitionLimits]]) -> None:
     ordered = [
         (sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.segment_id)), limits)
         for segments, limits in partitions
