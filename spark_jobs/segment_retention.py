@@ -25,6 +25,7 @@ from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_cluster
+from airflow_provider_rlmm.spark.java_client import require_driver
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
@@ -95,7 +96,7 @@ def make_plan(
     rows = segment_rows(read_metadata(spark, cluster, topic_range), topic_range.num_partitions, cluster_state, limits)
     folder = PlanFolder(spark, arguments.output)
     folder.clear()
-    with written_segments(rows, folder) as segments:
+    with written_segments(rows, folder, topic_range.with_records) as segments:
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         orphans = look_for_orphans(spark, cluster, topic_range, segments.frame)
         header = PlanHeader(
@@ -126,7 +127,11 @@ def report(summary: PlanSummary, output: str) -> None:
 
 
 def open_session() -> SparkSession:
-    """Return a session; master, resources, connector and Python files are ``spark-submit``'s to give."""
+    """
+    Return a session; master, resources, connector and Python files are ``spark-submit``'s to give.
+
+    :raises ConfigurationError: if it is one of Spark Connect.
+    """
     from pyspark.sql import SparkSession
 
     spark = (
@@ -136,6 +141,7 @@ def open_session() -> SparkSession:
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
         .getOrCreate()
     )
+    require_driver(spark)
     spark.sparkContext.setLogLevel("WARN")
     return spark
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 API_TIMEOUT_MS = 30_000
 """How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
 
+_CONNECTOR = "the Kafka connector"
+_PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
 
 def jvm_of(spark: SparkSession) -> Any:
     """
@@ -33,13 +36,28 @@ def jvm_of(spark: SparkSession) -> Any:
     return spark._jvm
 
 
-def require_connector(spark: SparkSession) -> None:
+def require_driver(spark: SparkSession) -> None:
     """
-    Refuse a session without Kafka's client.
+    Refuse a Spark Connect session: the job asks the cluster by the JVM of its own driver.
 
     :param spark: the session.
-    :raises ConfigurationError: if its classpath lacks Spark's Kafka connector.
+    :raises ConfigurationError: if it has no JVM.
     """
+    if not hasattr(spark, "_jvm"):
+        raise ConfigurationError(
+            "this is a Spark Connect session, which has no driver of its own; run the job with spark-submit in client mode "
+            "(--master local, spark://, yarn or k8s://) and without SPARK_REMOTE"
+        )
+
+
+def require_connector(spark: SparkSession) -> None:
+    """
+    Refuse a session without Kafka's client, or with parts of different versions.
+
+    :param spark: the session.
+    :raises ConfigurationError: if its classpath lacks Spark's Kafka connector, or Spark, pyspark and connector differ.
+    """
+    import pyspark
     from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]  # py4j has no type information
 
     # py4j takes a class that it cannot load for a package.
@@ -47,6 +65,29 @@ def require_connector(spark: SparkSession) -> None:
         raise ConfigurationError(
             "Kafka's client is not on the classpath of the Spark driver; pass the Kafka connector with --packages or --jars"
         )
+    require_one_version({"Spark": spark.version, "pyspark": pyspark.__version__, _CONNECTOR: _connector_version(spark)})
+
+
+def require_one_version(versions: Mapping[str, str | None]) -> None:
+    """
+    Refuse versions that differ, be it in the last number: these parts call each other's insides.
+
+    :param versions: part → its version, ``None`` where it does not say.
+    :raises ConfigurationError: naming them all.
+    """
+    known = {part: version for part, version in versions.items() if version is not None}
+    if len(set(known.values())) > 1:
+        parts = ", ".join(f"{part} {version}" for part, version in known.items())
+        raise ConfigurationError(
+            f"the Spark driver has parts of different versions: {parts}; give all of them one version"
+        )
+
+
+def _connector_version(spark: SparkSession) -> str | None:
+    jvm = jvm_of(spark)
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    version = jvm.java.lang.Class.forName(_PROVIDER, False, loader).getPackage().getImplementationVersion()
+    return None if version is None else str(version)
 
 
 def java_settings(jvm: Any, properties: Mapping[str, str]) -> Any:

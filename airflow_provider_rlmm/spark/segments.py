@@ -8,7 +8,7 @@ metadata partition, so nothing has to be brought together afterwards and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,12 +86,13 @@ class SegmentDataSet:
 
 
 @contextmanager
-def written_segments(rows: DataFrame, folder: PlanFolder) -> Iterator[SegmentDataSet]:
+def written_segments(rows: DataFrame, folder: PlanFolder, expected: Collection[int]) -> Iterator[SegmentDataSet]:
     """
     Return a context manager: the rows as a Parquet data set, which is gone when the block ends.
 
     :param rows: what :func:`segment_rows` returned; the topic is read here, and once.
     :param folder: where to put it.
+    :param expected: the metadata partitions that have records.
     :raises PlanError: if the task of a metadata partition did not see all of it, or what was written is not what it told.
     """
     name = folder.new_rows()
@@ -100,7 +101,7 @@ def written_segments(rows: DataFrame, folder: PlanFolder) -> Iterator[SegmentDat
         rows.write.option("maxRecordsPerFile", 0).parquet(uri)
         frame = rows.sparkSession.read.schema(SEGMENT_SCHEMA).parquet(uri)
         counted = _counted(frame)
-        for number in sorted({row["metadata_partition"] for row in counted}):
+        for number in sorted({*expected, *(row["metadata_partition"] for row in counted)}):
             _check(number, {row["kind"]: row for row in counted if row["metadata_partition"] == number})
         yield _data_set(frame, counted)
     finally:

@@ -62,6 +62,11 @@ class TopicRange:
         """Number of offsets in the range."""
         return sum(self.end.values()) - sum(self.begin.values())
 
+    @property
+    def with_records(self) -> frozenset[int]:
+        """The metadata partitions of which something is read."""
+        return frozenset(number for number, end in self.end.items() if end > self.begin[number])
+
     def lost_beginnings(self) -> tuple[Refusal, ...]:
         """Return one refusal per metadata partition that has lost its first records: what they said is not known."""
         return tuple(

@@ -93,9 +93,8 @@ def written_rows(output: Path) -> list[dict[str, Any]]:
 @contextmanager
 def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> Iterator[SegmentDataSet]:
     """What one pass over the records comes to, written below ``output``."""
-    with written_segments(
-        segment_rows(records, PARTITIONS, cluster, LIMITS), PlanFolder(records.sparkSession, str(output))
-    ) as segments:
+    rows, folder = segment_rows(records, PARTITIONS, cluster, LIMITS), PlanFolder(records.sparkSession, str(output))
+    with written_segments(rows, folder, ()) as segments:
         yield segments
 
 
@@ -192,7 +191,11 @@ def test_rows_that_were_lost_on_the_way_are_found_out(spark: SparkSession, tmp_p
     rows = segment_rows(frame_of(spark, topic.records, tmp_path), PARTITIONS, CLUSTER, LIMITS)
     fewer = rows.where("start_offset IS NULL OR segment_id <> x'00000000000000000000000000000003'")
     folder, wrong = PlanFolder(spark, str(tmp_path / "plan")), r"\(told, written\) is .*'segments': \(5, 4\)"
-    with pytest.raises(PlanError, match=wrong), written_segments(fewer, folder):
+    with pytest.raises(PlanError, match=wrong), written_segments(fewer, folder, ()):
+        pass
+    home = segment(0).metadata_partition(PARTITIONS)
+    nothing = r"metadata partition 4 was not read by one task .* \(0 pieces\)"
+    with pytest.raises(PlanError, match=nothing), written_segments(rows, folder, {home, 4}):
         pass
 
 

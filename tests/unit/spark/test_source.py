@@ -20,6 +20,10 @@ def test_the_range_is_fixed_and_every_metadata_partition_is_read_by_one_task() -
     assert not {"minpartitions", "maxrecordsperpartition"} & {name.lower() for name in options}
 
 
+def test_metadata_partitions_with_records() -> None:
+    assert RANGE.with_records == {0}
+
+
 def test_client_properties_set_the_pace_and_not_what_is_read() -> None:
     given = {"fetch.max.bytes": "1", "isolation.level": "read_committed", "allow.auto.create.topics": "true"}
     options = reader_options(given, RANGE)
