@@ -153,7 +153,7 @@ def test_dags_and_job_are_found_in_the_installed_package(installed: Installed) -
         "application": job,
     }
     used = installed.ask(USE_ZIP, archive)
-    assert used == {"file": f"{archive}/airflow_provider_rlmm/metadata/columnar.py", "airflow": False}
+    assert used == {"file": f"{archive}/airflow_provider_rlmm/metadata/columnar/__init__.py", "airflow": False}
     assert "the metadata topic" in installed.run(job, "--help")
 
 
