@@ -24,8 +24,8 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.table import MUTATIONS, as_markdown
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 200
-TIMEOUT_S = 300
+SEEDS = 600  # it ends at the first one that notices
+TIMEOUT_S = 900
 UNIT_TESTS = (
     "lifecycle",
     "manager/test_topic_based.py",

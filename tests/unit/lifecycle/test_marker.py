@@ -29,6 +29,12 @@ def test_only_absent_ids_with_unfinished_segments_are_marked(cluster: Cluster) -
     assert (report.marked, report.already_marked, report.refusals) == (tuple(cluster.ours()), 0, ())
 
 
+def test_a_partition_without_segments_is_not_marked_beside_one_that_has_some(cluster: Cluster) -> None:
+    cluster.segment(tip("gone", 1), 5, S.DELETE_SEGMENT_FINISHED, objects=False)
+    cluster.mark()
+    assert cluster.ours() == [f"DELETE_PARTITION_MARKED {GONE}"]
+
+
 def test_every_partition_is_marked_in_its_metadata_partition() -> None:
     cluster = Cluster(metadata_partitions=3)
     partitions = [tip("gone", n) for n in range(6)]
