@@ -45,12 +45,20 @@ CLOCKS = [
     ),
     Mutation(
         "time",
+        "marker and planner believe a foreign marker's own time",
+        "metadata/columnar/fold/deletions.py",
+        "    ours = int(events.broker_id[event]) == OWN_BROKER_ID\n",
+        "    ours = True\n",
+        "lifecycle/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",
+        simulated=True,
+    ),
+    Mutation(
+        "time",
         "a foreign marker's own time is believed",
         HISTORY,
         "            ours=event.broker_id == OWN_BROKER_ID,\n",
         "            ours=True,\n",
-        "lifecycle/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",
-        simulated=True,
+        "lifecycle/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
     ),
     Mutation(
         "time",
