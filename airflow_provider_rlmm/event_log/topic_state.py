@@ -20,7 +20,7 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity, read_snapshot
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,17 +97,19 @@ class TopicState:
         self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
         self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
+        self.late_updates: dict[tuple[int, int], bool] = dict(snapshot.late_updates) if snapshot else {}
+        """See :class:`~airflow_provider_rlmm.event_log.snapshot.Snapshot`; whoever looks something up adds it here."""
         tails = snapshot.tails if snapshot else {}
         self.tails = {p: LogTail(p, tails.get(p, ())) for p in range(self.identity.partition_count)}
         self.refusal: str | None = None
         """Why :meth:`resume` did not take its snapshot and a full replay is due."""
 
     @classmethod
-    def resume(cls, uri: str, log: MetadataEventLog, topics: ClusterTopics, **options: Any) -> Self:
+    def resume(cls, snapshots: SnapshotStore, log: MetadataEventLog, topics: ClusterTopics, **options: Any) -> Self:
         """
         Begin with a snapshot if it is one of this log, else at the beginning.
 
-        :param uri: of the snapshot's file.
+        :param snapshots: where the snapshot is kept.
         :param log: the log.
         :param topics: the cluster.
         :param options: as the constructor takes them.
@@ -115,13 +117,14 @@ class TopicState:
         """
         fresh = cls(log, topics, **options)
         try:
-            snapshot = read_snapshot(uri)
+            snapshot = snapshots.read()
             snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
             resumed = cls(log, topics, snapshot=snapshot, **options)
             resumed._require_tails()
         except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
             fresh.refusal = str(e)
-            logger.warning("snapshot %s is not used, the topic is replayed from its beginning: %s", uri, e)
+            level = logging.INFO if isinstance(e.__cause__, FileNotFoundError) else logging.WARNING
+            logger.log(level, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots, e)
             return fresh
         return resumed
 
@@ -179,6 +182,7 @@ class TopicState:
             tails={p: tail.records for p, tail in self.tails.items() if tail.records},
             quarantined=tuple(self.quarantined),
             routed=dict(self.routed),
+            late_updates=self.late_updates,
         )
 
     def incomplete_history(self) -> pa.Table:

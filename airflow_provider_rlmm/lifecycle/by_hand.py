@@ -8,18 +8,17 @@ whether objects are left, and it is objects that nobody finds any more once an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventByHandRefusedError
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+from airflow_provider_rlmm.lifecycle.eligibility import as_unseen
 from airflow_provider_rlmm.lifecycle.marker import due_observation
-from airflow_provider_rlmm.lifecycle.partition_cleaner import as_unseen
-from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
@@ -80,8 +79,7 @@ class StorageWitness:
     the root, or an old one, nothing would be left to see.
 
     :param storage: remote storage, ``None`` where there is none to ask.
-    :param log: the metadata event log.
-    :param topics: the cluster's topics.
+    :param open_topic: returns the metadata topic, should it be needed.
     :param cluster_id: the verified cluster.
     :param expectation: what is known about the root.
     :param overrides: overrides in force.
@@ -90,16 +88,14 @@ class StorageWitness:
     def __init__(
         self,
         storage: RemoteStorageManager | None,
-        log: MetadataEventLog,
-        topics: ClusterTopics,
+        open_topic: Callable[[], TopicReplay],
         *,
         cluster_id: str,
         expectation: RootExpectation,
         overrides: frozenset[str],
     ) -> None:
         self._storage = storage
-        self._log = log
-        self._topics = topics
+        self._open_topic = open_topic
         self._cluster_id = cluster_id
         self._expectation = expectation
         self._overrides = overrides
@@ -146,13 +142,10 @@ class StorageWitness:
         return self._storage, self._proof
 
     def _prove(self, storage: RemoteStorageManager) -> ProvenRoot:
-        named = frozenset[UUID]().union(*(scan_topic_ids(self._log, n).all for n in range(self._log.partition_count)))
         return prove_root(
-            self._log,
-            self._topics,
+            self._open_topic(),
             storage,
             cluster_id=self._cluster_id,
-            named=named,
             expectation=self._expectation,
             overrides=self._overrides,
         )

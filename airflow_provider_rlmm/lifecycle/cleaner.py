@@ -2,42 +2,46 @@
 """
 The RemoteLogCleaner of KIP-405, one metadata partition at a time.
 
-Follow a marked user partition through :meth:`RemoteLogCleaner.clean`: replay, settle, start, and for each batch of its
-segments look at the cluster again, publish DELETE_SEGMENT_STARTED, wait for all acks, delete the objects, publish
-DELETE_SEGMENT_FINISHED for those confirmed gone; then replay, look once more, finish, commit. Every step may be the last
-one of a run: the next run reads from the topic where it stands and goes on.
+Follow a marked user partition through :meth:`RemoteLogCleaner.clean`: replay, prove the root, decide what is eligible, go
+through the batches (:mod:`~airflow_provider_rlmm.lifecycle.batches`), commit. Every step may be the last one of a run: the
+next run reads from the topic where it stands and goes on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.errors import EventLogError, RlmmError
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog, OffsetStore
+from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
-from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext, UserPartitionCleaner
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, scan_topic_ids
+from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
+from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
-from airflow_provider_rlmm.lifecycle.view import WorkState
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 logger = logging.getLogger(__name__)
 
-PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
-"""(topic id, user partition) → segment ids that the plan allows to delete."""
+LOST_END_ADVICE = (
+    "find out how (an unclean leader election, a restored broker); what was finished since may look unfinished, and what was "
+    "copied since is known to nobody: compare storage and metadata"
+)
 
 
 def _forget(report: MetadataPartitionReport) -> None:
@@ -65,6 +69,7 @@ class RemoteLogCleaner:
     :param root: what is known about the storage root.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
+    :param snapshots: where an earlier task may have left a snapshot of the topic.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class RemoteLogCleaner:
         root: RootExpectation = UNKNOWN_ROOT,
         samples: Sequence[Sample] | None = None,
         on_root: Callable[[ProvenRoot], object] = _forget_root,
+        snapshots: SnapshotStore | None = None,
     ) -> None:
         self._log = log
         self._publisher = publisher
@@ -97,6 +103,7 @@ class RemoteLogCleaner:
         self._root = root
         self._samples = samples
         self._on_root = on_root
+        self._snapshots = snapshots
 
     def clean(
         self,
@@ -125,11 +132,10 @@ class RemoteLogCleaner:
         if tail is not None:
             require_tail(self._log, metadata_partition, tail)
         effects = self._effects()
-        ids = scan_topic_ids(self._log, metadata_partition)
-        replay = MetadataPartitionReplay(self._log, metadata_partition, ids.marked)
-        replay.advance()
-        work = [h for h in replay.histories.values() if h.deletion_under_way()]
-        logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(work))
+        topic, replay = self._replayed(metadata_partition)
+        lost = self._lost_end(replay)
+        histories = [h for h in replay.histories.values() if h.deletion_under_way()]
+        logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(histories))
 
         def report(
             partitions: Iterable[UserPartitionReport] = (), committed: int | None = None
@@ -138,59 +144,87 @@ class RemoteLogCleaner:
                 metadata_partition=metadata_partition,
                 dry_run=self._dry_run,
                 partitions=tuple(partitions),
-                refusals=(),
+                refusals=lost,
                 events=dict(effects.events),
                 would_write=tuple(effects.would_write),
                 committed_offset=committed,
                 duration_ms=monotonic_clock() - began,
             )
 
-        cleaners: list[UserPartitionCleaner] = []
-        if work:
-            cleaners = _prepared(work, self._context(replay, effects, ids.all, cluster_id), planned)
-        try:
-            for cleaner in cleaners:
-                cleaner.clean()
-        except RlmmError as e:
-            on_interrupted(report(cleaner.report(interrupted_by=e) for cleaner in cleaners))
-            raise
+        works: list[UserPartitionWork] = []
+        if histories:
+            context = self._context(topic, replay, effects, cluster_id)
+            works = _prepared(histories, context, planned)
+            try:
+                BatchCleaner(works, context).clean()
+            except RlmmError as e:
+                on_interrupted(report(work.report(interrupted_by=e) for work in works))
+                raise
         committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
-        return report((cleaner.report() for cleaner in cleaners), committed)
+        return report((work.report() for work in works), committed)
+
+    def _lost_end(self, replay: MetadataPartitionReplay) -> tuple[Refusal, ...]:
+        """Say that the log ends before the offset at which earlier runs have left off (KIP-405: the committed offset)."""
+        number = replay.metadata_partition
+        try:
+            left_off = self._offsets.committed().get(number)
+        except EventLogError as e:
+            logger.warning("metadata partition %d: where earlier runs have left off is not known: %s", number, e)
+            return ()
+        if left_off is None:
+            return ()
+        logger.info("metadata partition %d: earlier runs have settled what lies below offset %d", number, left_off)
+        if left_off <= replay.end:
+            return ()
+        why = f"earlier runs have read it up to offset {left_off}, and it ends at {replay.end}: it has lost its last records"
+        what = f"metadata partition {number}"
+        return (Refusal(what, why, LOST_END_ADVICE, RefusalKind.LOST_RECORDS, number, replay.end),)
 
     def _effects(self) -> Effects:
         if self._dry_run:
             return DryRunEffects(self._log, self._storage, self._clock)
         return RealEffects(self._publisher, self._storage, self._offsets)
 
+    def _replayed(self, metadata_partition: int) -> tuple[TopicReplay, MetadataPartitionReplay]:
+        """
+        Return the topic, read on in one metadata partition, and the replay of the deletions that are under way there.
+
+        The topic may come from a snapshot and only names them. What is done goes by the replay: all of it is read from the
+        log itself, from its beginning.
+        """
+        topic = TopicReplay(self._log, self._topics, self._clock, self._snapshots)
+        topic.advance({metadata_partition})
+        wanted = topic.under_way(metadata_partition) | topic.unresolved(metadata_partition)
+        replay = MetadataPartitionReplay(self._log, metadata_partition, wanted, topic.end(metadata_partition))
+        replay.advance()
+        return topic, replay
+
     def _context(
-        self, replay: MetadataPartitionReplay, effects: Effects, named: frozenset[UUID], cluster_id: str
+        self, topic: TopicReplay, replay: MetadataPartitionReplay, effects: Effects, cluster_id: str
     ) -> CleaningContext:
         """Prove the storage root before anything is done there, and leave the stamp that says so."""
         root = prove_root(
-            self._log,
-            self._topics,
+            topic,
             self._storage,
             cluster_id=cluster_id,
-            named=named,
             expectation=self._root,
             overrides=self._limits.overrides,
             samples=self._samples,
         )
         root = replace(root, check=effects.stamp_root(root.check))
         self._on_root(root)
-        state = WorkState(replay, allowed_quarantine=self._limits.allowed_quarantine)
         return CleaningContext(
-            self._log, self._topics, state, effects, self._storage, self._limits, root, self._clock, self._hold
+            self._log, self._topics, replay, effects, self._storage, self._limits, root, self._clock, self._hold
         )
 
 
 def _prepared(
-    work: Sequence[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
-) -> list[UserPartitionCleaner]:
-    """Prepare all user partitions before the first is touched: a wrong storage root must leave no trace."""
-    cleaners = []
-    for history in work:
-        key = (history.topic_id_partition.topic_id, history.topic_id_partition.partition)
-        cleaners.append(UserPartitionCleaner(history, context, planned.get(key, frozenset())))
-        cleaners[-1].prepare()
-    return cleaners
+    histories: Sequence[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
+) -> list[UserPartitionWork]:
+    """Return the work on each user partition, once it was decided upon all of them."""
+    eligible = find_eligible(histories, context, planned)
+    works = [UserPartitionWork(h, eligible[h.topic_id_partition], context.replay.metadata_partition) for h in histories]
+    for work in works:
+        if (refused := work.eligibility.refused) is not None:
+            logger.warning("%s refused: %s", work.tip, refused.why)
+    return works

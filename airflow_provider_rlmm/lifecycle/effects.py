@@ -14,7 +14,7 @@ from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.view import WorkState
+from airflow_provider_rlmm.lifecycle.view import Belief
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -39,9 +39,7 @@ class Effects(Protocol):
     would_write: list[str]
     log_prefix: str
 
-    def publish(
-        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
-    ) -> list[PublishOutcome]:
+    def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
         """Publish through the write guard; one outcome per event."""
         ...
 
@@ -79,11 +77,9 @@ class RealEffects:
         self.would_write: list[str] = []
         self.log_prefix = ""
 
-    def publish(
-        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
-    ) -> list[PublishOutcome]:
+    def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
         """See :class:`Effects`."""
-        outcomes = self._publisher.publish(events, state)
+        outcomes = self._publisher.publish(events, belief)
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
@@ -137,15 +133,13 @@ class DryRunEffects:
         self.would_write: list[str] = []
         self.log_prefix = "dry run: "
 
-    def publish(
-        self, events: Sequence[WritableEvent], state: WorkState[MetadataPartitionReplay]
-    ) -> list[PublishOutcome]:
+    def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
         """See :class:`Effects`."""
-        check_events(events, state, self._log)
-        offset = state.replay.end
+        check_events(events, belief, self._log)
+        offset = belief.replay.end
         for event in events:
             self.would_write.append(describe_event(event))
-            state.replay.apply(event, offset, self._clock())
+            belief.replay.apply(event, offset, self._clock())
         return [Acked(offset) for _ in events]
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:

@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.storage.layouts import Layout
@@ -42,55 +38,50 @@ _PLAIN = (
 
 
 def look_for_freshness(
-    log: MetadataEventLog,
+    topic: TopicReplay,
     living: Collection[UUID],
     storage: RemoteStorageManager,
     *,
     most_samples: int = MOST_SAMPLES,
-    chunk_rows: int = CHUNK_ROWS,
 ) -> Freshness:
     """
-    Read the whole topic, and look for the newest copied segment of each living topic in storage.
+    Read the topic, and look for the newest copied segment of each living topic in storage.
 
-    Of the living topics those are taken that were copied last, for every place the same number. Memory holds the living
-    segments of one metadata partition at a time.
+    Of the living topics those are taken that were copied last, for every place the same number.
 
-    :param log: the metadata event log.
+    :param topic: the metadata topic; it is advanced.
     :param living: ids of the topics that exist, of a complete and proven look at the cluster, taken before this.
     :param storage: remote storage, listed only.
     :param most_samples: segments to look for at most.
-    :param chunk_rows: records that are decoded and applied at once.
     :raises EventLogError: if the topic cannot be read.
     :raises StorageError: if storage cannot be listed.
     """
     for _ in range(_ROUNDS):
-        samples = _newest_copied(log, living, storage.layout, most_samples, chunk_rows)
-        found = check_samples(log, samples, storage, chunk_rows=chunk_rows)
+        topic.advance()
+        samples = _newest_copied(topic, living, storage.layout, most_samples)
+        found = check_samples(topic, samples, storage)
         if found.samples or not samples:
             break
         # All of them were deleted by their brokers in between: there are newer ones now.
     return found
 
 
-def check_samples(
-    log: MetadataEventLog, samples: Sequence[Sample], storage: RemoteStorageManager, *, chunk_rows: int = CHUNK_ROWS
-) -> Freshness:
+def check_samples(topic: TopicReplay, samples: Sequence[Sample], storage: RemoteStorageManager) -> Freshness:
     """
     Look for given segments in storage: those that a plan has recorded, right before its first deletion.
 
-    Only if one is missing, its metadata partition is read again.
+    Only if one is missing, its metadata partition is read on.
 
-    :param log: the metadata event log.
+    :param topic: the metadata topic; it is advanced where that is needed.
     :param samples: of a :func:`look_for_freshness`.
     :param storage: remote storage, listed only.
-    :param chunk_rows: records that are decoded and applied at once.
     :return: what became of them. Those that were deleted since are left out; if none is left, look anew.
     :raises EventLogError: if the topic cannot be read.
     :raises StorageError: if storage cannot be listed.
     """
     absent = storage.missing_keys({key for sample in samples for key in sample.keys})
     doubtful = [sample for sample in samples if not absent.isdisjoint(sample.keys)]
-    copied = _still_copied(log, doubtful, chunk_rows)
+    copied = _still_copied(topic, doubtful)
     missing = tuple(sample for sample in doubtful if sample.segment_id in copied)
     left_out = {sample.segment_id for sample in doubtful} - copied
     freshness = Freshness(tuple(s for s in samples if s.segment_id not in left_out), missing)
@@ -99,16 +90,11 @@ def check_samples(
     return freshness
 
 
-def _newest_copied(
-    log: MetadataEventLog, living: Collection[UUID], layout: Layout, most: int, chunk_rows: int
-) -> tuple[Sample, ...]:
+def _newest_copied(topic: TopicReplay, living: Collection[UUID], layout: Layout, most: int) -> tuple[Sample, ...]:
     newest: dict[tuple[str, UUID], Sample] = {}
-    wanted = [topic_id.bytes for topic_id in living]
-    for segments in _segments(log, range(log.partition_count), chunk_rows, topic_id=wanted):
-        for sample in _samples_of(segments, layout, most):
-            key = sample.place, sample.topic_id_partition.topic_id
-            if key not in newest or newest[key].copied_at_ms < sample.copied_at_ms:
-                newest[key] = sample
+    copied = _copied(topic.segments, "topic_id", [topic_id.bytes for topic_id in living])
+    for sample in _samples_of(copied, layout, most):
+        newest.setdefault((sample.place, sample.topic_id_partition.topic_id), sample)
     by_place = defaultdict(list)
     for sample in sorted(newest.values(), key=_newest_first):
         by_place[sample.place].append(sample)
@@ -120,11 +106,8 @@ def _newest_first(sample: Sample) -> tuple[int, str]:
     return -sample.copied_at_ms, str(sample.segment_id)
 
 
-def _samples_of(segments: pa.Table, layout: Layout, most: int) -> Iterator[Sample]:
+def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[Sample]:
     """Yield the newest copied segment of each topic and place, of the topics that were copied last."""
-    import pyarrow.compute as pc
-
-    copied = segments.filter(pc.equal(segments.column("state"), int(_COPIED)))
     copied = copied.sort_by([("event_timestamp_ms", "descending")])
     if len(layout.places) == 1:
         copied = _first_of_each_topic(copied).slice(0, most)
@@ -171,71 +154,19 @@ def _sample_of(row: Mapping[str, Any], layout: Layout) -> Sample | None:
     )
 
 
-def _still_copied(log: MetadataEventLog, samples: Sequence[Sample], chunk_rows: int) -> set[UUID]:
+def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
     """Return those of some segments that the log, as of now, calls COPY_SEGMENT_FINISHED."""
-    import pyarrow.compute as pc
-
-    found: set[UUID] = set()
-    ids = [sample.segment_id.bytes for sample in samples]
-    metadata_partitions = sorted({sample.metadata_partition for sample in samples})
-    for segments in _segments(log, metadata_partitions, chunk_rows, segment_id=ids):
-        copied = segments.filter(pc.equal(segments.column("state"), int(_COPIED)))
-        found |= {UUID(bytes=raw) for raw in copied.column("segment_id").to_pylist()}
-    return found
+    if not samples:
+        return set()
+    topic.advance({sample.metadata_partition for sample in samples})
+    copied = _copied(topic.segments, "segment_id", [sample.segment_id.bytes for sample in samples])
+    return {UUID(bytes=raw) for raw in copied.column("segment_id").to_pylist()}
 
 
-def _segments(
-    log: MetadataEventLog, metadata_partitions: Iterable[int], chunk_rows: int, **wanted: Collection[bytes]
-) -> Iterator[pa.Table]:
-    """
-    Yield the segments of each metadata partition that are not finished, as of now.
-
-    :param wanted: ``topic_id`` or ``segment_id`` → whose events are applied.
-    """
-    from airflow_provider_rlmm.metadata.columnar import ColumnarState
-
-    if not all(wanted.values()):
-        return
-    begins, ends = log.beginning_offsets(), log.high_water_marks()
-    for metadata_partition in metadata_partitions:
-        state = ColumnarState.empty()
-        for records in _chunks(
-            log, metadata_partition, begins[metadata_partition], ends[metadata_partition], chunk_rows
-        ):
-            decoded = decode_records(records, metadata_partition, log.partition_count)
-            state, _ = state.apply(_about(decoded, wanted))
-        yield state.segments
-
-
-def _chunks(
-    log: MetadataEventLog, metadata_partition: int, begin: int, end: int, chunk_rows: int
-) -> Iterator[pa.Table]:
-    import pyarrow as pa
-
-    kept: list[pa.RecordBatch] = []
-    rows = 0
-    # A read that has nothing to yield still asks a broker for its offsets.
-    for batch in log.read(metadata_partition, begin, end) if begin < end else ():
-        kept.append(batch)
-        rows += batch.num_rows
-        if rows >= chunk_rows:
-            yield pa.Table.from_batches(kept)
-            kept, rows = [], 0
-    if kept:
-        yield pa.Table.from_batches(kept)
-
-
-def _about(decoded: pa.RecordBatch, wanted: Mapping[str, Collection[bytes]]) -> pa.RecordBatch:
-    """Return the segment events that brokers apply, of some topics or segments."""
+def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table:
+    """Return the copied segments that have one of some ids in a column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    conditions: dict[str, Collection[Any]] = {
-        "api_key": [SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY],
-        **wanted,
-    }
-    masks = (
-        pc.is_in(decoded.column(name), value_set=pa.array(list(values), decoded.schema.field(name).type))
-        for name, values in conditions.items()
-    )
-    return decoded.filter(reduce(pc.and_, masks, applicable(decoded)))
+    wanted = pc.is_in(segments.column(column), value_set=pa.array(list(ids), segments.schema.field(column).type))
+    return segments.filter(pc.and_(wanted, pc.equal(segments.column("state"), int(_COPIED))))

@@ -15,13 +15,13 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import PartitionerMismatchError
-from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, PublishOutcome
+from airflow_provider_rlmm.event_log.protocol import Acked, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView, WorkState
+from airflow_provider_rlmm.lifecycle.view import Belief, MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -48,35 +48,36 @@ class MarkReport:
     :param already_marked: partitions whose observation stands.
     :param refusals: what was not marked, and why.
     :param dry_run: whether nothing was written.
+    :param records_read: records of the metadata topic that were read for it; an earlier task's snapshot spares the others.
     """
 
     marked: tuple[str, ...]
     already_marked: int
     refusals: tuple[Refusal, ...]
     dry_run: bool
+    records_read: int = 0
 
 
 class DeletedPartitionMarker:
     """
-    :param log: the metadata event log.
+    :param topic: the metadata topic.
     :param publisher: the write guard.
-    :param topics: the cluster's topics.
     :param clock: time.
     :param dry_run: say what would be written, write nothing.
     """
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        topic: TopicReplay,
         publisher: GuardedPublisher,
-        topics: ClusterTopics,
         *,
         clock: Clock,
         dry_run: bool = False,
     ) -> None:
-        self._log = log
+        self._topic = topic
+        self._log = topic.log
         self._publisher = publisher
-        self._topics = topics
+        self._topics = topic.topics
         self._clock = clock
         self._dry_run = dry_run
 
@@ -93,7 +94,7 @@ class DeletedPartitionMarker:
         marked: list[str] = []
         already = 0
         refusals: list[Refusal] = []
-        topic = TopicReplay(self._log, self._topics, self._clock)
+        topic = self._topic
         topic.advance()
         for metadata_partition in range(self._log.partition_count):
             topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
@@ -117,7 +118,7 @@ class DeletedPartitionMarker:
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing
-        return MarkReport(tuple(marked), already, tuple(refusals), self._dry_run)
+        return MarkReport(tuple(marked), already, tuple(refusals), self._dry_run, topic.records_read)
 
     def _mark_metadata_partition(
         self,
@@ -139,7 +140,7 @@ class DeletedPartitionMarker:
         # The time is taken after the look: an observation must not claim to be older than it is.
         events = [e for h, o in looked_at if (e := due_observation(h, o, self._clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
-        outcomes = self._publish(events, WorkState(replay, seen.proof))
+        outcomes = self._publish(events, Belief(replay, seen.proof))
         done = []
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):
@@ -153,12 +154,12 @@ class DeletedPartitionMarker:
         return done, standing
 
     def _publish(
-        self, events: Sequence[RemotePartitionDeleteMetadata], state: WorkState[MetadataPartitionView]
+        self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
     ) -> list[PublishOutcome]:
         if not self._dry_run:
-            return self._publisher.publish(events, state)
+            return self._publisher.publish(events, belief)
         if events:
-            check_events(events, state, self._log)
+            check_events(events, belief, self._log)
         return [Acked(-1) for _ in events]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
@@ -54,8 +53,7 @@ class Plan:
 
 class CleanupPlanner:
     """
-    :param log: the metadata event log.
-    :param topics: the cluster's topics.
+    :param topic: the metadata topic.
     :param limits: limits of destructive work.
     :param clock: time.
     :param hold: what is never planned.
@@ -63,15 +61,15 @@ class CleanupPlanner:
 
     def __init__(
         self,
-        log: MetadataEventLog,
-        topics: ClusterTopics,
+        topic: TopicReplay,
         *,
         limits: CleanerLimits,
         clock: Clock,
         hold: HoldSource = nothing_held,
     ) -> None:
-        self._log = log
-        self._topics = topics
+        self._topic = topic
+        self._log = topic.log
+        self._topics = topic.topics
         self._limits = limits
         self._clock = clock
         self._hold = hold
@@ -97,10 +95,13 @@ class CleanupPlanner:
         """
         now = self._clock()
         draft = _Draft(max_segments)
-        topic = TopicReplay(self._log, self._topics, self._clock)
+        topic = self._topic
         topic.advance()
+        # Of living topics nothing is asked but whether they are being deleted. The log was read before.
+        living = frozenset(look(self._topics, self._log, {}).living.values())
         for metadata_partition in range(self._log.partition_count):
-            self._plan_metadata_partition(topic, metadata_partition, only, draft)
+            wanted = topic.under_way(metadata_partition) | (topic.unresolved(metadata_partition) - living)
+            self._plan_metadata_partition(topic.view(metadata_partition, wanted), only, draft)
         summary = PlanSummary(
             plan_id=plan_id,
             cluster_id=self._topics.cluster_id(),
@@ -120,12 +121,10 @@ class CleanupPlanner:
         return Plan(summary, draft.to_table())
 
     def _plan_metadata_partition(
-        self, topic: TopicReplay, metadata_partition: int, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
+        self, replay: MetadataPartitionView, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
     ) -> None:
-        replay = topic.view(
-            metadata_partition, topic.under_way(metadata_partition) | topic.unresolved(metadata_partition)
-        )
-        draft.note(replay, topic.tail(metadata_partition), topic.unfinished(metadata_partition))
+        topic, metadata_partition = self._topic, replay.metadata_partition
+        draft.note(replay, topic)
         work = [
             h
             for key, h in replay.histories.items()
@@ -191,26 +190,26 @@ class _Draft:
         why = f"this run takes {self._max_segments} segments at most, {self._not_taken} more are left for later runs"
         return [Refusal("the plan", why, "nothing: the next run goes on", RefusalKind.NEXT_RUN)]
 
-    def note(self, replay: MetadataPartitionView, tail: ReadTail | None, unfinished: Count) -> None:
+    def note(self, replay: MetadataPartitionView, topic: TopicReplay) -> None:
         """
         Note what is known of a metadata partition.
 
         :param replay: with the histories of the topics that are being deleted, or of which something is not certain.
-        :param tail: what its last records are known by.
-        :param unfinished: its segments that are not finished, of whatever topic.
+        :param topic: all of the topic.
         """
-        self.read_until[replay.metadata_partition] = replay.end
-        if tail is not None:
-            self.tails[replay.metadata_partition] = tail
+        number = replay.metadata_partition
+        self.read_until[number] = replay.end
+        if (tail := topic.tail(number)) is not None:
+            self.tails[number] = tail
         listed = sum(r.kind is RefusalKind.QUARANTINED for r in self.refusals)
         found = replay.obstacles()
         records = [o for o in found if o.kind is RefusalKind.QUARANTINED]
         self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])
         self.refuse(o for o in found if o.kind is not RefusalKind.QUARANTINED)
         if replay.quarantined:
-            self.quarantined[replay.metadata_partition] = len(replay.quarantined)
-        self.unresolved += sum(len(history.without_add) for history in replay.histories.values())
-        self.known = Count.sum([self.known, unfinished])
+            self.quarantined[number] = len(replay.quarantined)
+        self.unresolved += topic.count_unresolved(number)
+        self.known = Count.sum([self.known, topic.unfinished(number)])
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
         """Note refusals; each is noted once."""

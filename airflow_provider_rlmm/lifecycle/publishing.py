@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from airflow_provider_rlmm.clock import Clock, system_clock
@@ -14,12 +15,14 @@ from airflow_provider_rlmm.errors import (
     PublishOutcomeUnknownError,
 )
 from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, Unknown
+from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.view import WorkState
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.lifecycle.view import Belief
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -84,6 +87,7 @@ def publish_events(
     hold: HoldSource = nothing_held,
     expected_cluster_id: str | None = None,
     clock: Clock = system_clock,
+    snapshots: SnapshotStore | None = None,
 ) -> list[int]:
     """
     Publish events of any partitions, one after the other in the order given, each judged by a fresh replay, a new look at
@@ -99,6 +103,7 @@ def publish_events(
     :param hold: what is never touched, asked before every event.
     :param expected_cluster_id: refuse any other cluster; an override needs it.
     :param clock: time.
+    :param snapshots: where a snapshot of the topic may lie; it only tells which topics the log names.
     :return: the offset of each event in its metadata partition.
     :raises EventByHandRefusedError: if an event lacks the override, before anything is written; or if marker or cleaner
         would not write it now, those before it are written then.
@@ -112,7 +117,8 @@ def publish_events(
     cluster_id = topics.cluster_id()
     check_cluster(cluster_id, expected_cluster_id, limits.overrides)
     check_override(events, limits)
-    witness = StorageWitness(storage, log, topics, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+    open_topic = partial(TopicReplay, log, topics, clock, snapshots)
+    witness = StorageWitness(storage, open_topic, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:
@@ -123,7 +129,7 @@ def publish_events(
             replays[metadata_partition] = MetadataPartitionReplay(log, metadata_partition, wanted)
         replay = replays[metadata_partition]
         replay.advance()
-        names = replay.names_of(tip.topic_id) | {tip.topic}
+        names = replay.names({tip.topic_id})[tip.topic_id] | {tip.topic}
         seen = look(topics, log, {tip.topic_id: names})
         # The time is taken after the look: an observation must not claim to be older than it is.
         event = replace(given, event_timestamp_ms=clock())
@@ -136,10 +142,9 @@ def publish_events(
             replay.doubt_about(tip, limits.allowed_quarantine),
             witness,
         ).check(event)
-        state = WorkState(replay, seen.proof, limits.allowed_quarantine)
         # Where there was a doubt, a listing has just shown that the log names all that is there.
-        state.shown_whole = frozenset({tip})
-        (outcome,) = publisher.publish([event], state)
+        belief = Belief(replay, seen.proof, limits.allowed_quarantine, frozenset({tip}))
+        (outcome,) = publisher.publish([event], belief)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")
         if not isinstance(outcome, Acked):

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -41,15 +39,21 @@ class MetadataPartitionReplay(MetadataPartitionView):
     :param metadata_partition: which partition.
     :param topic_ids: keep histories of these topics only, ``None`` for all; records of others are checked, counted
         and forgotten.
+    :param chosen_at: offset up to which ``topic_ids`` names every topic whose deletion is under way, exclusive.
     """
 
     def __init__(
-        self, log: MetadataEventLog, metadata_partition: int, topic_ids: frozenset[UUID] | None = None
+        self,
+        log: MetadataEventLog,
+        metadata_partition: int,
+        topic_ids: frozenset[UUID] | None = None,
+        chosen_at: int = 0,
     ) -> None:
         begin = log.beginning_offsets()[metadata_partition]
         super().__init__(metadata_partition, begin, begin)
         self._log = log
         self._topic_ids = topic_ids
+        self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
         self._marker_bounds = MarkerBounds()
         self._tail = LogTail(metadata_partition)
@@ -123,11 +127,12 @@ class MetadataPartitionReplay(MetadataPartitionView):
             yield offset, timestamp_ms, deserialize(value)
 
     def _note_unread_deletions(self, unwanted: pa.RecordBatch) -> None:
-        """Remember where a topic was marked of which no history is kept: it happened after the topic ids were chosen."""
+        """Remember where a topic was marked of which no history is kept, after the topic ids were chosen."""
         import pyarrow.compute as pc
 
         if self._first_unread_deletion is None:
-            deletions = unwanted.filter(pc.equal(unwanted.column("api_key"), PARTITION_DELETE_API_KEY))
+            late = pc.greater_equal(unwanted.column("offset"), self._chosen_at)
+            deletions = unwanted.filter(pc.and_(late, pc.equal(unwanted.column("api_key"), PARTITION_DELETE_API_KEY)))
             self._first_unread_deletion = pc.min(deletions.column("offset")).as_py()
 
     def first_unsettled_offset(self) -> int:
@@ -135,51 +140,3 @@ class MetadataPartitionReplay(MetadataPartitionView):
         offsets = [h.unsettled_marker_offset for h in self.histories.values() if h.deletion_under_way()]
         offsets.append(self._first_unread_deletion)
         return min((o for o in offsets if o is not None), default=self.end)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicIds:
-    """
-    The topic ids that a metadata partition names.
-
-    :param marked: those of which a partition was ever marked for deletion.
-    :param names: topic id → every name under which it was seen.
-    """
-
-    marked: frozenset[UUID]
-    names: Mapping[UUID, frozenset[str]]
-
-    @property
-    def all(self) -> frozenset[UUID]:
-        """Every one."""
-        return frozenset(self.names)
-
-
-def scan_topic_ids(log: MetadataEventLog, metadata_partition: int) -> TopicIds:
-    """
-    Return the topic ids of a metadata partition without keeping any history.
-
-    :param log: the log.
-    :param metadata_partition: which partition.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from airflow_provider_rlmm.metadata import columnar
-
-    begin, end = log.beginning_offsets()[metadata_partition], log.high_water_marks()[metadata_partition]
-    names: defaultdict[UUID, set[str]] = defaultdict(set)
-    marked: set[bytes | None] = set()
-    for batch in log.read(metadata_partition, begin, end):
-        decoded = columnar.decode(batch.column("value"))
-        named = decoded.filter(pc.is_valid(decoded.column("topic_id")))
-        pairs = pa.Table.from_batches([named]).group_by(["topic_id", "topic"]).aggregate([])
-        for raw_id, name in zip(pairs.column("topic_id").to_pylist(), pairs.column("topic").to_pylist(), strict=True):
-            names[UUID(bytes=raw_id)].add(name)
-        deletes = decoded.filter(pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY))
-        marked.update(pc.unique(deletes.column("topic_id")).to_pylist())
-    return TopicIds(_ids(marked), {topic_id: frozenset(seen) for topic_id, seen in names.items()})
-
-
-def _ids(raw: set[bytes | None]) -> frozenset[UUID]:
-    return frozenset(UUID(bytes=r) for r in raw if r is not None)

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
-from airflow_provider_rlmm.lifecycle.replay import scan_topic_ids
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
@@ -93,12 +93,10 @@ class ProvenRoot:
 
 
 def prove_root(
-    log: MetadataEventLog,
-    topics: ClusterTopics,
+    topic: TopicReplay,
     storage: RemoteStorageManager,
     *,
     cluster_id: str,
-    named: frozenset[UUID] = frozenset(),
     expectation: RootExpectation,
     overrides: Collection[str],
     samples: Sequence[Sample] | None = None,
@@ -106,11 +104,10 @@ def prove_root(
     """
     Look at the root, and refuse one that is not this cluster's or not up to date. Nothing is changed.
 
-    :param log: the metadata event log.
-    :param topics: the cluster's topics; they are looked at after the log was read for ``named``.
+    :param topic: the metadata topic, advanced as far as that is needed. Objects of topics that it names tell whose root it
+        is, as those of living topics do.
     :param storage: remote storage, listed only.
     :param cluster_id: the verified cluster.
-    :param named: topic ids that the metadata topic names: their objects tell whose root it is, as those of living topics do.
     :param expectation: what was known about the root before.
     :param overrides: overrides in force.
     :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
@@ -120,20 +117,24 @@ def prove_root(
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
-    living = _that_may_be_tiered(look(topics, log, {}).living, log)
+    living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
     places = [place.name for place in storage.layout.places]
-    check = storage.check_root(named | living, cluster_id, expectation)
+    check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
+    if not check.verified and topic.is_behind:
+        # Objects of any topic that the log names tell whose root it is: in other metadata partitions there may be some.
+        topic.advance()
+        check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
     logger.info("storage root: %s", check.reason)
-    freshness = check_samples(log, samples, storage) if samples is not None else None
+    freshness = check_samples(topic, samples, storage) if samples is not None else None
     if freshness is None or (samples and not freshness.samples):
         # All of the plan's were deleted by their brokers since: there are newer ones now.
-        freshness = look_for_freshness(log, living, storage)
+        freshness = look_for_freshness(topic, living, storage)
         if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):
-            left_out = _living_by_name(log, topics) - living
+            left_out = _living_by_name(topic) - living
             if left_out:
                 living |= left_out
-                freshness = look_for_freshness(log, living, storage)
-    lost = tuple(number for number, begin in sorted(log.beginning_offsets().items()) if begin > 0)
+                freshness = look_for_freshness(topic, living, storage)
+    lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides)
     return ProvenRoot(check, freshness, expectation.recorded)
@@ -145,17 +146,14 @@ def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataEventLog) -> fr
     return frozenset(living.values()) - own
 
 
-def _living_by_name(log: MetadataEventLog, topics: ClusterTopics) -> frozenset[UUID]:
+def _living_by_name(topic: TopicReplay) -> frozenset[UUID]:
     """
     Return the topics that live, asked for by every name in the log: a listing leaves out what may not be described.
 
     Before nobody is believed to live in this storage.
     """
-    names: dict[UUID, frozenset[str]] = {}
-    for metadata_partition in range(log.partition_count):
-        for topic_id, found in scan_topic_ids(log, metadata_partition).names.items():
-            names[topic_id] = names.get(topic_id, frozenset()) | found
-    seen = look(topics, log, names)
+    topic.advance()
+    seen = look(topic.topics, topic.log, topic.names())
     if hidden := sorted(seen.denied):
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
         raise EventLogAccessError(
@@ -163,7 +161,7 @@ def _living_by_name(log: MetadataEventLog, topics: ClusterTopics) -> frozenset[U
             f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is deleted; give the "
             "principal DESCRIBE on every topic, then run again"
         )
-    return _that_may_be_tiered(seen.living, log)
+    return _that_may_be_tiered(seen.living, topic.log)
 
 
 def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:

@@ -1,38 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The whole metadata topic as marker and planner see it: read once, as columns, with one history per user partition where a
+The whole metadata topic as the tasks of a run see it: read once, as columns, with one history per user partition where a
 decision is due.
+
+What one task has read the next one need not read again: it goes on from a snapshot. A snapshot may only narrow the work:
+before anything is deleted the cleaner rebuilds the partitions concerned from the log itself.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import SnapshotRefusedError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
-from airflow_provider_rlmm.event_log.topic_state import TopicState
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
+from airflow_provider_rlmm.lifecycle.late_updates import without_add
 from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.policy.plan import Count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+_OF_THE_STATE = ("segments", "_user_partitions", "_unresolved", "_under_way", "_unfinished")
 
 
 class TopicReplay:
     """
-    What marker and planner ask of the whole topic; :meth:`advance` comes first.
+    What the tasks of a run ask of the whole topic; :meth:`advance` comes first.
 
     :param log: the log.
     :param topics: the cluster.
     :param clock: time.
+    :param snapshots: where an earlier task may have left a snapshot; ``None`` reads the log from its beginning.
     :raises ClusterMismatchError: if log and topics are of different clusters.
+    :raises EventLogError: if the log cannot be read.
     """
 
-    def __init__(self, log: MetadataEventLog, topics: ClusterTopics, clock: Clock) -> None:
-        self._log = log
-        self._topic = TopicState(log, topics, clock=clock)
+    def __init__(
+        self, log: MetadataEventLog, topics: ClusterTopics, clock: Clock, snapshots: SnapshotStore | None = None
+    ) -> None:
+        self.log = log
+        self.topics = topics
+        self._clock = clock
+        self._snapshots = snapshots
+        self._topic = (
+            TopicState(log, topics, clock=clock)
+            if snapshots is None
+            else TopicState.resume(snapshots, log, topics, clock=clock)
+        )
+        self.resumed_at: Mapping[int, int] = dict(self._topic.next_offsets)
+        """Metadata partition → first offset that is not in the snapshot, inclusive; 0 where there was none."""
+        self.records_read = 0
+        """Number of records that were read here: those of the snapshot are not among them."""
+        self.is_behind = True
+        """Whether nothing but a snapshot is known of some metadata partitions, or nothing at all."""
+        self._begins: Mapping[int, int] = {}
+        self._unwritten = 0
 
     def advance(self, only: Collection[int] | None = None) -> None:
         """
@@ -41,9 +75,52 @@ class TopicReplay:
         :param only: these metadata partitions, ``None`` for all.
         :raises EventLogError: if the log cannot be read.
         """
-        self._topic.advance(only=only)
-        for name in ("_user_partitions", "_unresolved", "_unfinished"):
-            self.__dict__.pop(name, None)
+        read_before = self.records_read
+
+        def note(progress: Progress) -> None:
+            self.records_read = read_before + progress.records
+
+        try:
+            self._topic.advance(note, only=only)
+        finally:
+            if self.records_read != read_before:
+                for name in _OF_THE_STATE:
+                    self.__dict__.pop(name, None)
+        # Of what was deleted since nobody can say any more what it was, whoever may have read it before.
+        self._begins = self.log.beginning_offsets()
+        self._unwritten += self.records_read - read_before
+        if only is None:
+            self.is_behind = False
+            known = sum(self.resumed_at.values())
+            logger.info(
+                "metadata topic: %d records were read; what lies below them, %d offsets, was known from an earlier task",
+                self.records_read,
+                known,
+            )
+
+    def keep(self) -> None:
+        """Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse."""
+        if self._snapshots is None or not self._unwritten:
+            return
+        try:
+            self._forget_settled_updates()
+            self._snapshots.write(self._topic.snapshot())
+        except (OSError, SnapshotRefusedError) as e:
+            logger.warning("no snapshot of the metadata topic was left, the next task reads more: %s", e)
+        else:
+            self._unwritten = 0
+
+    def _forget_settled_updates(self) -> None:
+        """Forget what was looked up about updates that are not in doubt any more."""
+        known, rows = self._topic.late_updates, self._topic.state.unresolved.select(["metadata_partition", "offset"])
+        doubtful = {(row["metadata_partition"], row["offset"]) for row in rows.to_pylist()}
+        for place in known.keys() - doubtful:
+            del known[place]
+
+    @cached_property
+    def segments(self) -> pa.Table:
+        """The segments that are not finished: table ``segments`` of the columnar state."""
+        return self._topic.state.segments
 
     @cached_property
     def _user_partitions(self) -> dict[UUID, list[dict[str, Any]]]:
@@ -56,15 +133,27 @@ class TopicReplay:
 
     @cached_property
     def _unresolved(self) -> list[dict[str, Any]]:
-        columns = ["metadata_partition", "topic_id", "maybe_finished"]
-        return list(self._topic.state.unresolved.select(columns).to_pylist())
+        return list(self._topic.state.unresolved.to_pylist())
+
+    @cached_property
+    def _under_way(self) -> dict[int, frozenset[UUID]]:
+        """Metadata partition → topics of which a user partition's deletion is under way."""
+        found: defaultdict[int, set[UUID]] = defaultdict(set)
+        for topic_id in {tip.topic_id for tip in self._topic.state.deletions_under_way()}:
+            for row in self._user_partitions[topic_id]:
+                found[row["metadata_partition"]].add(topic_id)
+        return {number: frozenset(ids) for number, ids in found.items()}
 
     @cached_property
     def _unfinished(self) -> list[dict[str, Any]]:
         """Number and bytes of the unfinished segments of each topic in each metadata partition."""
-        segments = self._topic.state.segments.select(["metadata_partition", "topic_id", "segment_size_in_bytes"])
+        segments = self.segments.select(["metadata_partition", "topic_id", "segment_size_in_bytes"])
         sums = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
         return list(segments.group_by(["metadata_partition", "topic_id"]).aggregate(sums).to_pylist())
+
+    def names(self) -> dict[UUID, frozenset[str]]:
+        """Return every topic id that the log names, and every name under which it was seen."""
+        return {topic_id: frozenset(row["topic"] for row in rows) for topic_id, rows in self._user_partitions.items()}
 
     def names_of(self, metadata_partition: int, topic_id: UUID) -> frozenset[str]:
         """
@@ -76,6 +165,20 @@ class TopicReplay:
         return frozenset(
             row["topic"]
             for row in self._user_partitions.get(topic_id, ())
+            if row["metadata_partition"] == metadata_partition
+        )
+
+    def count_unresolved(self, metadata_partition: int) -> int:
+        """
+        Return how many segments' state is not certain; updates that may have come after their segment was finished and were
+        not looked up do not count.
+
+        :param metadata_partition: where their events lie.
+        """
+        known = self._topic.late_updates
+        return sum(
+            not row["maybe_finished"] or known.get((metadata_partition, row["offset"])) is False
+            for row in self._unresolved
             if row["metadata_partition"] == metadata_partition
         )
 
@@ -93,13 +196,7 @@ class TopicReplay:
 
         :param metadata_partition: where their events lie.
         """
-        under_way = self._topic.state.deletions_under_way()
-        ids = {tip.topic_id for tip in under_way}
-        return frozenset(
-            topic_id
-            for topic_id in ids
-            if any(row["metadata_partition"] == metadata_partition for row in self._user_partitions[topic_id])
-        )
+        return self._under_way.get(metadata_partition, frozenset())
 
     def with_segments(self, metadata_partition: int) -> frozenset[UUID]:
         """
@@ -121,6 +218,14 @@ class TopicReplay:
             if row["metadata_partition"] == metadata_partition
         )
 
+    def end(self, metadata_partition: int) -> int:
+        """
+        Return up to where a metadata partition is known, exclusive.
+
+        :param metadata_partition: which one.
+        """
+        return self._topic.next_offsets[metadata_partition]
+
     def tail(self, metadata_partition: int) -> ReadTail | None:
         """
         Return what a later run may know the last records by, ``None`` where there was none.
@@ -134,27 +239,50 @@ class TopicReplay:
         Return what is known of a metadata partition, with the histories of some topics.
 
         Columns do not keep finished segments, so an update that came after its segment was finished looks like one without
-        its add. Topics of which this can be are read from the log once more.
+        its add. Which of both it is says the log, which is asked once for each.
 
         :param metadata_partition: which one.
         :param topic_ids: the topics whose histories are wanted.
         :raises EventLogError: if the log cannot be read.
         """
-        topic = self._topic
+        topic, begin = self._topic, self._begins[metadata_partition]
         view = MetadataPartitionView(
             metadata_partition,
-            begin=max((gap.end for gap in topic.gaps if gap.metadata_partition == metadata_partition), default=0),
+            begin=begin,
             end=topic.next_offsets[metadata_partition],
             histories=topic.state.histories(metadata_partition, topic_ids),
-            quarantined=[q for q in topic.quarantined if q.metadata_partition == metadata_partition],
+            quarantined=[
+                q for q in topic.quarantined if q.metadata_partition == metadata_partition and q.offset >= begin
+            ],
             routed_records=topic.routed[metadata_partition],
         )
-        maybe_finished = _topics((row for row in self._unresolved if row["maybe_finished"]), metadata_partition)
-        if doubtful := maybe_finished.intersection(topic_ids):
-            replay = MetadataPartitionReplay(self._log, metadata_partition, doubtful)
-            replay.advance()
-            view.histories |= replay.histories
+        wanted = {topic_id.bytes for topic_id in topic_ids}
+        for segment_id in self._late_updates(metadata_partition, wanted):
+            del view.histories[segment_id.topic_id_partition].without_add[segment_id.id]
         return view
+
+    def _late_updates(self, metadata_partition: int, topic_ids: Collection[bytes]) -> list[RemoteLogSegmentId]:
+        """Return the segments of some topics of which nothing is uncertain but what came after they were finished."""
+        rows = [
+            row
+            for row in self._unresolved
+            if row["maybe_finished"]
+            and row["metadata_partition"] == metadata_partition
+            and row["topic_id"] in topic_ids
+        ]
+        known = self._topic.late_updates
+        unknown = [row for row in rows if (metadata_partition, row["offset"]) not in known]
+        if unknown:
+            ids = {UUID(bytes=row["segment_id"]) for row in unknown}
+            uncertain = without_add(self.log, metadata_partition, ids, self.end(metadata_partition))
+            known |= {(metadata_partition, row["offset"]): _segment_id(row) not in uncertain for row in unknown}
+            self._unwritten += len(unknown)
+        return [_segment_id(row) for row in rows if known[metadata_partition, row["offset"]]]
+
+
+def _segment_id(row: Mapping[str, Any]) -> RemoteLogSegmentId:
+    tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    return RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"]))
 
 
 def _topics(rows: Iterable[Mapping[str, Any]], metadata_partition: int) -> frozenset[UUID]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -42,13 +43,17 @@ class MetadataPartitionView:
     quarantined: list[QuarantinedRecord] = field(default_factory=list)
     routed_records: int = 0
 
-    def names_of(self, topic_id: UUID) -> frozenset[str]:
+    def names(self, topic_ids: Collection[UUID]) -> dict[UUID, frozenset[str]]:
         """
-        Return every name under which the topic id was seen here.
+        Return every name under which topic ids were seen here.
 
-        :param topic_id: the id.
+        :param topic_ids: the ids; each of them is answered for.
         """
-        return frozenset(key.topic for key in self.histories if key.topic_id == topic_id)
+        found: dict[UUID, set[str]] = {topic_id: set() for topic_id in topic_ids}
+        for key in self.histories:
+            if key.topic_id in found:
+                found[key.topic_id].add(key.topic)
+        return {topic_id: frozenset(seen) for topic_id, seen in found.items()}
 
     def doubt_about(self, tip: TopicIdPartition, allowed_quarantine: frozenset[str]) -> Doubt | None:
         """
@@ -83,26 +88,21 @@ class MetadataPartitionView:
 View = TypeVar("View", bound=MetadataPartitionView, covariant=True)
 
 
-class WorkState(Generic[View]):
+@dataclass(frozen=True, slots=True)
+class Belief(Generic[View]):
     """
-    The replayed state together with the latest look at the cluster's topics, as the write guard wants it.
+    What a batch of events rests on, as the write guard wants it: the replayed state and one look at the cluster.
 
     :param replay: the replayed state.
-    :param proof: the latest look; it replaces an earlier one, so that absence never adds up over several.
+    :param proof: the look; there is one belief for each, so that absence never adds up over several.
     :param allowed_quarantine: names of error codes that raise no doubt about a history.
+    :param shown_whole: user partitions in doubt of which a listing right before has shown that the log names all of them.
     """
 
-    def __init__(
-        self,
-        replay: View,
-        proof: ProvenLook | None = None,
-        allowed_quarantine: frozenset[str] = frozenset(),
-    ) -> None:
-        self.replay = replay
-        self.proof = proof
-        self.allowed_quarantine = allowed_quarantine
-        self.shown_whole: frozenset[TopicIdPartition] = frozenset()
-        """User partitions in doubt of which a listing right before has shown that the log names all of them."""
+    replay: View
+    proof: ProvenLook | None = None
+    allowed_quarantine: frozenset[str] = frozenset()
+    shown_whole: frozenset[TopicIdPartition] = frozenset()
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""

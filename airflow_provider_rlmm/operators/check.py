@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import PlaceCheck
 
 
@@ -90,19 +91,21 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
                 "cluster": str(session.hook.get_cluster()),
                 "clock": str(session.clock),
                 "writes": _check_rights(session, dry_run),
-                "root": _root_in_words(prove_session_root(session, limits)),
             }
+            with session.topic() as topic:
+                verified["root"] = _root_in_words(prove_session_root(session, topic, limits))
             verified["work"] = _check_work_folder(artifact_uri(artifact_name(context)), verified, session, limits)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified
 
 
-def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> ProvenRoot:
+def prove_session_root(session: CleanerSession, topic: TopicReplay, limits: CleanerLimits) -> ProvenRoot:
     """
     Prove the storage root of a session's connection, from the whole metadata topic.
 
     :param session: what is open.
+    :param topic: its metadata topic.
     :param limits: with the overrides in force.
     :raises StorageRootError: if it is not this cluster's, or not up to date.
     :raises EventLogAccessError: if only hidden topics could tell whether it is.
@@ -110,8 +113,7 @@ def prove_session_root(session: CleanerSession, limits: CleanerLimits) -> Proven
     from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 
     return prove_root(
-        session.log,
-        session.topics,
+        topic,
         session.storage.get_storage_manager(),
         cluster_id=session.cluster_id,
         expectation=session.root_expectation(limits),

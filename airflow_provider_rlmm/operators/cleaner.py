@@ -74,7 +74,8 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
     :param dry_run_only: say what would be written, write nothing.
-    :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; and ``dry_run``.
+    :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
+        ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 
@@ -105,10 +106,8 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         with cleaner_session(context, conn_id, limits, dry_run=dry_run) as session:
             work = _work_of(source_plan, session.cluster_id, session.clock())
             publisher = session.hook.get_publisher(session.log)
-            marker = DeletedPartitionMarker(
-                session.log, publisher, session.topics, clock=session.clock, dry_run=dry_run
-            )
-            report = marker.mark(work)
+            with session.topic() as topic:
+                report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
         uri = artifact_uri(artifact_name(context))
         write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, session.cluster_id)))
         _log_refusals(self.log, report.refusals)
@@ -117,6 +116,7 @@ class MarkDeletedPartitionsOperator(BaseOperator):
             "already_marked": report.already_marked,
             "refused": len(report.refusals),
             "dry_run": dry_run,
+            "records_read": report.records_read,
         }
 
 
@@ -177,9 +177,10 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         name = artifact_name(context)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             work = _work_of(source_plan, session.cluster_id, session.clock())
-            root = prove_session_root(session, limits)
-            planner = CleanupPlanner(session.log, session.topics, limits=limits, clock=session.clock, hold=session.hold)
-            plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
+            with session.topic() as topic:
+                root = prove_session_root(session, topic, limits)
+                planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
+                plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
         plan = replace(plan, summary=replace(plan.summary, root=root.to_dict(), clock=str(session.clock)))
         summary = write_plan(artifact_uri(name), plan.rows, plan.summary.judged_by(radius))
         PlanLink.persist(context, name)
@@ -281,6 +282,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 root=session.root_expectation(limits),
                 samples=samples_of(summary.root),
                 on_root=on_root,
+                snapshots=session.snapshots,
             )
             return cleaner.clean(
                 self.metadata_partition,

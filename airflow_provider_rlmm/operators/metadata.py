@@ -129,6 +129,7 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
                 hold=session.hold,
                 expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
+                snapshots=session.snapshots,
             )
         self.log.info("%d events written", len(written))
         return written

@@ -17,13 +17,38 @@ from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from airflow.sdk import Context
 
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+    from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import RootExpectation
 
 HOLD_AGE_S = 5.0
 """For how long a hold that was read counts, seconds: it may begin while a task works."""
+
+
+def cluster_uri(cluster_id: str) -> str:
+    """
+    Return the folder of what runs remember of a cluster.
+
+    :param cluster_id: the cluster.
+    """
+    return artifact_uri(f"cluster-{cluster_id.lstrip('._-')}")
+
+
+def topic_snapshots(cluster_id: str, topic_id: UUID) -> SnapshotStore:
+    """
+    Return where the snapshot of a metadata topic lies: one per cluster and topic, below the work folder.
+
+    :param cluster_id: the cluster.
+    :param topic_id: id of the metadata topic.
+    """
+    from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
+
+    return SnapshotFile(f"{cluster_uri(cluster_id)}/topic-{topic_id}.snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +72,26 @@ class CleanerSession:
     hold: HoldSource
 
     @property
+    def snapshots(self) -> SnapshotStore:
+        """Where the tasks of all runs leave each other what they have read of the metadata topic."""
+        return topic_snapshots(self.cluster_id, self.log.topic_id)
+
+    @contextmanager
+    def topic(self) -> Iterator[TopicReplay]:
+        """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
+        from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+
+        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+        try:
+            yield topic
+        finally:
+            # What was read is worth keeping whatever came of it.
+            topic.keep()
+
+    @property
     def roots_uri(self) -> str:
         """Where the storage roots are recorded on which this cluster's runs have worked."""
-        return artifact_uri(f"cluster-{self.cluster_id.lstrip('._-')}")
+        return cluster_uri(self.cluster_id)
 
     def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
         """

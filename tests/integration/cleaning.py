@@ -11,6 +11,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -21,6 +22,7 @@ from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkR
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata
 from airflow_provider_rlmm.metadata.serde import deserialize
@@ -59,6 +61,7 @@ class Cleaning:
         self.offsets = KafkaOffsetStore(config, GROUP_ID)
         self._topics = KafkaClusterTopics(config)
         self._storage = ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
+        self._snapshots = SnapshotFile(str(storage_root.parent / "topic.snapshot"))
         self._publisher = GuardedPublisher(self.log, allow_writes=True)
         self._cluster_id = cluster_id
         self._limits = CleanerLimits(
@@ -81,13 +84,19 @@ class Cleaning:
         self.offsets.close()
 
     def mark(self, *, dry_run: bool = False) -> MarkReport:
-        return DeletedPartitionMarker(
-            self.log, self._publisher, self._topics, clock=system_clock, dry_run=dry_run
-        ).mark()
+        topic = self._topic()
+        report = DeletedPartitionMarker(topic, self._publisher, clock=system_clock, dry_run=dry_run).mark()
+        topic.keep()
+        return report
+
+    def _topic(self) -> TopicReplay:
+        return TopicReplay(self.log, self._topics, system_clock, self._snapshots)
 
     def plan(self) -> Plan:
-        planner = CleanupPlanner(self.log, self._topics, limits=self._limits, clock=system_clock)
-        return planner.plan("plan", expires_in_ms=HOUR_MS)
+        topic = self._topic()
+        plan = CleanupPlanner(topic, limits=self._limits, clock=system_clock).plan("plan", expires_in_ms=HOUR_MS)
+        topic.keep()
+        return plan
 
     def clean(self, plan: Plan | None = None) -> dict[str, Any]:
         """Clean what the plan names; returns the totals, with the refusals' reasons, the planner's included."""
@@ -112,6 +121,7 @@ class Cleaning:
             self._storage,
             limits=self._limits,
             expected_cluster_id=self._cluster_id,
+            snapshots=self._snapshots,
         )
         return cleaner.clean(metadata_partition, {key: frozenset(ids) for key, ids in planned.items()})
 

@@ -11,6 +11,9 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -20,6 +23,7 @@ from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize
@@ -58,15 +62,27 @@ class Runs:
     def config(self) -> KafkaClientConfig:
         return KafkaClientConfig(self.properties or {"bootstrap.servers": self.kafka.bootstrap_servers})
 
+    @property
+    def snapshots(self) -> SnapshotStore:
+        return SnapshotFile(str(self.kafka.remote_dir.parent / "topic.snapshot"))
+
+    def open_topic(self, log: MetadataEventLog) -> TopicReplay:
+        return TopicReplay(log, KafkaClusterTopics(self.config), system_clock, self.snapshots)
+
     def mark(self) -> MarkReport:
         with KafkaMetadataEventLog(self.config) as log:
             publisher = GuardedPublisher(log, allow_writes=True)
-            return DeletedPartitionMarker(log, publisher, KafkaClusterTopics(self.config), clock=system_clock).mark()
+            topic = self.open_topic(log)
+            report = DeletedPartitionMarker(topic, publisher, clock=system_clock).mark()
+            topic.keep()
+        return report
 
     def plan(self) -> Plan:
         with KafkaMetadataEventLog(self.config) as log:
-            planner = CleanupPlanner(log, KafkaClusterTopics(self.config), limits=NO_WAIT, clock=system_clock)
-            return planner.plan("test", expires_in_ms=60_000)
+            topic = self.open_topic(log)
+            plan = CleanupPlanner(topic, limits=NO_WAIT, clock=system_clock).plan("test", expires_in_ms=60_000)
+            topic.keep()
+        return plan
 
     def open_storage(self) -> RemoteStorageManager:
         return ObjectStoreRemoteStorageManager(self.kafka.remote_dir.as_uri(), LocalTieredStorageLayout())
@@ -83,6 +99,7 @@ class Runs:
                 storage or self.open_storage(),
                 limits=NO_WAIT,
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
+                snapshots=self.snapshots,
             )
             return cleaner.clean(metadata_partition, planned)
 

@@ -268,9 +268,9 @@ def test_a_copy_of_the_storage_root_is_refused(kafka: AuthorizedKafka, runs: Run
 
     living = frozenset(tiering.topic_ids(kafka)[topic] for topic in LIVE)
     with KafkaMetadataEventLog(runs.config) as log:
-        assert look_for_freshness(log, living, runs.open_storage()).is_fresh(PLACE)
+        assert look_for_freshness(runs.open_topic(log), living, runs.open_storage()).is_fresh(PLACE)
         assert opened(old).check_root(living, kafka.cluster_id).verified, "by objects, which are not enough"
-        assert look_for_freshness(log, living, opened(old)).verdict(PLACE) is FreshnessVerdict.STALE
+        assert look_for_freshness(runs.open_topic(log), living, opened(old)).verdict(PLACE) is FreshnessVerdict.STALE
 
     storage = runs.open_storage()
     storage.stamp_root(storage.check_root(living, kafka.cluster_id))

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap, write_snapshot
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
@@ -81,11 +82,11 @@ class Topic:
 
     def save(self) -> TopicState:
         state = self.replayed()
-        write_snapshot(self.uri, state.snapshot())
+        SnapshotFile(self.uri).write(state.snapshot())
         return state
 
     def resume(self) -> TopicState:
-        return TopicState.resume(self.uri, self.log(), self.topics)
+        return TopicState.resume(SnapshotFile(self.uri), self.log(), self.topics)
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_a_broker_killed_in_the_middle_of_a_replay(topic: Topic) -> None:
     def kill(progress: Progress) -> None:
         if topic.kafka.alive and state.next_offsets[home] > 100:
             # Its identity cannot be asked for any more afterwards.
-            write_snapshot(topic.uri, state.snapshot())
+            SnapshotFile(topic.uri).write(state.snapshot())
             topic.kafka.kill()
 
     with pytest.raises(EventLogUnavailableError):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import MARKER, PARTITION_CLEANER, PLANNER, Mutation, switched_off
+from tests.mutations.mutation import BATCHES, MARKER, PARTITION_WORK, PLANNER, Mutation, switched_off
 
 ATTENTION = "policy/attention.py"
 REPORTS = "lifecycle/reports.py"
@@ -16,7 +16,7 @@ NEEDS_A_PERSON = [
     Mutation(
         "I12",
         "a store that keeps what it was told to delete stays green",
-        PARTITION_CLEANER,
+        BATCHES,
         "(KEPT_ADVICE, RefusalKind.STORAGE) if kept",
         "(KEPT_ADVICE, RefusalKind.NEXT_RUN) if kept",
         "lifecycle/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
@@ -24,7 +24,7 @@ NEEDS_A_PERSON = [
     Mutation(
         "I12",
         "two sets of segments that are refused together have one name",
-        PARTITION_CLEANER,
+        PARTITION_WORK,
         " (set {set_of})",
         "",
         "lifecycle/test_cleaner_missing.py::test_two_sets_of_missing_segments_never_have_the_same_name",

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from tests.mutations.mutation import (
     ABSENCE,
+    BATCHES,
     BLAST_RADIUS,
     BY_HAND,
     CLEANER,
     DELETION,
     EFFECTS,
+    ELIGIBILITY,
     EVENT_BATCH,
     FILE_SYSTEMS,
     GUARDS,
@@ -17,7 +19,7 @@ from tests.mutations.mutation import (
     LOG_TAIL,
     LOOK,
     MARKER,
-    PARTITION_CLEANER,
+    PARTITION_WORK,
     PLAN,
     PLAN_FILES,
     PLANNER,
@@ -33,6 +35,7 @@ from tests.mutations.mutation import (
 )
 
 TOPIC_VIEW = "lifecycle/topic_view.py"
+TOPIC_STATE = "event_log/topic_state.py"
 UNRESOLVED = "metadata/columnar/fold/unresolved.py"
 
 RULES = [
@@ -106,13 +109,71 @@ RULES = [
         "event_log/test_write_guard.py::test_a_look_at_another_cluster_allows_nothing",
     ),
     Mutation(
+        "I14",
+        "goes by what a snapshot says of the partitions that it deletes",
+        CLEANER,
+        "        replay = MetadataPartitionReplay(self._log, metadata_partition, wanted, topic.end(metadata_partition))\n",
+        "        replay = MetadataPartitionReplay(self._log, metadata_partition, wanted, topic.end(metadata_partition))\n"
+        "        replay.end = topic.end(metadata_partition)\n"
+        "        replay.histories |= topic.view(metadata_partition, wanted).histories\n",
+        "lifecycle/test_topic_view.py::test_what_a_snapshot_leaves_out_is_not_declared_deleted",
+        simulated=True,
+    ),
+    Mutation(
+        "I14",
+        "takes a snapshot of a log that has other records now",
+        TOPIC_STATE,
+        "            resumed._require_tails()\n",
+        "",
+        "event_log/test_topic_state.py::test_a_log_that_lost_its_end_and_has_regrown_is_replayed_whole",
+    ),
+    Mutation(
+        "I14",
+        "believes a snapshot of records that are gone from the log",
+        TOPIC_VIEW,
+        "        topic, begin = self._topic, self._begins[metadata_partition]",
+        "        topic, begin = self._topic, 0",
+        "lifecycle/test_topic_view.py::test_a_log_that_has_lost_its_beginning_since_is_not_whole_whatever_was_read_before",
+    ),
+    Mutation(
+        "I4",
+        "a deletion that is finished holds back the committed offset for ever",
+        REPLAY,
+        'pc.greater_equal(unwanted.column("offset"), self._chosen_at)',
+        'pc.greater_equal(unwanted.column("offset"), 0)',
+        "lifecycle/test_topic_view.py::test_a_finished_deletion_does_not_hold_back_the_committed_offset",
+    ),
+    Mutation(
+        "I4",
+        "the committed offset passes a marker that came after the topics were chosen",
+        CLEANER,
+        "wanted, topic.end(metadata_partition))",
+        "wanted, 1 << 62)",
+        "lifecycle/test_topic_view.py::test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offset",
+    ),
+    Mutation(
+        "I12",
+        "a root that is taken away in mid-run stays green",
+        BATCHES,
+        "        self._require_root([",
+        "        list([",
+        "lifecycle/test_batches.py::test_a_root_that_is_taken_away_in_the_only_batch_ends_the_run",
+    ),
+    Mutation(
+        "I5",
+        "the storage failure of one partition is put on its whole batch",
+        BATCHES,
+        "            if len(works) > 1:",
+        "            if False:",
+        "lifecycle/test_batches.py::test_storage_that_fails_for_one_partition_of_a_batch_leaves_that_one",
+    ),
+    Mutation(
         "I9",
         "absence adds up over looks",
-        PARTITION_CLEANER,
-        "        self.state.proof = seen.proof\n",
-        "        before = self.state.proof.absent if self.state.proof else frozenset()\n"
-        "        self.state.proof = type(seen.proof)(seen.proof.metadata_topic_id, seen.proof.absent | before)\n",
-        "lifecycle/test_cluster_look.py::test_only_the_latest_look_counts",
+        BATCHES,
+        "        return [work for work in works if not work.stopped], seen.cluster.proof",
+        '        proof = seen.cluster.proof\n        self._seen = getattr(self, "_seen", frozenset()) | proof.absent\n        return [work for work in works if not work.stopped], ProvenLook(proof.metadata_topic_id, self._seen)',
+        "lifecycle/test_cluster_look.py::test_a_look_proves_the_absence_of_what_it_asked_for_only",
     ),
     Mutation(
         "I10",
@@ -132,8 +193,8 @@ RULES = [
     Mutation(
         "I10",
         "forgets what it deleted when the log shrinks under it",
-        PARTITION_CLEANER,
-        "            for _, deletion in gone:\n                self._progress.count(deletion)\n            raise",
+        BATCHES,
+        "            for work, _, deletion in gone:\n                work.count_objects(deletion)\n            raise",
         "            raise",
         "lifecycle/test_shrinking_log.py::test_records_that_go_during_a_run_end_it_with_its_report",
     ),
@@ -160,11 +221,12 @@ RULES = [
         "lifecycle/test_history.py::test_a_foreign_event_voids_the_observation",
         simulated=True,
     ),
-    switched_off(
-        PARTITION_CLEANER,
+    Mutation(
         "absence",
         "a foreign event after STARTED is ignored",
-        "        if self._history.last_foreign_offset != self._foreign_offset:",
+        BATCHES,
+        "for work, segments in taken if not work.is_disturbed for m",
+        "for work, segments in taken for m",
         "lifecycle/test_cleaner.py::test_a_foreign_event_in_the_middle_stops_before_the_next_delete",
     ),
     Mutation(
@@ -225,9 +287,9 @@ RULES = [
     Mutation(
         "incomplete history",
         "what appears after the first listing is not looked for",
-        PARTITION_CLEANER,
-        "        if obstacle is None and not self._is_whole():",
-        "        self._context.state.shown_whole |= {self._tip}\n        if False:",
+        BATCHES,
+        "        if not self._is_doubtful(work):\n            return True\n",
+        "        if True:\n            return True\n",
         "lifecycle/test_wholeness.py::test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_finished",
     ),
     switched_off(
@@ -271,17 +333,26 @@ RULES = [
     Mutation(
         "hold",
         "a hold is not asked for before a batch",
-        PARTITION_CLEANER,
+        ELIGIBILITY,
         "        return held or refusal_of(",
         "        return refusal_of(",
         "lifecycle/test_hold.py::test_a_hold_that_begins_during_the_run_ends_the_work_before_the_next_batch",
     ),
-    switched_off(
-        TOPIC_VIEW,
+    Mutation(
         "incomplete history",
         "takes what was said of a finished segment for an update without its add",
-        "        if doubtful := maybe_finished.intersection(topic_ids):",
+        TOPIC_VIEW,
+        "            del view.histories[segment_id.topic_id_partition].without_add[segment_id.id]\n",
+        "            pass\n",
         "lifecycle/test_planner.py::test_what_a_second_cleaner_says_of_a_finished_segment_leaves_no_doubt",
+    ),
+    Mutation(
+        "incomplete history",
+        "takes an update without its add for one that came after its segment was finished",
+        TOPIC_VIEW,
+        "_segment_id(row) not in uncertain for row",
+        "True for row",
+        "lifecycle/test_topic_view.py::test_what_came_too_late_is_looked_up_once",
     ),
     Mutation(
         "incomplete history",
@@ -294,9 +365,9 @@ RULES = [
     Mutation(
         "reports",
         "a segment is counted by every run that finished it",
-        PARTITION_CLEANER,
-        "            if offset is not None and self._finished_at(metadata) in (offset, None):",
-        "            if offset is not None:",
+        PARTITION_WORK,
+        "        if self.history.finished_at.get(segment_id) in (offset, None):",
+        "        if True:",
         "lifecycle/test_two_cleaners.py::test_a_segment_is_counted_by_the_run_whose_finished_came_first",
     ),
     Mutation(
@@ -395,11 +466,12 @@ RULES = [
         "    if read_back != event:",
         "event_log/test_write_guard.py::test_an_event_that_reads_back_differently_is_refused",
     ),
-    switched_off(
-        PARTITION_CLEANER,
+    Mutation(
         "plan",
         "deletes what is not in the plan",
-        "            if segment_id.id not in self._planned:",
+        ELIGIBILITY,
+        "    if segment_id.id not in planned:",
+        "    if False:",
         "lifecycle/test_cleaner.py::test_segments_that_are_not_in_the_plan_are_left",
     ),
     switched_off(
@@ -584,26 +656,24 @@ RULES = [
     Mutation(
         "no trace",
         "one partition is touched before all are prepared",
-        CLEANER,
-        "        cleaners[-1].prepare()\n    return cleaners",
-        "        cleaners[-1].prepare()\n        cleaners[-1].clean()\n    return cleaners",
+        ELIGIBILITY,
+        "        found[tip] = decided\n",
+        "        found[tip] = decided\n        from airflow_provider_rlmm.lifecycle.batches import BatchCleaner\n        from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork\n\n        BatchCleaner([UserPartitionWork(history, decided, 0)], context).clean()\n",
         "lifecycle/test_cleaner_missing.py::test_a_later_partition_that_misses_too_much_saves_the_earlier_ones",
     ),
     Mutation(
         "report",
         "does not say why a segment that appeared in mid-run was left",
-        PARTITION_CLEANER,
-        "        if self._eligible is None or not self._undisturbed():\n            return False\n"
-        "        if not self._eligible and self._history.unfinished():\n            return False\n",
-        "        if self._eligible is None or (not self._eligible and self._history.unfinished()):\n            return False\n"
-        "        if not self._undisturbed():\n            return False\n",
+        BATCHES,
+        "            if refusal is not None:\n                work.stop(refusal)\n        return",
+        "            work.stopped |= refusal is not None\n        return",
         "lifecycle/test_cleaner_refusals.py::test_a_segment_that_appears_while_another_partition_is_cleaned_is_left_with_a_reason",
     ),
     Mutation(
         "report",
         "an error in mid-run loses the report of what was done",
         CLEANER,
-        "            on_interrupted(report(cleaner.report(interrupted_by=e) for cleaner in cleaners))\n",
+        "                on_interrupted(report(work.report(interrupted_by=e) for work in works))\n",
         "",
         "lifecycle/test_cleaner_refusals.py::test_an_error_that_ends_the_run_does_not_lose_the_report_of_what_was_done",
     ),

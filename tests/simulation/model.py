@@ -178,6 +178,9 @@ class PartitionLog:
         states = self.states(begin)
         return {tip.topic for tip in states if tip.topic_id == topic_id and states[tip][0][0] < end}
 
+    def up_to(self, end: int) -> list[Record]:
+        return [record for record in self.records if record.offset < end]
+
     def cut_off(self, end: int) -> PartitionLog:
         return PartitionLog(record for record in self.records if record.offset < end)
 

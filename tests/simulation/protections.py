@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm import clock
-from airflow_provider_rlmm.event_log import in_process, log_tail
+from airflow_provider_rlmm.event_log import in_process, log_tail, topic_state
 from airflow_provider_rlmm.lifecycle import cleaner, cluster_look, replay
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy import absence, proven_time
@@ -46,6 +46,10 @@ def _any_cluster() -> Iterator[Any]:
         proof = type(seen.proof)(log.topic_id, seen.proof.absent)
         return type(seen)(proof, seen.observations, seen.living, seen.denied)
 
+    def identify(self: Any) -> Any:
+        return topic_state.TopicIdentity(self._topics.cluster_id(), self._log.topic_id, self._log.partition_count)
+
+    yield mock.patch.object(topic_state.TopicState, "_identify", identify)
     for user in ("marker", "planner", "root_proof", "partition_cleaner"):
         yield mock.patch(f"airflow_provider_rlmm.lifecycle.{user}.look", believing)
 
@@ -91,7 +95,7 @@ def _workers_clock() -> Iterator[Any]:
 def _lost_beginning() -> Iterator[Any]:
     """A5: reading goes on where the log begins by now."""
     yield mock.patch.object(in_process, "require_range", _nothing)
-    yield mock.patch.object(log_tail.LogTail, "check", _nothing)
+    yield mock.patch.object(log_tail.LogTail, "_check", _nothing)
     batch = in_process._Partition.batch
     yield mock.patch.object(
         in_process._Partition, "batch", lambda self, start, end: batch(self, max(start, self.beginning), end)
@@ -110,6 +114,15 @@ def _lost_end() -> Iterator[Any]:
             self._tail.note(records)
         self.end = end
 
+    advance_topic = topic_state.TopicState.advance
+
+    def advance_anyhow(self: Any, *args: Any, **kwargs: Any) -> None:
+        for number, end in self._log.high_water_marks().items():
+            if end < self.next_offsets[number]:
+                self.next_offsets[number], self.tails[number] = end, log_tail.LogTail(number)
+        advance_topic(self, *args, **kwargs)
+
+    yield mock.patch.object(topic_state.TopicState, "advance", advance_anyhow)
     yield mock.patch.object(replay.MetadataPartitionReplay, "advance", advance)
     yield mock.patch.object(cleaner, "require_tail", _nothing)
 

@@ -39,9 +39,11 @@ class Process:
     :param crash_at: number of its effect at which it crashes, ``None`` for never.
     :param crash_in_changes: count only effects that change something.
     :param clocks_ahead_ms: how far its workers' own clocks are ahead, one per task, over and over.
-    :param read: metadata partition → which log it read, and up to where, every time since it acted last: its own replay may
-        have read less than others that it made for other purposes.
+    :param read: metadata partition → which log it read, up to where, and whether it did so from the log's beginning on, every
+        time since it acted last: its own replay may have read less than others that it made for other purposes.
     :param begins: metadata partition → where the log began whenever its present task asked for it.
+    :param remembered: metadata partition → where the log began for those who wrote what its present task knows from a
+        snapshot.
     :param shown: name → id of the topics that the cluster showed at its last look.
     :param answered: names that the cluster gave an answer to at its last look, one way or the other.
     :param elsewhere: whether another cluster answered its last look.
@@ -57,13 +59,15 @@ class Process:
     effects: int = 0
     changes: int = 0
     tasks: int = 0
-    read: dict[int, list[tuple[PartitionLog, int]]] = field(default_factory=dict)
+    read: dict[int, list[tuple[PartitionLog, int, bool]]] = field(default_factory=dict)
     begins: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    remembered: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     shown: dict[str, UUID] = field(default_factory=dict)
     answered: frozenset[str] = frozenset()
     elsewhere: bool = False
     in_doubt: set[TopicIdPartition] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
+    _whole: dict[int, tuple[PartitionLog, int]] = field(default_factory=dict)
     _judged: dict[bytes, View] = field(default_factory=dict)
     _acted: bool = False
     _names_at_look: dict[tuple[int, UUID], list[set[str]]] = field(default_factory=dict)
@@ -72,12 +76,16 @@ class Process:
     _touched_since_look: set[RemoteLogSegmentId] = field(default_factory=set)
     _only_looked_since_read: bool = False
     _listed_since_read: bool = False
+    _batch_only_looked: bool = False
+    _batch_listed: bool = False
     _listed: set[RemoteLogSegmentId] = field(default_factory=set)
 
     def begin_task(self) -> None:
         """The next task is another process, with another worker's clock."""
         self.tasks += 1
         self.begins.clear()
+        self.remembered.clear()
+        self._whole.clear()
         self._listed.clear()
 
     @property
@@ -127,9 +135,16 @@ class Process:
             self._only_looked_since_read = False
 
     def _note_read(self, effect: ReadEffect) -> None:
-        log = self.world.model.logs[effect.metadata_partition]
-        before = [] if self._acted else self.read.get(effect.metadata_partition, [])
-        self.read[effect.metadata_partition] = [*before, (log, effect.end)]
+        number = effect.metadata_partition
+        log = self.world.model.logs[number]
+        # What was read from the beginning on is read on from its last records, unless others have taken their place since.
+        known_log, known_end = self._whole.get(number, (log, -1))
+        goes_on = effect.start <= known_end and known_log.up_to(known_end) == log.up_to(known_end)
+        whole = goes_on or effect.start in self.begins[number]
+        if whole:
+            self._whole[number] = log, effect.end
+        before = [] if self._acted else self.read.get(number, [])
+        self.read[number] = [*before, (log, effect.end, whole)]
         self._acted = False
 
     def _look(self, names: frozenset[str]) -> None:
@@ -145,14 +160,26 @@ class Process:
         self._touched_since_look.clear()
         self._looked_since_publish = True
 
-    def _views(self, metadata_partition: int) -> list[View]:
-        """Return what the process can have read: from where the log began when its task asked for it, one time or another."""
-        begins = sorted(self.begins[metadata_partition])
-        return [View(log, begin, end) for log, end in self.read.get(metadata_partition, []) for begin in begins]
+    def _views(self, metadata_partition: int, from_the_log: bool = False) -> list[View]:
+        """
+        Return what the process can know: from where the log began when its task asked for it, one time or another.
 
-    def _judge(self, tip: TopicIdPartition, rule: Callable[[View], None]) -> View:
-        """Apply a rule to what the process can have read; any of several beginnings will do."""
-        *others, last = self._views(self.world.model.metadata_partition_of.get(tip, 0))
+        :param from_the_log: leave out what it knows from a snapshot only.
+        """
+        begins = self.begins[metadata_partition]
+        remembered = begins | self.remembered[metadata_partition]
+        return [
+            View(log, begin, end)
+            for log, end, whole in self.read.get(metadata_partition, [])
+            if whole or not from_the_log
+            for begin in sorted(begins if from_the_log else remembered)
+        ]
+
+    def _judge(self, tip: TopicIdPartition, rule: Callable[[View], None], *, from_the_log: bool) -> View:
+        """Apply a rule to what the process can know; any of several beginnings will do."""
+        views = self._views(self.world.model.metadata_partition_of.get(tip, 0), from_the_log)
+        assert views, f"I14: something is done to {tip} that was not read from the log itself"
+        *others, last = views
         for view in others:
             try:
                 rule(view)
@@ -182,16 +209,23 @@ class Process:
             fresh_look = self._looked_since_publish
             assert fresh_look or event.state is S.DELETE_SEGMENT_FINISHED, f"I7: {event} without a new look"
             self._read_since_publish = self._looked_since_publish = False
+            # What one batch rests on was read and seen before its first record.
+            self._batch_only_looked, self._batch_listed = self._only_looked_since_read, self._listed_since_read
         self._require_absent(tip, event)
         if int(event.state) == FINISHED and isinstance(event, RemotePartitionDeleteMetadata):
             del self.read[effect.metadata_partition][:-1]
-        view = self._judge(tip, lambda view: judge(event, view, self.world.now_ms, MIN_ABSENCE_MS))
+        of_the_partition = isinstance(event, RemotePartitionDeleteMetadata) and int(event.state) != FINISHED
+        view = self._judge(
+            tip,
+            lambda view: judge(event, view, self.world.now_ms, MIN_ABSENCE_MS),
+            from_the_log=not of_the_partition,
+        )
         self._judged[effect.value] = view
         if isinstance(event, RemotePartitionDeleteMetadata):
             if int(event.state) == FINISHED:
                 # Where more may have been said than was read, storage is listed once more.
-                listed = self._listed_since_read and not self.world.is_doubtful(tip)
-                assert self._only_looked_since_read, "I3: finished on an old replay"
+                listed = self._batch_listed and not self.world.is_doubtful(tip)
+                assert self._batch_only_looked, "I3: finished on an old replay"
                 assert not listed, "I3: finished on an old replay"
                 assert tip not in self.in_doubt, "I3: finished while a record of this run may still land"
                 left = sorted(set(self.world.objects_unknown_to(view, tip)) - self.world.renamed.keys())
@@ -213,7 +247,7 @@ class Process:
         assert segment is not None, f"deleted a key of no known segment: {key}"
         tip = segment.topic_id_partition
         self._require_absent(tip, f"deleting {key}")
-        self._judge(tip, lambda view: self._judge_deletion(key, segment, view))
+        self._judge(tip, lambda view: self._judge_deletion(key, segment, view), from_the_log=True)
         self._touched_since_look.add(segment)
         assert len(self._touched_since_look) <= BATCH_SEGMENTS, "I7: more than a batch deleted after one look"
 

@@ -31,6 +31,7 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -44,6 +45,7 @@ from tests.simulation.model import Event, View, check_landing
 from tests.simulation.reports import check_marking, check_planning, check_report
 from tests.simulation.roots import CLUSTER_ID
 from tests.simulation.witness import BATCH_SEGMENTS, MIN_ABSENCE_MS, Process
+from tests.simulation.work_folder import WorkFolder
 
 CHANGES = {"publish", "delete", "put", "list", "commit"}
 """Effects that change something, and the listings that tell what did change."""
@@ -96,6 +98,7 @@ class World(Mistakes):
         self.log = InProcessMetadataEventLog(self.random.choice([1, 2, 2, 3]), clock=self.clock)
         self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)
         self.offsets = InProcessOffsetStore()
+        self.snapshots = WorkFolder(self)
         super().__init__(trouble.kinds)
         if trouble.scripts and self.adversary.random() < 0.3:
             self.scripts += [actors.zombie_goes_on(self, metadata) for metadata in self.being_copied]
@@ -323,14 +326,18 @@ class World(Mistakes):
         publisher = GuardedPublisher(self.log, allow_writes=True)
         clock, dry_run = self._clock_of(process), process.dry_run
         denied, losses = self.looks_denied(), self.losses
-        marking = DeletedPartitionMarker(self.log, publisher, self.topics, clock=clock, dry_run=dry_run).mark()
+        topic = TopicReplay(self.log, self.topics, clock, self.snapshots)
+        marking = DeletedPartitionMarker(topic, publisher, clock=clock, dry_run=dry_run).mark()
+        topic.keep()
         # Of a log that loses records meanwhile nobody can say what the marker has read.
         process.told += check_marking(marking, denied & self.looks_denied() if self.losses == losses else ())
         self._end_task(process)
         hurried = self.trouble is not CALM and self.adversary.random() < 0.2
         self.pass_time(MIN_ABSENCE_MS - (self.adversary.choice([MIN_ABSENCE_MS // 2, 3 * MINUTE_MS]) if hurried else 0))
         clock, begins, losses = self._clock_of(process), Counter(self.model.begins), self.losses
-        plan = CleanupPlanner(self.log, self.topics, limits=self.limits, clock=clock).plan("sim", expires_in_ms=1)
+        topic = TopicReplay(self.log, self.topics, clock, self.snapshots)
+        plan = CleanupPlanner(topic, limits=self.limits, clock=clock).plan("sim", expires_in_ms=1)
+        topic.keep()
         unreadable = self.unreadable if self.losses == losses else {}
         process.told += check_planning(plan.summary, unreadable, begins, self.model.begins)
         planned: dict[tuple[UUID, int], set[UUID]] = {}
@@ -367,6 +374,7 @@ class World(Mistakes):
             clock=self._clock_of(process),
             dry_run=process.dry_run,
             root=RootExpectation(self.recorded_roots(), self.expected_root),
+            snapshots=self.snapshots,
         )
 
     def converge(self) -> None:

@@ -133,7 +133,7 @@ from pathlib import Path
 from airflow_provider_rlmm.file_systems import create_file, replace_file
 from airflow_provider_rlmm.lifecycle.plan_files import write_document, write_plan
 from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
-from airflow_provider_rlmm.event_log.snapshot import write_snapshot
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from tests.unit.lifecycle.builders import Cluster, tip
 from tests.unit.event_log.test_snapshot import snapshot
 
@@ -146,7 +146,7 @@ writers = {
     "replaced": lambda uri: replace_file(uri, [b"x" * 5_000]),
     "created": lambda uri: create_file(uri, [b"x" * 5_000]),
     "document": lambda uri: write_document(folder, "document", "x" * 5_000),
-    "snapshot": lambda uri: write_snapshot(uri, snapshot()),
+    "snapshot": lambda uri: SnapshotFile(uri).write(snapshot()),
     "metadata-partition-0.parquet": lambda uri: read_to_parquet(cluster.log, folder),
     "plan": lambda uri: write_plan(uri, plan.rows, plan.summary),
 }

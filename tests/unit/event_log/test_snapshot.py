@@ -20,14 +20,8 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError, SnapshotRefusedError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.snapshot import (
-    SNAPSHOT_VERSION,
-    HistoryGap,
-    Snapshot,
-    TopicIdentity,
-    read_snapshot,
-    write_snapshot,
-)
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity
+from airflow_provider_rlmm.event_log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from airflow_provider_rlmm.metadata.serde import serialize
 from tests.object_store_server import ObjectStoreServer
@@ -58,13 +52,13 @@ def snapshot() -> Snapshot:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "made" / "snapshot"
-    write_snapshot(str(path), snapshot())
+    SnapshotFile(str(path)).write(snapshot())
     return path
 
 
 def refusal(path: Path) -> str:
     with pytest.raises(SnapshotRefusedError) as e:
-        read_snapshot(str(path))
+        SnapshotFile(str(path)).read()
     return str(e.value)
 
 
@@ -80,7 +74,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 
 def test_a_snapshot_survives_as_a_file(path: Path) -> None:
-    again, before = read_snapshot(str(path)), snapshot()
+    again, before = SnapshotFile(str(path)).read(), snapshot()
     assert tables(again.state) == tables(before.state)
     assert replace(again, state=before.state) == before
     assert [p.name for p in path.parent.iterdir()] == ["snapshot"]
@@ -94,7 +88,7 @@ def test_the_state_lies_where_arrow_needs_no_copy(path: Path) -> None:
 
 
 def test_a_uri_and_a_path_mean_the_same_file(path: Path) -> None:
-    assert read_snapshot(path.as_uri()).next_offsets == {0: 7, 1: 0}
+    assert SnapshotFile(path.as_uri()).read().next_offsets == {0: 7, 1: 0}
 
 
 def test_a_missing_one_is_refused(tmp_path: Path) -> None:
@@ -104,12 +98,12 @@ def test_a_missing_one_is_refused(tmp_path: Path) -> None:
 def test_one_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(tmp_path)
     with pytest.raises(SnapshotRefusedError, match="no URI"):
-        read_snapshot("gopher://snapshots/one")
+        SnapshotFile("gopher://snapshots/one").read()
 
 
 @cache
 def content_of_a_snapshot(path: Path) -> bytes:
-    write_snapshot(str(path), snapshot())
+    SnapshotFile(str(path)).write(snapshot())
     return path.read_bytes()
 
 
@@ -157,7 +151,7 @@ def test_a_state_of_another_version_is_refused(path: Path, monkeypatch: pytest.M
     with pa.ipc.new_stream(sink, empty.schema) as writer:
         writer.write_table(empty)
     monkeypatch.setattr(ColumnarState, "to_ipc", lambda _: sink.getvalue().to_pybytes())
-    write_snapshot(str(path), snapshot())
+    SnapshotFile(str(path)).write(snapshot())
     assert "its state cannot be read" in refusal(path)
 
 
@@ -215,8 +209,8 @@ def test_a_write_that_fails_leaves_the_older_one_and_nothing_else(path: Path, mo
 
     monkeypatch.setattr(file_systems.os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        write_snapshot(str(path), replace(snapshot(), next_offsets={0: 8, 1: 0}))
-    assert read_snapshot(str(path)).next_offsets == {0: 7, 1: 0}
+        SnapshotFile(str(path)).write(replace(snapshot(), next_offsets={0: 8, 1: 0}))
+    assert SnapshotFile(str(path)).read().next_offsets == {0: 7, 1: 0}
     assert [p.name for p in path.parent.iterdir()] == ["snapshot"]
 
 
@@ -225,17 +219,17 @@ def test_a_local_file_is_on_the_disk_before_it_gets_its_name(path: Path, monkeyp
     rename = Path.replace
     monkeypatch.setattr(file_systems.os, "fsync", lambda _: steps.append("fsync"))
     monkeypatch.setattr(Path, "replace", lambda self, to: steps.append("rename") or rename(self, to))
-    write_snapshot(str(path), snapshot())
+    SnapshotFile(str(path)).write(snapshot())
     assert steps == ["fsync", "rename", "fsync"]
 
 
 def test_an_object_store_replaces_the_object_whole(object_store: ObjectStoreServer) -> None:
     for offset in (7, 8):
-        write_snapshot("s3://bucket/snapshot.gz", replace(snapshot(), next_offsets={0: offset, 1: 0}))
-        assert read_snapshot("s3://bucket/snapshot.gz").next_offsets == {0: offset, 1: 0}
+        SnapshotFile("s3://bucket/snapshot.gz").write(replace(snapshot(), next_offsets={0: offset, 1: 0}))
+        assert SnapshotFile("s3://bucket/snapshot.gz").read().next_offsets == {0: offset, 1: 0}
     assert object_store.objects.keys() == {"/bucket/snapshot.gz"}
 
 
 def test_a_uri_that_nobody_understands_cannot_be_written() -> None:
     with pytest.raises(ConfigurationError, match="no URI"):
-        write_snapshot("gopher://snapshots/one", snapshot())
+        SnapshotFile("gopher://snapshots/one").write(snapshot())

@@ -18,7 +18,8 @@ from airflow_provider_rlmm.errors import (
     SnapshotRefusedError,
 )
 from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap, write_snapshot
+from airflow_provider_rlmm.event_log.snapshot import HistoryGap
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -88,14 +89,14 @@ def test_a_log_that_ends_before_what_was_read_is_not_read_on(log: InProcessMetad
 
 
 def resumed(log: InProcessMetadataEventLog, path: Path, **changes: object) -> TopicState:
-    return TopicState.resume(str(path), log, topics(**changes))  # type: ignore[arg-type]
+    return TopicState.resume(SnapshotFile(str(path)), log, topics(**changes))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def path(log: InProcessMetadataEventLog, tmp_path: Path) -> Path:
     state = topic_state(log)
     state.advance()
-    write_snapshot(str(tmp_path / "snapshot"), state.snapshot())
+    SnapshotFile(str(tmp_path / "snapshot")).write(state.snapshot())
     return tmp_path / "snapshot"
 
 
@@ -166,7 +167,7 @@ def test_records_gone_since_the_snapshot_are_incomplete_history(log: InProcessMe
         (0, "orders", HERE.partition)
     ]
     # The next snapshot remembers it.
-    write_snapshot(str(path), state.snapshot())
+    SnapshotFile(str(path)).write(state.snapshot())
     again = resumed(log, path)
     again.advance()
     assert (again.refusal, again.gaps) == (None, (HistoryGap(0, 0, 7),))
@@ -200,7 +201,7 @@ def test_what_was_quarantined_and_routed_outlives_a_snapshot(log: InProcessMetad
     assert [(q.metadata_partition, q.offset) for q in state.quarantined] == [(0, 5), (1, 2)]
     assert (state.quarantined[1].code, state.quarantined[1].topic_id_partition) == ("MISROUTED", HERE)
     assert dict(state.routed) == {0: 5, 1: 2}
-    write_snapshot(str(path), state.snapshot())
+    SnapshotFile(str(path)).write(state.snapshot())
     again = resumed(log, path)
     assert (again.quarantined, again.routed, again.refusal) == (state.quarantined, state.routed, None)
 
@@ -242,7 +243,7 @@ def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
         log.append(metadata_partition, value, key)
     first = topic_state(log, chunk_rows=chunk_rows)
     # The last one is the end; those before lie in the middle of the replay.
-    first.advance(lambda _: write_snapshot(str(path), first.snapshot()))
+    first.advance(lambda _: SnapshotFile(str(path)).write(first.snapshot()))
     for metadata_partition, key, value in after:
         log.append(metadata_partition, value, key)
     second = resumed(log, path)
@@ -269,7 +270,7 @@ def test_a_replay_cut_short_goes_on_from_its_last_snapshot(
     def keep(progress: Progress) -> None:
         if progress.records > survived:
             raise KilledError
-        write_snapshot(str(tmp_path / "snapshot"), victim.snapshot())
+        SnapshotFile(str(tmp_path / "snapshot")).write(victim.snapshot())
 
     with pytest.raises(KilledError):
         victim.advance(keep)

@@ -7,16 +7,23 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.errors import SnapshotRefusedError
 from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
 from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
+from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
+from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.lifecycle.cleaner import PlannedSegments, RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.effects import describe_event
+from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -91,6 +98,21 @@ def deletion(partition: TopicIdPartition, state: P, at_ms: int = START_MS) -> Re
     return RemotePartitionDeleteMetadata(partition, state, at_ms, OWN_BROKER_ID)
 
 
+class SnapshotInMemory:
+    """A snapshot as its file would hold it."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+    def read(self) -> Snapshot:
+        if self.data is None:
+            raise SnapshotRefusedError("there is none yet")
+        return decode_snapshot(pa.py_buffer(self.data))
+
+    def write(self, snapshot: Snapshot) -> None:
+        self.data = b"".join(encode_snapshot(snapshot))
+
+
 class Cluster:
     """
     One log, one store, some topics; ``alive`` exists and has one remote segment, so that root and routing are verified.
@@ -107,6 +129,7 @@ class Cluster:
         self.alive = tip("alive", 0, 1)
         self.recorded_roots: frozenset[str] = frozenset()
         self.expected_root: str | None = None
+        self.snapshots: SnapshotStore | None = None
         if living_topic:
             self.topics.create("alive", self.alive.topic_id)
             self.segment(self.alive, 0)
@@ -142,9 +165,13 @@ class Cluster:
 
     # --- what is under test --------------------------------------------------------------------------------------------
 
+    def topic(self) -> TopicReplay:
+        """The topic as a task of a run opens it; what it keeps, the next one resumes from."""
+        return TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+
     def mark(self, **kwargs: Any) -> MarkReport:
         only = kwargs.pop("only", None)
-        return DeletedPartitionMarker(self.log, self.publisher, self.topics, clock=self.clock, **kwargs).mark(only)
+        return DeletedPartitionMarker(self.topic(), self.publisher, clock=self.clock, **kwargs).mark(only)
 
     def mark_and_wait(self) -> None:
         """Mark, and let ``min_absence`` pass."""
@@ -152,9 +179,7 @@ class Cluster:
         self.now_ms += DAY_MS
 
     def plan(self, limits: CleanerLimits | None = None, *, hold: Hold = NOTHING_HELD, **kwargs: Any) -> Plan:
-        planner = CleanupPlanner(
-            self.log, self.topics, limits=limits or CleanerLimits(), clock=self.clock, hold=lambda: hold
-        )
+        planner = CleanupPlanner(self.topic(), limits=limits or CleanerLimits(), clock=self.clock, hold=lambda: hold)
         return planner.plan("plan-1", expires_in_ms=HOUR_MS, **kwargs)
 
     def cleaner(
@@ -177,6 +202,7 @@ class Cluster:
             dry_run=dry_run,
             hold=hold,
             root=RootExpectation(self.recorded_roots, self.expected_root),
+            snapshots=self.snapshots,
         )
 
     def clean(

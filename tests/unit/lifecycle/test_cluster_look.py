@@ -7,9 +7,10 @@ import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC
+from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.partition_cleaner import CleaningContext
-from airflow_provider_rlmm.lifecycle.view import WorkState
+from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, Eligibility
+from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from tests.unit.lifecycle.builders import Cluster, tip
@@ -52,13 +53,14 @@ def test_the_topics_of_another_cluster_are_no_look(cluster: Cluster) -> None:
         look(cluster.topics, cluster.log, names(GONE))
 
 
-def test_only_the_latest_look_counts(cluster: Cluster) -> None:
-    """What one look found absent says nothing about the next one."""
-    state = WorkState(cluster.replay())
+def test_a_look_proves_the_absence_of_what_it_asked_for_only(cluster: Cluster) -> None:
+    """What an earlier look found absent says nothing about this one."""
+    replay = cluster.replay()
     root = cluster.storage.check_root(frozenset({cluster.alive.topic_id}), "any")
-    context = CleaningContext(
-        cluster.log, cluster.topics, state, None, cluster.storage, CleanerLimits(), root, cluster.clock
-    )
-    assert context.observe(GONE.topic_id).presence is Presence.ABSENT
-    assert context.observe(OTHER.topic_id).presence is Presence.ABSENT
-    assert state.look_at(GONE.topic_id).absent == {OTHER.topic_id}
+    limits = CleanerLimits()
+    context = CleaningContext(cluster.log, cluster.topics, replay, None, cluster.storage, limits, root, cluster.clock)
+    works = [UserPartitionWork(replay.histories[one], Eligibility(), 0) for one in (GONE, OTHER)]
+    cleaner = BatchCleaner(works, context)
+    for work in works:
+        _, proof = cleaner._look([work])
+        assert proof.absent == {work.tip.topic_id}

@@ -20,7 +20,7 @@ def proven(cluster: Cluster, **changes) -> ProvenRoot:
         "expectation": RootExpectation(cluster.recorded_roots),
         "overrides": (),
     }
-    return prove_root(cluster.log, cluster.topics, cluster.storage, **arguments | changes)
+    return prove_root(cluster.topic(), cluster.storage, **arguments | changes)
 
 
 def test_what_a_plan_records_of_the_root_is_looked_at_again() -> None:

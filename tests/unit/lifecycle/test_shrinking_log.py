@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, LogReplacedError, OffsetOutOfRangeError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    LogReplacedError,
+    OffsetOutOfRangeError,
+)
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, tip
 
 GONE, LATER = tip(), tip("later", 0, 10)
@@ -40,6 +46,27 @@ def lose_end_and_grow_again(cluster: Cluster) -> None:
         cluster.log.append(0, serialize(add(cluster.alive, 5 + number)))
 
 
+def test_a_log_that_ends_before_where_earlier_runs_left_off_is_said_in_red(cluster: Cluster) -> None:
+    cluster.clean()
+    left_off = cluster.log.high_water_marks()[0]
+    assert cluster.offsets.committed() == {0: left_off}
+    assert cluster.clean().refusals == ()
+    cluster.log.cut_off(0, left_off - 2)
+    (refusal,) = cluster.clean(dry_run=True).refusals
+    assert (refusal.kind, refusal.metadata_partition, refusal.offset) == (RefusalKind.LOST_RECORDS, 0, left_off - 2)
+    assert f"up to offset {left_off}, and it ends at {left_off - 2}" in refusal.why
+
+
+def test_where_earlier_runs_left_off_need_not_be_known(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(name: str, _: object) -> None:
+        if name == "committed":
+            raise EventLogUnavailableError("no coordinator")
+
+    cluster.offsets.on_effect = refuse
+    assert [p.outcome for p in cluster.clean().partitions] == ["FINISHED", "FINISHED"]
+    assert "where earlier runs have left off is not known: no coordinator" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("lose", "error"),
     [
@@ -61,7 +88,7 @@ def test_records_that_go_during_a_run_end_it_with_its_report(
     cluster.storage.after_effect = when_the_first_objects_are_deleted
     kept: list[MetadataPartitionReport] = []
     with pytest.raises(error, match="metadata partition 0"):
-        cluster.clean(on_interrupted=kept.append)
+        cluster.clean(on_interrupted=kept.append, batch_segments=3)
     (report,) = kept
     assert [p.outcome.value for p in report.partitions] == ["INCOMPLETE", "REFUSED"]
     assert report.partitions[0].objects_deleted == 15, "they are gone, and no later run will find them to count"

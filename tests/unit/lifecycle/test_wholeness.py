@@ -196,13 +196,12 @@ def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_writ
 def test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof(cluster: Cluster) -> None:
     """Whoever forgets to ask storage is stopped by the guard's own question."""
     from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-    from airflow_provider_rlmm.lifecycle.view import WorkState
+    from airflow_provider_rlmm.lifecycle.view import Belief
 
     cluster.log.append(0, None)
     replay = MetadataPartitionReplay(cluster.log, 0)
     replay.advance()
-    state = WorkState(replay)
-    assert "no listing has shown" in (state.obstacle_to_finish(GONE) or "")
-    state.shown_whole = frozenset({GONE})
-    assert "no listing has shown" not in (state.obstacle_to_finish(GONE) or "")
+    assert "no listing has shown" in (Belief(replay).obstacle_to_finish(GONE) or "")
+    shown = Belief(replay, shown_whole=frozenset({GONE}))
+    assert "no listing has shown" not in (shown.obstacle_to_finish(GONE) or "")
     assert UUID(int=1000) in replay.histories[GONE].known_segments

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The cleaning of the user partitions of one metadata partition, batch by batch, from their markers to
+DELETE_PARTITION_FINISHED (DESIGN: I1 to I8).
+
+A batch goes across user partitions, so that many small ones cost what one large one does. Follow it through
+:meth:`BatchCleaner._clean`: start the deletion of its user partitions, then look at the cluster again, publish
+DELETE_SEGMENT_STARTED, read that back, delete the objects, publish DELETE_SEGMENT_FINISHED for those confirmed gone, and
+finish the user partitions of which nothing is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
+from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
+from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
+from airflow_provider_rlmm.lifecycle.view import Belief
+from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion
+
+logger = logging.getLogger(__name__)
+
+KEPT_ADVICE = "see the reason: the right to delete may be missing, or a lock be in force; the next run tries again"
+
+_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+Deleted = tuple[UserPartitionWork, RemoteLogSegmentMetadata, SegmentDeletion]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """
+    What one batch takes of a user partition.
+
+    :param work: on the user partition.
+    :param segments: that are to be deleted; none where it only needs to be finished.
+    :param is_last: whether nothing is left for later batches.
+    """
+
+    work: UserPartitionWork
+    segments: Sequence[RemoteLogSegmentMetadata]
+    is_last: bool
+
+
+def batches_of(works: Sequence[UserPartitionWork], size: int) -> Iterator[list[Share]]:
+    """
+    Cut work into batches.
+
+    :param works: on user partitions.
+    :param size: segments in a batch at most, and user partitions.
+    """
+    shares: list[Share] = []
+    room = size
+    for work in works:
+        # From the end: a listing begins at the lowest key of its batch, so it never walks over what is still to come.
+        rest = work.eligibility.segments[::-1]
+        while True:
+            taken, rest = rest[:room], rest[room:]
+            shares.append(Share(work, taken, not rest))
+            room -= max(1, len(taken))
+            if not room:
+                yield shares
+                shares, room = [], size
+            if not rest:
+                break
+    if shares:
+        yield shares
+
+
+class BatchCleaner:
+    """
+    Cleans the user partitions of one metadata partition once, each as far as the rules allow.
+
+    A failure of storage that concerns one user partition ends up in its report, and the others go on.
+
+    :param works: on user partitions.
+    :param context: what the run shares.
+    """
+
+    def __init__(self, works: Sequence[UserPartitionWork], context: CleaningContext) -> None:
+        self._context = context
+        self._works = [work for work in works if not work.stopped]
+
+    def clean(self) -> None:
+        """
+        Go through all batches.
+
+        :raises StorageRootError: if the root is gone, or not the one that was listed first.
+        :raises EventLogError: if log or cluster cannot be asked, or the log has lost records.
+        """
+        total = sum(len(work.eligibility.segments) for work in self._works)
+        for batch in batches_of(self._works, self._context.limits.batch_segments):
+            self._clean(batch)
+            logger.info(
+                "%smetadata partition %d: %d of %d segments deleted, %d bytes; %d of %d user partitions finished",
+                self._context.effects.log_prefix,
+                self._context.replay.metadata_partition,
+                sum(work.segments for work in self._works),
+                total,
+                sum(work.bytes for work in self._works),
+                sum(work.finished for work in self._works),
+                len(self._works),
+            )
+
+    def _clean(self, batch: Sequence[Share]) -> None:
+        self._start_partitions([share.work for share in batch])
+        self._delete_segments([share for share in batch if share.segments])
+        # What a listing has to show whole is listed right before it is finished, on its own.
+        done = [share.work for share in batch if share.is_last]
+        doubtful = [work for work in done if self._is_doubtful(work)]
+        self._finish_partitions([work for work in done if work not in doubtful])
+        for work in doubtful:
+            self._finish_partitions([work])
+
+    def _is_doubtful(self, work: UserPartitionWork) -> bool:
+        context = self._context
+        return context.replay.doubt_about(work.tip, context.limits.allowed_quarantine) is not None
+
+    def _look(self, works: Sequence[UserPartitionWork]) -> tuple[list[UserPartitionWork], ProvenLook]:
+        """Return the works of which what allowed them to begin still holds, absence above all, and what proves it."""
+        seen = self._context.look(work.history for work in works)
+        for work in works:
+            refusal = self._context.refusal(work.history, seen)
+            if refusal is not None:
+                work.stop(refusal)
+        return [work for work in works if not work.stopped], seen.cluster.proof
+
+    # --- DELETE_PARTITION_STARTED --------------------------------------------------------------------------------
+
+    def _start_partitions(self, works: Sequence[UserPartitionWork]) -> None:
+        waiting = [work for work in works if not work.stopped and not work.is_started]
+        if not waiting:
+            return
+        undisturbed, proof = self._look(waiting)
+        for work in undisturbed:
+            work.begun = True
+        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_STARTED) for w in undisturbed]
+        offsets = self._publish(undisturbed, events, proof)
+        for work, offset in zip(undisturbed, offsets, strict=True):
+            work.stopped = offset is None
+
+    def _partition_event(
+        self, work: UserPartitionWork, state: RemotePartitionDeleteState
+    ) -> RemotePartitionDeleteMetadata:
+        return RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID)
+
+    # --- segments ------------------------------------------------------------------------------------------------
+
+    def _delete_segments(self, shares: Sequence[Share]) -> None:
+        works = [share.work for share in shares if not share.work.stopped]
+        if not works:
+            return
+        _, proof = self._look(works)
+        taken = [(share.work, share.segments) for share in shares if not share.work.stopped]
+        for work, _ in taken:
+            work.begun = True
+        to_start = [(work, m) for work, segments in taken for m in work.current(segments) if m.state != _STARTED]
+        self._publish([work for work, _ in to_start], [self._segment_event(m, _STARTED) for _, m in to_start], proof)
+        # What was read back below the high watermark is durable, whatever the acknowledgement said (I1).
+        started = [
+            (work, m) for work, segments in taken if not work.is_disturbed for m in work.current(segments, _STARTED)
+        ]
+        deletions = self._delete(started)
+        gone = [deleted for deleted in deletions if self._is_gone(*deleted)]
+        try:
+            offsets = self._publish(
+                [work for work, _, _ in gone], [self._segment_event(m, _FINISHED) for _, m, _ in gone], proof
+            )
+        except RlmmError:
+            # What became of the events is unknown, the objects are gone, and no later run will find them to count.
+            for work, _, deletion in gone:
+                work.count_objects(deletion)
+            raise
+        for offset, (work, metadata, deletion) in zip(offsets, gone, strict=True):
+            if offset is not None:
+                work.count_finished(metadata.remote_log_segment_id.id, offset, deletion)
+        self._require_root([work for work, _, deletion in deletions if deletion.outcome is DeleteOutcome.UNKNOWN])
+
+    def _segment_event(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    ) -> RemoteLogSegmentMetadataUpdate:
+        return RemoteLogSegmentMetadataUpdate(
+            metadata.remote_log_segment_id, self._context.clock(), metadata.custom_metadata, state, OWN_BROKER_ID
+        )
+
+    def _delete(self, started: Sequence[tuple[UserPartitionWork, RemoteLogSegmentMetadata]]) -> list[Deleted]:
+        """Delete objects; where storage fails, each user partition is tried alone, to tell which one it fails for."""
+        works = list(dict.fromkeys(work for work, _ in started))
+        try:
+            deletions = self._context.effects.delete([metadata for _, metadata in started]).segments
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            if len(works) > 1:
+                return [
+                    found for work in works for found in self._delete([pair for pair in started if pair[0] is work])
+                ]
+            self._stop_for_storage(works[0], e)
+            return []
+        return [(work, metadata, deletion) for (work, metadata), deletion in zip(started, deletions, strict=True)]
+
+    def _require_root(self, works: Sequence[UserPartitionWork]) -> None:
+        """Ask storage once more where nobody knows what became of objects: a root that was taken away ends the run."""
+        for work in dict.fromkeys(works):
+            try:
+                self._context.storage.list_log_segments(work.tip)
+            except StorageRootError:
+                raise
+            except StorageError as e:
+                logger.warning("%s: %s", work.tip, e)
+
+    def _stop_for_storage(self, work: UserPartitionWork, error: StorageError) -> None:
+        logger.warning("%s: %s", work.tip, error)
+        work.stop(storage_refusal(work.tip, self._context.replay.metadata_partition, error))
+
+    def _is_gone(self, work: UserPartitionWork, metadata: RemoteLogSegmentMetadata, deletion: SegmentDeletion) -> bool:
+        """Tell whether a segment's objects are gone; else note what keeps it."""
+        segment_id = metadata.remote_log_segment_id
+        # What this run's listing had shown and its deletion did not find may lie in a folder that was renamed: the next run
+        # decides, with a new look at the root. What was unseen from the start was decided upon before.
+        unseen_before = segment_id.id not in work.eligibility.listed
+        if deletion.outcome is DeleteOutcome.GONE or (deletion.outcome is DeleteOutcome.NEVER_SEEN and unseen_before):
+            return True
+        why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
+        # A store that keeps what it was told to delete may do so for ever: a right is missing, a lock is in force.
+        kept = deletion.outcome is DeleteOutcome.PRESENT
+        todo, kind = (KEPT_ADVICE, RefusalKind.STORAGE) if kept else (NEXT_RUN, RefusalKind.NEXT_RUN)
+        work.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
+        return False
+
+    # --- DELETE_PARTITION_FINISHED -------------------------------------------------------------------------------
+
+    def _finish_partitions(self, works: Sequence[UserPartitionWork]) -> None:
+        works = [work for work in works if not work.stopped]
+        if not works:
+            return
+        self._context.effects.advance(self._context.replay)
+        undisturbed, proof = self._look(works)
+        ready = [work for work in undisturbed if self._may_finish(work)]
+        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED) for w in ready]
+        offsets = self._publish(ready, events, proof, frozenset(work.tip for work in ready))
+        for work, offset in zip(ready, offsets, strict=True):
+            work.finished = offset is not None
+        for work in works:
+            logger.info(
+                "%s%s: %s, %d segments, %d objects, %d bytes deleted",
+                self._context.effects.log_prefix,
+                work.tip,
+                work.outcome,
+                work.segments,
+                work.objects,
+                work.bytes,
+            )
+
+    def _may_finish(self, work: UserPartitionWork) -> bool:
+        """Tell whether nothing stands against DELETE_PARTITION_FINISHED (I3); else note what does."""
+        work.begun = True
+        obstacle = work.history.obstacle_to_finish()
+        if obstacle is None and work.outcome_unknown:
+            obstacle = "the outcome of an earlier record of this run is unknown"
+        if obstacle is not None:
+            work.leave(work.tip, f"not declared deleted: {obstacle}", NEXT_RUN)
+            return False
+        return self._is_whole(work)
+
+    def _is_whole(self, work: UserPartitionWork) -> bool:
+        """Tell whether the log still names all that storage holds; asked of storage only where there is a doubt."""
+        if not self._is_doubtful(work):
+            return True
+        try:
+            refusal = self._context.incompleteness(work.history, self._context.storage.list_log_segments(work.tip))
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            self._stop_for_storage(work, e)
+            return False
+        if refusal is not None:
+            work.stop(refusal)
+        return refusal is None
+
+    # --- the log -------------------------------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        works: Sequence[UserPartitionWork],
+        events: Sequence[WritableEvent],
+        proof: ProvenLook,
+        shown_whole: frozenset[TopicIdPartition] = frozenset(),
+    ) -> list[int | None]:
+        """Publish, read everything back, and return per event its offset, ``None`` where it was not acknowledged."""
+        context = self._context
+        belief = Belief(context.replay, proof, context.limits.allowed_quarantine, shown_whole)
+        outcomes = context.effects.publish(events, belief)
+        for work, event, outcome in zip(works, events, outcomes, strict=True):
+            if not isinstance(outcome, Acked):
+                subject = work.tip if isinstance(event, RemotePartitionDeleteMetadata) else event.remote_log_segment_id
+                work.leave(subject, f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
+                # A record of unknown outcome may still land: nothing may be declared finished before a later replay.
+                work.outcome_unknown |= isinstance(outcome, Unknown)
+        context.effects.advance(context.replay)
+        return [outcome.offset if isinstance(outcome, Acked) else None for outcome in outcomes]

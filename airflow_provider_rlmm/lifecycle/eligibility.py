@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be done to the user partitions of one metadata partition, decided before anything is changed (DESIGN: I2, I7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import StorageError, StorageRootError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
+from airflow_provider_rlmm.lifecycle.effects import Effects
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
+from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.policy.wholeness import incompleteness
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+
+PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
+"""(topic id, user partition) → segment ids that the plan allows to delete."""
+
+NEXT_RUN = "nothing: the next run goes on from here"
+STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
+MISSING_ADVICE = (
+    "check storage URI, layout and mount; if the objects are really lost, the override '{override}' settles them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    One look at the cluster.
+
+    :param cluster: what it answered.
+    :param names: topic id → the names in the log that were asked for.
+    """
+
+    cluster: ClusterLook
+    names: Mapping[UUID, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningContext:
+    """
+    What the user partitions of one metadata partition share during a run.
+
+    :param log: the log that is read and written.
+    :param topics: the cluster's topics.
+    :param replay: the metadata partition, read from its beginning and kept current by the effects.
+    :param effects: everything that changes the world.
+    :param storage: remote storage, for listings.
+    :param limits: limits of destructive work.
+    :param root: what is known about the storage root.
+    :param clock: time.
+    :param hold: what is never touched, asked before every batch.
+    """
+
+    log: MetadataEventLog
+    topics: ClusterTopics
+    replay: MetadataPartitionReplay
+    effects: Effects
+    storage: RemoteStorageManager
+    limits: CleanerLimits
+    root: ProvenRoot
+    clock: Clock
+    hold: HoldSource = nothing_held
+
+    def look(self, histories: Iterable[UserPartitionHistory]) -> Seen:
+        """
+        Look at the cluster again.
+
+        :param histories: of the user partitions in question.
+        """
+        names = self.replay.names({history.topic_id_partition.topic_id for history in histories})
+        return Seen(look(self.topics, self.log, names), names)
+
+    def refusal(self, history: UserPartitionHistory, seen: Seen) -> Refusal | None:
+        """
+        Return why nothing may be done to a user partition (I7, the rules of absence, a hold), ``None`` where it may.
+
+        :param history: its history.
+        :param seen: the latest look, which asked for it.
+        """
+        tip = history.topic_id_partition
+        held = self.hold().refusal_of(tip, seen.names[tip.topic_id])
+        return held or refusal_of(history, seen.cluster.observations[tip.topic_id], self.clock(), self.limits)
+
+    def incompleteness(self, history: UserPartitionHistory, listed: Collection[UUID]) -> Refusal | None:
+        """
+        Return why a user partition must be left alone because not all that was said of it can be seen.
+
+        :param history: its history.
+        :param listed: its segments of which storage lists an object.
+        """
+        doubt = self.replay.doubt_about(history.topic_id_partition, self.limits.allowed_quarantine)
+        return None if doubt is None else incompleteness(history, listed, doubt, root_shown=self.root.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """
+    A segment that stays.
+
+    :param what: which one.
+    :param why: the reason.
+    :param what_to_do: what a person may do about it.
+    :param kind: kind of the reason.
+    :param missing: whether its copy was finished and no object is there.
+    """
+
+    what: str
+    why: str
+    what_to_do: str
+    kind: RefusalKind = RefusalKind.NEXT_RUN
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """
+    What may be done to one user partition.
+
+    :param refused: why nothing may be, ``None`` where something may.
+    :param listed: its segments of which storage lists an object.
+    :param segments: those that may be deleted, by start offset.
+    :param left: what stays, and why.
+    """
+
+    refused: Refusal | None = None
+    listed: frozenset[UUID] = frozenset()
+    segments: tuple[RemoteLogSegmentMetadata, ...] = ()
+    left: tuple[Left, ...] = ()
+
+
+def find_eligible(
+    work: Collection[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
+) -> dict[TopicIdPartition, Eligibility]:
+    """
+    Look at cluster and storage and decide what may be deleted; nothing is changed.
+
+    All user partitions are decided upon before the first is touched: a wrong storage root must leave no trace.
+
+    :param work: the user partitions whose deletion is under way.
+    :param context: what the run shares.
+    :param planned: segments that may be deleted.
+    :raises StorageRootError: if the root is gone, or more expected segments are missing than the limit allows.
+    :raises EventLogError: if the cluster cannot be asked.
+    """
+    seen = context.look(work)
+    found: dict[TopicIdPartition, Eligibility] = {}
+    missing = 0
+    for history in work:
+        tip = history.topic_id_partition
+        decided = _decide(history, context, seen, planned.get((tip.topic_id, tip.partition), frozenset()))
+        missing += sum(left.missing for left in decided.left)
+        _require_few_missing(missing, tip, context)
+        found[tip] = decided
+    return found
+
+
+def _decide(
+    history: UserPartitionHistory, context: CleaningContext, seen: Seen, planned: frozenset[UUID]
+) -> Eligibility:
+    refused = context.refusal(history, seen)
+    if refused is not None:
+        return Eligibility(refused)
+    try:
+        listed = frozenset(context.storage.list_log_segments(history.topic_id_partition))
+    except StorageRootError:
+        raise
+    except StorageError as e:
+        return Eligibility(storage_refusal(history.topic_id_partition, context.replay.metadata_partition, e))
+    refused = context.incompleteness(history, listed)
+    if refused is not None:
+        return Eligibility(refused, listed)
+    segments, left = [], []
+    for metadata in history.unfinished():
+        reason = _why_left(history, metadata, listed, planned, context)
+        if reason is None:
+            segments.append(metadata)
+        else:
+            left.append(reason)
+    return Eligibility(None, listed, tuple(segments), tuple(left))
+
+
+def _why_left(
+    history: UserPartitionHistory,
+    metadata: RemoteLogSegmentMetadata,
+    listed: Collection[UUID],
+    planned: Collection[UUID],
+    context: CleaningContext,
+) -> Left | None:
+    """Return why a segment may not be started, ``None`` where it may (I2: never seen is not gone)."""
+    segment_id = metadata.remote_log_segment_id
+    if segment_id.id not in planned:
+        return Left(str(segment_id), "not in the plan", "make a new plan")
+    if segment_id.id in listed:
+        return None
+    decision = decide_unseen(as_unseen(history, metadata, context.root, context.storage), context.limits.overrides)
+    if decision.verdict is UnseenVerdict.MAY_FINISH:
+        return None
+    why = decision.why if decision.override else f"{decision.why}: {context.root.check.reason}"
+    advice = MISSING_ADVICE.format(override=decision.override or SETTLE_MISSING)
+    missing = decision.verdict is UnseenVerdict.MISSING
+    return Left(str(segment_id), why, advice, RefusalKind.MISSING_OBJECTS, missing)
+
+
+def _require_few_missing(missing: int, tip: TopicIdPartition, context: CleaningContext) -> None:
+    root = context.root.check
+    tolerated = context.limits.max_missing_segments if root.verified else 0
+    if missing > tolerated:
+        raise StorageRootError(
+            f"{missing} segments, {tip} among them, have no object in storage though their copy was finished "
+            f"({root.reason}): nothing more is deleted. " + MISSING_ADVICE.format(override=SETTLE_MISSING)
+        )
+
+
+def storage_refusal(tip: TopicIdPartition, metadata_partition: int, error: StorageError) -> Refusal:
+    """
+    Say that storage failed for one user partition.
+
+    :param tip: the user partition.
+    :param metadata_partition: where its events lie.
+    :param error: what storage said.
+    """
+    todo, kind = (NEXT_RUN, RefusalKind.NEXT_RUN) if error.retriable else (STORAGE_ADVICE, RefusalKind.STORAGE)
+    return Refusal(str(tip), str(error), todo, kind, metadata_partition, topic=tip.topic)
+
+
+def as_unseen(
+    history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, root: ProvenRoot, storage: RemoteStorageManager
+) -> UnseenSegment:
+    """
+    Put together what is known of a segment of which no listing of this run showed an object.
+
+    :param history: of its user partition.
+    :param metadata: the segment.
+    :param root: what is known about the storage root.
+    :param storage: knows the layout.
+    """
+    segment_id = metadata.remote_log_segment_id.id
+    ours = history.started_by.get(segment_id) == OWN_BROKER_ID
+    return UnseenSegment(
+        state=metadata.state,
+        was_copied=segment_id in history.copied,
+        places_proven=root.places_proven(storage, metadata),
+        only_place=len(storage.layout.places) == 1,
+        root_is_fresh=root.is_fresh(storage, metadata),
+        started_by_us=ours and root.is_recorded(storage, metadata),
+        places_shown=root.places_shown(storage, metadata),
+    )

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One user partition in one run: what is to be done, what was done, what was left and why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, Eligibility
+from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.storage.remote_storage import SegmentDeletion
+
+
+class UserPartitionWork:
+    """
+    The work on one user partition.
+
+    :param history: its history, kept current by the run's replay.
+    :param eligibility: what may be done.
+    :param metadata_partition: where its events lie.
+    """
+
+    def __init__(self, history: UserPartitionHistory, eligibility: Eligibility, metadata_partition: int) -> None:
+        self.history = history
+        self.tip = history.topic_id_partition
+        self.eligibility = eligibility
+        self._metadata_partition = metadata_partition
+        self._foreign_offset = history.last_foreign_offset
+        self.segments = self.objects = self.bytes = 0
+        self.stopped = eligibility.refused is not None or not (eligibility.segments or not history.unfinished())
+        """Whether nothing more is done in this run."""
+        self.begun = self.finished = self.outcome_unknown = False
+        self._refused: list[Refusal] = []
+        self._left: defaultdict[tuple[str, str, RefusalKind], list[str]] = defaultdict(list)
+        for left in eligibility.left:
+            self.leave(left.what, left.why, left.what_to_do, left.kind)
+
+    def leave(self, what: object, why: str, what_to_do: str, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
+        """
+        Note what stays; what stays for the same reason is told together.
+
+        :param what: a segment, or the user partition.
+        :param why: the reason.
+        :param what_to_do: what a person may do about it.
+        :param kind: kind of the reason.
+        """
+        self._left[why, what_to_do, kind].append(str(what))
+
+    def stop(self, refusal: Refusal) -> None:
+        """
+        Do nothing more in this run.
+
+        :param refusal: why.
+        """
+        self._refused.append(refusal)
+        self.stopped = True
+
+    @property
+    def is_started(self) -> bool:
+        """Whether DELETE_PARTITION_STARTED was read."""
+        return self.history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether somebody else has written about its segments since the run began."""
+        return self.history.last_foreign_offset != self._foreign_offset
+
+    def current(
+        self, segments: Sequence[RemoteLogSegmentMetadata], state: RemoteLogSegmentState | None = None
+    ) -> list[RemoteLogSegmentMetadata]:
+        """
+        Return segments as of the latest replay, without those that another run has finished.
+
+        :param segments: as they were.
+        :param state: only those in this state, ``None`` for all.
+        """
+        found = (self.history.cache.segment(m.remote_log_segment_id) for m in segments)
+        return [m for m in found if m is not None and state in (None, m.state)]
+
+    def count_objects(self, deletion: SegmentDeletion) -> None:
+        """
+        Count what was deleted of a segment.
+
+        :param deletion: what became of it.
+        """
+        self.objects += deletion.objects_deleted
+        self.bytes += deletion.bytes_deleted
+
+    def count_finished(self, segment_id: UUID, offset: int, deletion: SegmentDeletion) -> None:
+        """
+        Count a segment, unless another run was first: the one whose event came first has finished it.
+
+        :param segment_id: which one.
+        :param offset: of our DELETE_SEGMENT_FINISHED.
+        :param deletion: what became of its objects.
+        """
+        if self.history.finished_at.get(segment_id) in (offset, None):
+            self.segments += 1
+            self.count_objects(deletion)
+
+    @property
+    def outcome(self) -> PartitionOutcome:
+        """How it ended."""
+        if self.finished:
+            return PartitionOutcome.FINISHED
+        return PartitionOutcome.INCOMPLETE if self.begun else PartitionOutcome.REFUSED
+
+    def report(self, interrupted_by: RlmmError | None = None) -> UserPartitionReport:
+        """
+        Say what was done, and what was left and why.
+
+        :param interrupted_by: what ended the run, where something did.
+        """
+        segments_left = len(self.history.unfinished())
+        if self.eligibility.refused is not None:
+            return UserPartitionReport.refused(self.tip, segments_left, self.eligibility.refused)
+        if interrupted_by is not None and not self.finished:
+            why = f"the run was ended by {type(interrupted_by).__name__}: {interrupted_by}"
+            self.leave(self.tip, why, NEXT_RUN)
+        return UserPartitionReport(
+            topic=self.tip.topic,
+            topic_id=kafka_uuid_str(self.tip.topic_id),
+            partition=self.tip.partition,
+            outcome=self.outcome,
+            segments_deleted=self.segments,
+            segments_left=segments_left,
+            objects_deleted=self.objects,
+            bytes_deleted=self.bytes,
+            refusals=self._refusals(),
+        )
+
+    def _refusals(self) -> tuple[Refusal, ...]:
+        number, topic = self._metadata_partition, self.tip.topic
+        left = (
+            Refusal(_together(whats), why, todo, kind, number, topic=topic)
+            for (why, todo, kind), whats in self._left.items()
+        )
+        return (*self._refused, *left)
+
+
+def _together(segments: Sequence[str]) -> str:
+    """Name several segments in a line that no other set of segments ever has: a person may acknowledge it."""
+    if len(segments) == 1:
+        return segments[0]
+    set_of = hashlib.sha256("\n".join(sorted(segments)).encode()).hexdigest()[:16]
+    return f"{len(segments)} segments, the first is {min(segments)} (set {set_of})"
