@@ -13,7 +13,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark system \
-	package bench-replay bench-publish lock clean
+	package bench-replay bench-scale bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ package: setup ## Build the wheel and try it in a clean environment
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay
+
+bench-scale: setup ## Marking and planning at scale beside a bare replay, with their budgets (minutes, 4 GB of memory)
+	$(BIN)/python -m benchmarks.scale
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

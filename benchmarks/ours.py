@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from airflow_provider_rlmm.event_log.snapshot import write_snapshot
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -146,7 +146,7 @@ def resume_topic(config: KafkaClientConfig, snapshot: Path) -> TopicRun:
     :param config: the clients' properties.
     :param snapshot: what :func:`leave_snapshot` has written.
     """
-    run = _timed(config, partial(TopicState.resume, str(snapshot)))
+    run = _timed(config, partial(TopicState.resume, SnapshotFile(str(snapshot))))
     assert run.topic_state.refusal is None, run.topic_state.refusal
     return run
 
@@ -164,7 +164,7 @@ def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
             topics,
         )
         topic_state.advance()
-        write_snapshot(str(snapshot), topic_state.snapshot())
+        SnapshotFile(str(snapshot)).write(topic_state.snapshot())
 
 
 def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> TopicRun:
@@ -180,5 +180,5 @@ def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> Topic
 
 @contextmanager
 def _clients(config: KafkaClientConfig) -> Iterator[tuple[TimedLog, KafkaClusterTopics]]:
-    with TimedLog(config) as log, closing(KafkaClusterTopics(config)) as topics:
+    with TimedLog(config) as log, closing(KafkaClusterTopics(config, TOPIC)) as topics:
         yield log, topics

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.event_log.protocol import Acked
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from dev.broker import LocalKafka, await_condition, partitions_served
@@ -27,6 +29,20 @@ def served_topic() -> Iterator[KafkaClientConfig]:
     with LocalKafka(jvm_options=BROKER_OPTIONS) as kafka:
         _create(kafka)
         yield KafkaClientConfig(kafka.client_config())
+
+
+def create_topics(config: KafkaClientConfig, topics: Mapping[str, int]) -> dict[str, UUID]:
+    """
+    Make topics that exist, and return their ids by name.
+
+    :param config: the clients' properties.
+    :param topics: name → number of partitions.
+    """
+    admin = AdminClient(dict(config.properties))
+    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
+        made.result(60.0)
+    with closing(KafkaClusterTopics(config, TOPIC)) as cluster:
+        return dict(cluster.list_topics())
 
 
 def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any) -> None:

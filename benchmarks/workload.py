@@ -8,9 +8,10 @@ The values of one topic name and one kind differ in bytes at fixed places only, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -82,18 +83,37 @@ def read(path: Path) -> Array:
     return _binary_array(lengths, np.frombuffer(data, np.uint8, offset=4 + 4 * count))
 
 
-def generate(size: int, *, seed: int = 405, metadata_partitions: int = 5) -> Workload:
+def topics_of(seed: int = 405) -> dict[str, int]:
+    """
+    Return the topics of a workload, name → number of user partitions.
+
+    :param seed: of the workload.
+    """
+    return dict(Counter(tip.topic for tip in _tips(np.random.default_rng(seed))))
+
+
+def generate(
+    size: int,
+    *,
+    seed: int = 405,
+    metadata_partitions: int = 5,
+    topic_ids: Mapping[str, UUID] | None = None,
+    marked: Collection[str] | None = None,
+) -> Workload:
     """
     Make a workload.
 
     :param size: about how many values.
     :param seed: decides everything.
     :param metadata_partitions: number of partitions of the metadata topic.
+    :param topic_ids: ids of topics that exist, by name; the others get some.
+    :param marked: topics of which every user partition is marked for deletion, and no other one; ``None`` draws some user
+        partitions, which are in all stages of their deletion.
     """
     rng = np.random.default_rng(seed)
-    segments = _segments(rng, max(30, round(size / EVENTS_PER_SEGMENT)))
+    segments = _segments(rng, max(30, round(size / EVENTS_PER_SEGMENT)), topic_ids or {})
     events, irregular = _events(rng, segments)
-    deletions = _partition_deletes(rng, segments)
+    deletions = _partition_deletes(rng, segments) if marked is None else _markers(segments, marked)
     order = np.argsort(np.concatenate([events.time, deletions.time]), kind="stable")
     # Where each event comes to lie.
     place = np.empty(len(order), np.int64)
@@ -137,9 +157,10 @@ class _PartitionDeletes:
     time: Array
 
 
-def _tips(rng: Any) -> list[TopicIdPartition]:
+def _tips(rng: Any, topic_ids: Mapping[str, UUID] = MappingProxyType({})) -> list[TopicIdPartition]:
     names = [f"{domain}.{stream}" for domain in _DOMAINS for stream in _STREAMS]
-    ids = [UUID(bytes=rng.bytes(16)) for _ in names]
+    drawn = [UUID(bytes=rng.bytes(16)) for _ in names]
+    ids = [topic_ids.get(name, other) for name, other in zip(names, drawn, strict=True)]
     sizes = rng.choice((1, 3, 6, 12, 24), len(names))
     return [
         TopicIdPartition(topic_id, name, partition)
@@ -148,8 +169,8 @@ def _tips(rng: Any) -> list[TopicIdPartition]:
     ]
 
 
-def _segments(rng: Any, count: int) -> _Segments:
-    tips = _tips(rng)
+def _segments(rng: Any, count: int, topic_ids: Mapping[str, UUID]) -> _Segments:
+    tips = _tips(rng, topic_ids)
     # Some partitions are busier than others.
     weights = rng.pareto(1.5, len(tips)) + 0.2
     user_partition = np.sort(rng.choice(len(tips), count, p=weights / weights.sum()))
@@ -219,6 +240,13 @@ def _partition_deletes(rng: Any, segments: _Segments) -> _PartitionDeletes:
             values.append(serialize(RemotePartitionDeleteMetadata(segments.tips[tip], state, FIRST_EVENT_MS, -1)))
             user_partition.append(tip)
     return _PartitionDeletes(values, np.array(user_partition), 2.0 + np.arange(len(values)))
+
+
+def _markers(segments: _Segments, topics: Collection[str]) -> _PartitionDeletes:
+    chosen = [number for number, tip in enumerate(segments.tips) if tip.topic in topics]
+    state = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    values = [serialize(RemotePartitionDeleteMetadata(segments.tips[n], state, FIRST_EVENT_MS, -1)) for n in chosen]
+    return _PartitionDeletes(values, np.array(chosen, np.int64), 2.0 + np.arange(len(values)))
 
 
 def _route(tip: TopicIdPartition, metadata_partitions: int) -> int:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marking and planning as the DAG's tasks do it: each with clients of its own, and a snapshot that they share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.lifecycle.plan_files import write_plan
+from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from benchmarks.topic import TOPIC
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    One run of marker and planner.
+
+    :param mark_s: of the marker, from opening its clients on.
+    :param plan_s: of the planner, to the written plan.
+    :param records: read by both.
+    :param planned: segments in the plan.
+    :param peak_bytes: the most memory that the process held.
+    """
+
+    mark_s: float
+    plan_s: float
+    records: int
+    planned: int
+    peak_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Both together."""
+        return self.mark_s + self.plan_s
+
+
+def mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
+    """
+    Mark, as a dry run, and plan; in a process of its own, as tasks are.
+
+    :param properties: the clients' properties.
+    :param folder: the work folder: what an earlier run has left there is used.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_mark_and_plan, (properties, folder))
+
+
+def _mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
+    config, began = KafkaClientConfig(properties), time.perf_counter()
+    with _topic(config, folder) as topic:
+        publisher = GuardedPublisher(topic.log, allow_writes=False)
+        DeletedPartitionMarker(topic, publisher, clock=system_clock, dry_run=True).mark()
+        records = topic.records_read
+    marked = time.perf_counter()
+    with _topic(config, folder) as topic:
+        planner = CleanupPlanner(topic, limits=CleanerLimits(), clock=system_clock)
+        plan = planner.plan("benchmark", expires_in_ms=HOUR_MS)
+        records += topic.records_read
+        write_plan(str(folder / "plan"), plan.rows, plan.summary)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Run(marked - began, time.perf_counter() - marked, records, plan.rows.num_rows, peak)
+
+
+@contextmanager
+def _topic(config: KafkaClientConfig, folder: Path) -> Iterator[TopicReplay]:
+    with KafkaMetadataEventLog(config, TOPIC) as log, closing(KafkaClusterTopics(config, TOPIC)) as topics:
+        topic = TopicReplay(log, topics, system_clock, SnapshotFile(str(folder / "topic.snapshot")))
+        yield topic
+        topic.keep()
