@@ -16,6 +16,7 @@ from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.absence import Presence
@@ -144,6 +145,8 @@ class CleanupPlanner:
         )
         before = len(draft.rows)
         cleanable = False
+        # Beside a record that cannot be applied nobody knows for certain what a segment has become.
+        exact = all(record.code == ErrorCode.KEYED.name for record in replay.quarantined)
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
             tip = history.topic_id_partition
@@ -154,7 +157,7 @@ class CleanupPlanner:
                 if refusal.kind is RefusalKind.WAITING:
                     draft.wait(history)
                 continue
-            cleanable |= draft.take(metadata_partition, history.unfinished())
+            cleanable |= draft.take(metadata_partition, history.unfinished(), exact=exact)
         if cleanable:
             draft.planned[metadata_partition] = _count(draft.rows[before:])
             logger.info("metadata partition %d: %s planned", metadata_partition, draft.planned[metadata_partition])
@@ -176,10 +179,10 @@ class _Draft:
         self.refusals: dict[Refusal, None] = {}
         self.waiting = Count(0, 0)
 
-    def take(self, metadata_partition: int, segments: Sequence[RemoteLogSegmentMetadata]) -> bool:
+    def take(self, metadata_partition: int, segments: Sequence[RemoteLogSegmentMetadata], *, exact: bool) -> bool:
         """Plan the segments of a user partition as far as there is room; tell whether it has work in this run."""
         room = len(segments) if self._max_segments is None else max(0, self._max_segments - len(self.rows))
-        self.rows += [_row(metadata_partition, m) for m in segments[:room]]
+        self.rows += [_row(metadata_partition, m, exact) for m in segments[:room]]
         self._not_taken += len(segments[room:])
         return room > 0 or not segments
 
@@ -229,7 +232,7 @@ def _count(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Count:
     return Count(len(rows), sum(r["segment_size_in_bytes"] for r in rows))
 
 
-def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata) -> dict[str, Any]:
+def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata, exact: bool) -> dict[str, Any]:
     segment_id = metadata.remote_log_segment_id
     return {
         "metadata_partition": metadata_partition,
@@ -244,5 +247,5 @@ def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata) -> dict[st
         "event_timestamp_ms": metadata.event_timestamp_ms,
         "segment_size_in_bytes": metadata.segment_size_in_bytes,
         "reason": Reason.ORPHANED.value,
-        "exact": True,
+        "exact": exact,
     }

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A metadata topic as somebody wrote it, record by record; and any values made into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot, topic_id_partition_of
+from airflow_provider_rlmm.metadata.serde import deserialize
+from tests.property.histories import Histories
+
+NOW_MS = 1_800_000_000_000
+PARTITION_COUNT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; ``value`` is ``None`` in a tombstone."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = -1
+
+
+@dataclass
+class WrittenTopic:
+    """
+    The records of each metadata partition, at offsets from 0 on.
+
+    :param partitions: metadata partition → its records.
+    :param beginnings: metadata partition → first offset that is still there.
+    """
+
+    partitions: list[list[Record]] = field(default_factory=lambda: [[] for _ in range(PARTITION_COUNT)])
+    beginnings: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    def begin(self, metadata_partition: int) -> int:
+        return self.beginnings.get(metadata_partition, 0)
+
+    def left(self) -> Iterable[tuple[int, int, Record]]:
+        """(metadata partition, offset, record) of what is still there."""
+        for number, records in enumerate(self.partitions):
+            for offset in range(self.begin(number), len(records)):
+                yield number, offset, records[offset]
+
+    def log(self) -> InProcessMetadataEventLog:
+        log = InProcessMetadataEventLog(self.partition_count, clock=lambda: NOW_MS)
+        for number, records in enumerate(self.partitions):
+            for record in records:
+                log.append(number, record.value, record.key, record.timestamp_ms)
+            log.truncate(number, self.begin(number))
+        return log
+
+
+def home_of(value: bytes | None, partition_count: int = PARTITION_COUNT) -> int | None:
+    """The metadata partition where a value belongs, ``None`` where it cannot be told."""
+    try:
+        event = deserialize(value or b"")
+    except MalformedMetadataError:
+        return None
+    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+        return None
+    return metadata_partition_for(topic_id_partition_of(event), partition_count)
+
+
+def spread_out(values: Sequence[bytes | None], random: Random) -> WrittenTopic:
+    """Put values where they belong, now and then elsewhere or under a key; sometimes the beginning is lost."""
+    topic = WrittenTopic()
+    stray, keyed = random.choice([0, 0, 0.02]), random.choice([0, 0.05])
+    for value in values:
+        home = home_of(value)
+        if home is None or random.random() < stray:
+            home = random.randrange(PARTITION_COUNT)
+        key = random.choice([b"", b"key"]) if random.random() < keyed else None
+        topic.partitions[home].append(Record(value, key, random.choice([-1, *range(150)])))
+    lose_beginnings(topic, random)
+    return topic
+
+
+def lose_beginnings(topic: WrittenTopic, random: Random) -> None:
+    for number, records in enumerate(topic.partitions):
+        if records and random.random() < 0.2:
+            topic.beginnings[number] = random.randrange(len(records) + 1)
+
+
+def any_events(seed: int) -> WrittenTopic:
+    """Event by event: mostly what a leader would write next, sometimes anything."""
+    random = Random(seed)
+    history = Histories(seed, random.choice([0, 0.02, 0.1, 0.5]))
+    return spread_out(history.values(random.choice([5, 40, 150])), random)
