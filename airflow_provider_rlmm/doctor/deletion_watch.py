@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the partition-delete events of a metadata topic: they are few, and no cache checks their order."""
+"""What is wrong with the partition-delete events of a metadata topic: they are few, and no broker checks their order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
+from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
+from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.finding_kinds import FindingKind, Severity
 
-COLUMNS = [
+_COLUMNS = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state",
-    "broker_id",
+    "broker_id", "state_before",
 ]  # fmt: skip
-"""Columns of ``decode`` that are looked at."""
-
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 FoundEvent = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[str, Any], str, Severity]
-"""Kind, row of :data:`COLUMNS`, what this one is, in words, and how bad, where its kind does not say it."""
+"""Kind, row of an event, what this one is, in words, and how bad, where its kind does not say it."""
 
 
 class DeletionWatch:
     """
-    Follows the deletions of user partitions.
+    Looks at each partition-delete event, and remembers those from the future.
 
     :param living: ids of the topics that exist.
     :param beginnings: metadata partition → first offset that is there.
@@ -36,37 +35,29 @@ class DeletionWatch:
         self._living = living
         self._beginnings = beginnings
         self._latest_ms = latest_ms
-        self._last: dict[tuple[bytes, int], Mapping[str, Any]] = {}
-        self._finished: set[tuple[bytes, int]] = set()
-        self._of_the_future: dict[tuple[bytes, int], Mapping[str, Any]] = {}
+        self._of_the_future: dict[tuple[TopicIdPartition, int], Mapping[str, Any]] = {}
 
-    def note(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[FoundEvent]:
+    def note(self, deletions: Any) -> Iterator[FoundEvent]:
         """
         Take events, and yield what is wrong with each.
 
-        :param rows: in the order of the topic.
+        :param deletions: as an ``ApplyReport`` has them.
         """
-        for row in rows:
+        for row in deletions.select(_COLUMNS).to_pylist():
+            tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
             state = RemotePartitionDeleteState(row["state"])
-            key = (row["topic_id"], row["partition"])
-            yield from self._illegal(key, state, row)
-            self._last[key] = row
-            if state is _FINISHED:
-                self._finished.add(key)
-                self._of_the_future.pop(key, None)
-                if UUID(bytes=row["topic_id"]) in self._living:
-                    yield FindingKind.LIVE_PARTITION_FINISHED, row, "its topic exists"
-            else:
-                self._observe(key, row)
+            yield from self._illegal(state, row)
+            if state is _FINISHED and tip.topic_id in self._living:
+                yield FindingKind.LIVE_PARTITION_FINISHED, row, "its topic exists"
+            if max(row["event_timestamp_ms"], row["timestamp_ms"]) > self._latest_ms:
+                self._of_the_future[tip, row["offset"]] = row
 
-    def _illegal(
-        self, key: tuple[bytes, int], state: RemotePartitionDeleteState, row: Mapping[str, Any]
-    ) -> Iterator[FoundEvent]:
-        before = self._last.get(key)
+    def _illegal(self, state: RemotePartitionDeleteState, row: Mapping[str, Any]) -> Iterator[FoundEvent]:
+        before = row["state_before"]
         # The events before it may be among those that are gone.
         if before is None and self._beginnings[row["metadata_partition"]] > 0:
             return
-        source = RemotePartitionDeleteState(before["state"]) if before else None
+        source = None if before is None else RemotePartitionDeleteState(before)
         reopened = None if source is _FINISHED else source
         valid = RemotePartitionDeleteState.is_valid_transition
         if not (valid(source, state) or valid(reopened, state)):
@@ -76,42 +67,22 @@ class DeletionWatch:
             severity = Severity.NOTICE if ours else Severity.WARNING
             yield FindingKind.ILLEGAL_TRANSITION, row, f"{came} → {state.name}", severity
 
-    def _observe(self, key: tuple[bytes, int], row: Mapping[str, Any]) -> None:
-        """A later observation at a believable time takes the place of one from the future."""
-        if max(row["event_timestamp_ms"], row["timestamp_ms"]) <= self._latest_ms:
-            self._of_the_future.pop(key, None)
-        else:
-            self._of_the_future.setdefault(key, row)
-
-    def of_the_future(self, now_ms: int) -> Iterator[FoundEvent]:
+    def of_the_future(
+        self, under_way: Mapping[TopicIdPartition, PartitionDeletion], now_ms: int
+    ) -> Iterator[FoundEvent]:
         """
         Yield the observations of absence that were made at a time that has not come yet, and by nobody since.
 
+        :param under_way: the deletions that began and are not finished.
         :param now_ms: ms since the epoch.
         """
-        for row in self._of_the_future.values():
-            event_ms, record_ms = row["event_timestamp_ms"], row["timestamp_ms"]
-            ahead_ms = max(event_ms, record_ms) - now_ms
-            state = RemotePartitionDeleteState(row["state"]).name
-            detail = f"{state} is {ahead_ms} ms ahead: event time {event_ms}, record time {record_ms}, now {now_ms} ms"
-            yield FindingKind.MARKER_FROM_THE_FUTURE, row, detail
-
-    def topics_under_way(self) -> set[tuple[UUID, str]]:
-        """Return topic id and name of the deletions that are not finished."""
-        return {(UUID(bytes=row["topic_id"]), row["topic"]) for row in self._last.values() if row["state"] != _FINISHED}
-
-    def unsettled(self, before_ms: int, unfinished: Collection[tuple[bytes, int]]) -> Iterator[FoundEvent]:
-        """
-        Yield the deletions that began and did not finish.
-
-        A marker or a start behind DELETE_PARTITION_FINISHED counts as settled while nothing is unfinished: two cleaners at
-        once leave such a thing, and the cleaner leaves it alone.
-
-        :param before_ms: the last time that is old enough, ms since the epoch.
-        :param unfinished: (topic id, partition) of the user partitions with unfinished segments.
-        """
-        for key, row in self._last.items():
-            state = RemotePartitionDeleteState(row["state"])
-            settled = state is _FINISHED or (key in self._finished and key not in unfinished)
-            if not settled and row["event_timestamp_ms"] <= before_ms:
-                yield FindingKind.UNSETTLED_MARKER, row, f"{state.name} is its last event"
+        for tip, deletion in under_way.items():
+            if any(o.time_ms <= self._latest_ms for o in deletion.observations):
+                continue
+            rows = (self._of_the_future.get((tip, o.offset)) for o in deletion.observations)
+            row = next((row for row in rows if row is not None), None)
+            if row is not None:
+                event_ms, record_ms = row["event_timestamp_ms"], row["timestamp_ms"]
+                state, ahead_ms = RemotePartitionDeleteState(row["state"]).name, max(event_ms, record_ms) - now_ms
+                times = f"event time {event_ms}, record time {record_ms}, now {now_ms} ms"
+                yield FindingKind.MARKER_FROM_THE_FUTURE, row, f"{state} is {ahead_ms} ms ahead: {times}"

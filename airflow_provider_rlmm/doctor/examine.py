@@ -3,7 +3,7 @@
 Examines the metadata topic: one pass over all of it, column-wise, and a list of what is wrong, each with its offset.
 
 Bad records are told by :func:`~airflow_provider_rlmm.metadata.columnar.decode`, wrong steps by
-:meth:`ColumnarState.apply`; what never ended is read from the state afterwards.
+:meth:`ColumnarState.apply`; what never ended is read from the state afterwards. Nothing is replayed here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
-from airflow_provider_rlmm.doctor.copy_watch import CopyWatch
-from airflow_provider_rlmm.doctor.deletion_watch import COLUMNS as DELETION_COLUMNS
 from airflow_provider_rlmm.doctor.deletion_watch import DeletionWatch
 from airflow_provider_rlmm.doctor.finding_rows import (
     FindingRows,
@@ -27,15 +25,22 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     user_partition_in_text,
     without,
 )
+from airflow_provider_rlmm.doctor.open_ends import (
+    USER_PARTITION,
+    added_before,
+    deletions_under_way,
+    stopped_copies,
+    stuck_segments,
+    unsettled_deletions,
+)
 from airflow_provider_rlmm.doctor.proof_watch import ProofWatch
 from airflow_provider_rlmm.doctor.served import ServedPartitions, TieredClusterTopics, served_partitions
-from airflow_provider_rlmm.doctor.trail import Trail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, Progress, TopicState, user_partitions
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState, user_partitions
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, SEGMENT_API_KEY
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence
 from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, EXPLANATIONS, FindingKind, Severity
 from airflow_provider_rlmm.policy.findings import NAMED, Diagnosis, Recovery
@@ -52,7 +57,6 @@ _OF_A_FINDING = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "segment_id", "event_timestamp_ms",
     "reason",
 ]  # fmt: skip
-_STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 
 def examine(
@@ -86,25 +90,21 @@ def examine(
     served = served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
-
-    def progressed(_: Progress) -> None:
-        if examination.trail.full:
-            examination.trail.prune(state.state.segments)
-
-    state.advance(progressed, examination.chunk)
-    examination.what_never_ended(state, min_age_ms, max_copy_ms)
-    examination.topics_that_do_not_live(state.state.segments, topics, log)
+    state.advance(on_applied=examination.chunk)
+    segments = state.state.segments
+    examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
+    examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
     findings = examination.findings.log
     diagnosis = Diagnosis(
         cluster_id=state.identity.cluster_id,
         examined_at_ms=now_ms,
         read_until=dict(state.next_offsets),
         records=examination.records,
-        segments=state.state.segments.num_rows,
+        segments=segments.num_rows,
         counts={kind: findings.counts[kind] for kind in FindingKind if kind in findings.counts},
         critical=findings.critical,
         findings=findings.findings(),
-        recoveries=examination.recoveries(state.state.segments),
+        recoveries=examination.recoveries(segments),
     )
     logger.info(
         "%d records examined, findings: %s", diagnosis.records, {k.value: n for k, n in diagnosis.counts.items()}
@@ -136,9 +136,8 @@ class _Examination:
         self._now_ms = now_ms
         self._readers = {number: served.readers_of(number) for number in beginnings}
         self.findings = FindingRows(limit_per_kind)
-        self.trail = Trail()
         self.records = 0
-        self._copies = CopyWatch(served.copying)
+        self._copying = served.copying
         self._deletions = DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
         self._proof = ProofWatch(beginnings)
         self._not_living: dict[FindingKind, list[Any]] = {}
@@ -147,10 +146,7 @@ class _Examination:
 
     def chunk(self, decoded: Any, report: Any) -> None:
         """Look at one chunk, and at what became of it."""
-        import pyarrow as pa
         import pyarrow.compute as pc
-
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode
 
         self.records += decoded.num_rows
         self._bad_records(report.quarantined)
@@ -162,18 +158,10 @@ class _Examination:
         adds = pc.equal(thrown.column("api_key"), SEGMENT_API_KEY)
         self._add_where_served(FindingKind.ADD_IN_OTHER_STATE, thrown.filter(adds))
         self._add_where_served(FindingKind.UPDATE_TO_COPY_STARTED, thrown.filter(pc.invert(adds)))
-        unknown = among(report.dropped, "fate", (EventFate.DROPPED_UNKNOWN_SEGMENT,))
-        self._proof.note(decoded, report.dropped.filter(unknown))
+        self._proof.note(decoded, report.quarantined)
         self._dropped(without(report.dropped, places_of(after_finished)))
-        readable = pa.Table.from_batches([decoded]).filter(
-            among(decoded, "error_code", (ErrorCode.GOOD, ErrorCode.KEYED))
-        )
-        deletes = readable.filter(among(readable, "api_key", (PARTITION_DELETE_API_KEY,)))
-        for found in self._deletions.note(deletes.select(DELETION_COLUMNS).to_pylist()):
+        for found in self._deletions.note(report.deletions):
             self.findings.add_one(*found)
-        applied = without(readable, places_of(report.dropped) | places_of(thrown))
-        self.trail.note(applied)
-        self._copies.note(applied)
 
     def _bad_records(self, quarantined: Any) -> None:
         """Each kind by metadata partition: which brokers read a record depends on that."""
@@ -213,32 +201,35 @@ class _Examination:
 
     # --- what never ended ----------------------------------------------------------------------------------------------
 
-    def what_never_ended(self, state: TopicState, min_age_ms: int, max_copy_ms: int) -> None:
+    def what_never_ended(self, topic: TopicState, segments: pa.Table, min_age_ms: int, max_copy_ms: int) -> None:
         """Look at the state after the last record; the ages are those from which on something counts, ms."""
-        self._incomplete_history(state)
-        for proof in self._proof.found(state.state.segments, self._readers):
+        state = topic.state
+        self._incomplete_history(topic)
+        for proof in self._proof.found(segments, state.unresolved, self._readers):
             place = {"metadata_partition": proof.metadata_partition, "offset": proof.offset}
             row = place | {"timestamp_ms": proof.timestamp_ms}
             self.findings.add_one(FindingKind.UNDER_PROOF, row, proof.detail, proof.severity)
-        for found in self._deletions.of_the_future(self._now_ms):
+        for found in self._deletions.of_the_future(state.deletions_under_way(), self._now_ms):
             self.findings.add_one(*found)
-        unfinished = state.state.segments.group_by(["topic_id", "partition"]).aggregate([]).to_pylist()
-        keys = {(row["topic_id"], row["partition"]) for row in unfinished}
-        for found in self._deletions.unsettled(self._now_ms - min_age_ms, keys):
-            self.findings.add_one(*found)
-        self._stuck_segments(state.state.segments, self._now_ms - min_age_ms)
-        stopped = self._copies.stopped(self._now_ms - max_copy_ms)
-        for row in stopped.to_pylist() if stopped is not None else ():
+        before_ms = self._now_ms - min_age_ms
+        for row in unsettled_deletions(state.partition_deletes, segments, before_ms).to_pylist():
+            detail = f"{RemotePartitionDeleteState(row['state']).name} is its last event"
+            self.findings.add_one(FindingKind.UNSETTLED_MARKER, row, detail)
+        self._stuck_segments(stuck_segments(segments, before_ms))
+        for row in stopped_copies(state.user_partitions, self._copying, self._now_ms - max_copy_ms).to_pylist():
             self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
 
-    def topics_that_do_not_live(self, segments: pa.Table, topics: ClusterTopics, log: MetadataEventLog) -> None:
+    def topics_that_do_not_live(
+        self, partition_deletes: pa.Table, segments: pa.Table, topics: ClusterTopics, log: MetadataEventLog
+    ) -> None:
         """Ask about the topics that were not listed: one that may not be described is neither living nor absent."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         others = segments.filter(pc.invert(of_topics(segments, self._living)))
         kept = {kind: pa.concat_tables(tables) for kind, tables in self._not_living.items()}
-        named = self._deletions.topics_under_way().union(*(topics_of(table) for table in (others, *kept.values())))
+        under_way = deletions_under_way(partition_deletes)
+        named = topics_of(under_way).union(*(topics_of(table) for table in (others, *kept.values())))
         names: dict[UUID, frozenset[str]] = {}
         for topic_id, name in named:
             names[topic_id] = names.get(topic_id, frozenset()) | {name}
@@ -278,18 +269,14 @@ class _Examination:
             rows = known.append_column("offset", pa.repeat(pa.scalar(gap.end, pa.int64()), known.num_rows))
             self.findings.add(kind, rows.append_column("reason", pa.repeat(str(gap), known.num_rows)))
 
-    def _stuck_segments(self, segments: pa.Table, before_ms: int) -> None:
+    def _stuck_segments(self, stuck: pa.Table) -> None:
         """Report segments that are being copied or deleted for too long, the oldest first."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        stuck = segments.filter(among(segments, "state", _STARTED))
-        stuck = stuck.filter(pc.less_equal(stuck.column("event_timestamp_ms"), before_ms))
         kind = FindingKind.STUCK_SEGMENT
-        shown = stuck.sort_by("event_timestamp_ms").slice(0, self.findings.log.room(kind))
-        offsets = pa.array(self.trail.last_offsets(shown), pa.int64())
+        shown = stuck.slice(0, self.findings.log.room(kind))
         names = pa.array([RemoteLogSegmentState(s).name for s in shown.column("state").to_pylist()], pa.string())
-        self.findings.add(kind, shown.append_column("offset", offsets).append_column("reason", names))
+        self.findings.add(kind, shown.append_column("reason", names))
         self.findings.log.add([], kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
 
     def recoveries(self, segments: pa.Table) -> tuple[Recovery, ...]:
@@ -302,10 +289,9 @@ class _Examination:
     def _recovery(self, segments: pa.Table, metadata_partition: int, offset: int) -> Recovery:
         import pyarrow.compute as pc
 
-        partition = ["topic_id", "topic", "partition"]
-        lost = self.trail.first_seen_before(segments, metadata_partition, offset)
+        lost = added_before(segments, metadata_partition, offset)
         here = segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition))
-        refused = lost.group_by(partition).aggregate([]).sort_by([(name, "ascending") for name in partition])
+        refused = lost.group_by(USER_PARTITION).aggregate([]).sort_by([(name, "ascending") for name in USER_PARTITION])
         return Recovery(
             metadata_partition,
             delete_before_offset=offset,
@@ -314,5 +300,5 @@ class _Examination:
             bytes=pc.sum(lost.column("segment_size_in_bytes")).as_py() or 0,
             user_partitions=refused.num_rows,
             refused=tuple(user_partition_in_text(row) for row in refused.slice(0, NAMED).to_pylist()),
-            usable=here.group_by(partition).aggregate([]).num_rows - refused.num_rows,
+            usable=here.group_by(USER_PARTITION).aggregate([]).num_rows - refused.num_rows,
         )

@@ -358,8 +358,8 @@ RULES = [
         "incomplete history",
         "forgets updates without their adds where something was finished",
         UNRESOLVED,
-        "            store.unresolved[key] = int(part.offset[event]), False",
-        "            store.unresolved[key] = int(part.offset[event]), False\n            del store.unresolved[key]",
+        "            store.unresolved[key] = Uncertain(int(part.offset[event]), without_add=True, for_good=False)",
+        "            store.unresolved.pop(key, None)",
         "lifecycle/test_planner.py::test_an_update_whose_add_is_nowhere_is_refused_whatever_else_was_finished",
     ),
     Mutation(

@@ -171,6 +171,8 @@ class Model:
         self.finished_segments = {}
         self.finished_counts = {}
         self.alive = set()
+        self.copying = {}
+        self.without_add = set()
         self.applied = 0
         self._caches = {}
         self._events = 0
@@ -178,7 +180,7 @@ class Model:
     def apply(self, batch) -> dict[str, list]:
         """Return (row, fate, reason) by table of the report."""
         self.applied = 0
-        report = {"quarantined": [], "dropped": [], "would_end_consumer": []}
+        report = {"quarantined": [], "dropped": [], "would_end_consumer": [], "deletions": []}
         columns = batch.to_pydict()
         nothing = [None] * batch.num_rows
         partitions, times_ms = columns.get("metadata_partition", nothing), columns.get("timestamp_ms", nothing)
@@ -207,7 +209,9 @@ class Model:
         _, first_offset = self.places.get(partition, (None, offset))
         self.places[partition] = metadata_partition, first_offset
         if is_deletion:
-            self.deletes[partition] = event
+            before, _ = self.deletes.get(partition, (None, None))
+            report["deletions"].append((row, before and before.state))
+            self.deletes[partition] = event, offset
             self.applied += 1
             history.apply_partition_event(event, offset, record_ms)
             if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
@@ -216,7 +220,12 @@ class Model:
             if partition in self.finished:
                 report["would_end_consumer"].append((row, EventFate.AFTER_FINISHED, EventFate.AFTER_FINISHED.reason))
             self._segment_event(row, event, partition, offset, report)
+            is_known = event.remote_log_segment_id.id in history.known_segments
             history.apply_segment_event(event, offset)
+            if not is_known and not isinstance(event, RemoteLogSegmentMetadata):
+                self.without_add.add(event.remote_log_segment_id)
+            if event.remote_log_segment_id.id not in history.without_add:
+                self.without_add.discard(event.remote_log_segment_id)
 
     def _segment_event(self, row, event, partition, offset, report):
         cache = self._caches.setdefault(partition, RemoteLogMetadataCache())
@@ -236,6 +245,11 @@ class Model:
         added, _ = self.places.get(event.remote_log_segment_id, (offset, None))
         opens = isinstance(event, RemoteLogSegmentMetadata) and event.remote_log_segment_id not in self.alive
         self.places[event.remote_log_segment_id] = (offset if opens else added), offset
+        if event.state is S.COPY_SEGMENT_STARTED:
+            begun = (offset, event.remote_log_segment_id.id.bytes, event.event_timestamp_ms)
+            self.copying.setdefault(partition, begun)
+        elif event.state is S.COPY_SEGMENT_FINISHED:
+            self.copying.pop(partition, None)
         if event.state is S.DELETE_SEGMENT_FINISHED:
             self.finished_segments[event.remote_log_segment_id] = offset
             self.finished_counts[partition] = self.finished_counts.get(partition, 0) + 1
@@ -254,18 +268,22 @@ class Model:
                 (*key, *_segment(segment), *self.places[segment.remote_log_segment_id])
                 for segment in history.unfinished()
             ]
-            tables["unresolved"] += [(*key, i.bytes, offset, False) for i, offset in history.without_add.items()]
+            tables["unresolved"] += [
+                (*key, i.bytes, offset, RemoteLogSegmentId(partition, i) in self.without_add, False)
+                for i, offset in history.without_add.items()
+            ]
             tables["finished_segments"] += [
                 (*key, i.id.bytes, offset)
                 for i, offset in self.finished_segments.items()
                 if i.topic_id_partition == partition
             ]
             finished = self.finished_counts.get(partition, 0), partition in self.finished
-            tables["user_partitions"].append((*key, first_offset, history.last_foreign_offset, *finished))
+            copying = self.copying.get(partition, (None, None, None))
+            tables["user_partitions"].append((*key, first_offset, history.last_foreign_offset, *finished, *copying))
             if partition in self.deletes:
-                event = self.deletes[partition]
-                row = (*key, event.state, event.event_timestamp_ms, event.broker_id, partition in self.finished)
-                tables["partition_deletes"].append(row)
+                event, offset = self.deletes[partition]
+                said = event.state, offset, event.event_timestamp_ms, event.broker_id
+                tables["partition_deletes"].append((*key, *said, partition in self.finished))
         return {name: sorted(rows, key=repr) for name, rows in tables.items()}
 
     def deletions(self):

@@ -60,10 +60,15 @@ class Batches:
             at += len(values)
 
 
+SAID = dict.fromkeys(("quarantined", "dropped", "would_end_consumer"), ("fate", "reason")) | {
+    "deletions": ("state_before",)
+}
+
+
 def reported(report):
     return {
-        name: [(row["offset"], row["fate"], row["reason"]) for row in getattr(report, name).to_pylist()]
-        for name in ("quarantined", "dropped", "would_end_consumer")
+        name: [tuple(row[column] for column in ("offset", *columns)) for row in getattr(report, name).to_pylist()]
+        for name, columns in SAID.items()
     }
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.doctor.trail import Trail
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.outcomes import EventFate
@@ -286,7 +285,6 @@ def test_findings_are_limited_and_counted(log: InProcessMetadataEventLog) -> Non
 def test_the_chunks_of_the_reading_change_nothing(
     log: InProcessMetadataEventLog, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_rlmm.doctor.examine.Trail", lambda: Trail(prune_rows=0))
     monkeypatch.setattr("airflow_provider_rlmm.event_log.in_process.BATCH_ROWS", chunk_rows)
     for metadata_partition in (0, 1):
         put(log, started(4, partition=HERE), copied(4, HERE), deleting(4, HERE), copied(44, THERE))
@@ -505,6 +503,16 @@ def test_a_marker_from_the_future_is_over_once_somebody_observed_since(
     assert K.MARKER_FROM_THE_FUTURE not in diagnose(log).counts
 
 
+def test_a_marker_from_the_future_that_a_foreign_event_has_voided_is_no_observation_any_more(
+    log: InProcessMetadataEventLog,
+) -> None:
+    put(log, marker(NOW_MS + 10**9), started(4, partition=replace(HERE, topic_id=UUID(int=6))))
+    assert K.MARKER_FROM_THE_FUTURE not in diagnose(log).counts
+    [again] = put(log, marker(NOW_MS + 10**8))
+    [finding] = only(diagnose(log), K.MARKER_FROM_THE_FUTURE)
+    assert (finding.metadata_partition, finding.offset) == again
+
+
 # -- what is under proof -----------------------------------------------------------------------------------------------
 
 
@@ -541,6 +549,15 @@ def test_segments_that_lack_their_first_event_need_a_person(log: InProcessMetada
     # What is deleted leaves nothing to resolve.
     assert "1 segments of 1 user partitions lack their first event" in proof.detail
     assert (proof.severity, diagnosis.critical, diagnosis.recoveries) == (Severity.CRITICAL, 1, ())
+
+
+def test_a_segment_that_an_event_made_uncertain_does_not_lack_its_first_event(log: InProcessMetadataEventLog) -> None:
+    log.truncate(0, 1)
+    put(log, started(4, partition=HERE), update(4, S.COPY_SEGMENT_STARTED, partition=HERE))
+    put(log, started(5, partition=HERE, state=S.COPY_SEGMENT_FINISHED))
+    [proof] = only(diagnose(log, live()), K.UNDER_PROOF)
+    # That of which the beginning is gone: its copy was finished after it.
+    assert "1 segments of 1 user partitions lack their first event" in proof.detail
 
 
 def test_a_log_of_which_nothing_is_left_is_under_proof_since_nobody_knows_when(log: InProcessMetadataEventLog) -> None:
@@ -581,6 +598,14 @@ def test_a_recovery_that_loses_no_segment_refuses_nobody(log: InProcessMetadataE
     [recovery] = diagnose(log).recoveries
     assert (recovery.segments, recovery.bytes, recovery.user_partitions, recovery.refused) == (0, 0, 0, ())
     assert "refused" not in str(recovery)
+
+
+def test_a_segment_that_lives_again_behind_the_pill_is_not_lost(log: InProcessMetadataEventLog) -> None:
+    put(log, deleting(1, HERE), deleted(1, HERE))
+    log.append(0, None)
+    put(log, started(1, partition=HERE))
+    [recovery] = diagnose(log).recoveries
+    assert (recovery.segments, recovery.usable) == (0, 1)
 
 
 def test_every_kind_is_explained() -> None:

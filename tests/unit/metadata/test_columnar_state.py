@@ -88,6 +88,7 @@ def test_segments_and_epochs_after_some_events():
             "topic": "orders",
             "partition": 2,
             "state": RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+            "offset": 10,
             "event_timestamp_ms": 4_000,
             "broker_id": -1,
             "was_finished": False,
@@ -231,10 +232,13 @@ def test_user_partitions_of_which_only_dropped_events_are_known():
     assert (report.applied, state.segments.num_rows) == (0, 0)
     key = {"metadata_partition": 4, "topic_id": PARTITION.topic_id.bytes, "topic": "orders", "partition": 2}
     assert state.user_partitions.to_pylist() == [
-        {**key, "first_offset": 0, "last_foreign_offset": 0, "finished_segments": 0, "was_finished": False}
-    ]
+        {
+            **key, "first_offset": 0, "last_foreign_offset": 0, "finished_segments": 0, "was_finished": False,
+            "copying_offset": None, "copying_segment_id": None, "copying_event_timestamp_ms": None,
+        }
+    ]  # fmt: skip
     assert state.unresolved.to_pylist() == [
-        {**key, "segment_id": segment_id(1).id.bytes, "offset": 0, "maybe_finished": False}
+        {**key, "segment_id": segment_id(1).id.bytes, "offset": 0, "without_add": True, "maybe_finished": False}
     ]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.columnar.decoding.decode import iter_events
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.metadata.columnar.fold.copies import note_copies
 from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
     PartEvents,
     UnfinishedAt,
@@ -21,7 +22,7 @@ from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
 from airflow_provider_rlmm.metadata.columnar.fold.events import APPLIED_CODES, Events, partitions_of
 from airflow_provider_rlmm.metadata.columnar.fold.segments import Part, SegmentFields, settle
 from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
-from airflow_provider_rlmm.metadata.columnar.fold.store import NO_OFFSET, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_OFFSET, Store
 from airflow_provider_rlmm.metadata.columnar.fold.unresolved import note_unresolved
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -30,10 +31,14 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _PART_EVENTS = 1 << 18  # what is worked on at once fits into the processor's cache
 
 
-@functools.lru_cache(maxsize=8)
-def _no_rows(schema: Any) -> Any:
-    """Return an empty table with fates and reasons; making one takes longer than finding it."""
-    return schema.append(pa.field("fate", pa.int8())).append(pa.field("reason", pa.string())).empty_table()
+_FATE, _REASON = pa.field("fate", pa.int8()), pa.field("reason", pa.string())
+_STATE_BEFORE = pa.field("state_before", pa.int8())
+
+
+@functools.lru_cache(maxsize=16)
+def _no_rows(schema: Any, *more: Any) -> Any:
+    """Return an empty table with some more columns; making one takes longer than finding it."""
+    return pa.schema([*schema, *more], metadata=schema.metadata).empty_table()
 
 
 class Found:
@@ -62,7 +67,7 @@ class Found:
         :param batch: the batch.
         """
         if not self._parts:
-            return _no_rows(batch.schema)
+            return _no_rows(batch.schema, _FATE, _REASON)
         rows = np.concatenate([part for part, _ in self._parts])
         codes = np.concatenate([part for _, part in self._parts])
         order = np.argsort(rows)
@@ -70,11 +75,41 @@ class Found:
         fates = pa.array([fate for fate, _ in self._codes], pa.int8()).take(pa.array(codes))
         reasons = pa.array([reason for _, reason in self._codes], pa.string()).take(pa.array(codes))
         found = pa.Table.from_batches([batch.take(pa.array(rows))])
-        return found.append_column("fate", fates).append_column("reason", reasons)
+        return found.append_column(_FATE, fates).append_column(_REASON, reasons)
+
+
+class Deletions:
+    """Rows of partition-delete events, and for each the state of the one before it."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Array, Array]] = []
+
+    def add(self, rows: Array, before: Array) -> None:
+        """
+        Note rows, in their order.
+
+        :param rows: rows of the batch.
+        :param before: the states, :data:`NO_DELETION` where there is none.
+        """
+        if rows.size:
+            self._parts.append((rows, before))
+
+    def table(self, batch: Any) -> Any:
+        """
+        Return the rows with ``state_before``.
+
+        :param batch: the batch.
+        """
+        if not self._parts:
+            return _no_rows(batch.schema, _STATE_BEFORE)
+        rows = np.concatenate([part for part, _ in self._parts])
+        before = np.concatenate([part for _, part in self._parts])
+        found = pa.Table.from_batches([batch.take(pa.array(rows))])
+        return found.append_column(_STATE_BEFORE, pa.array(before, mask=before == NO_DELETION))
 
 
 @dataclass(slots=True)
-class Findings:
+class Outcome:
     """
     What became of a batch.
 
@@ -82,42 +117,44 @@ class Findings:
     :param quarantined: rows that are not good.
     :param dropped: rows that Kafka drops.
     :param would_end_consumer: rows that would end a broker's consumer.
+    :param deletions: rows of partition-delete events.
     """
 
     applied: int = 0
     quarantined: Found = field(default_factory=Found)
     dropped: Found = field(default_factory=Found)
     would_end_consumer: Found = field(default_factory=Found)
+    deletions: Deletions = field(default_factory=Deletions)
 
 
-def apply_batch(store: Store, batch: Any) -> Findings:
+def apply_batch(store: Store, batch: Any) -> Outcome:
     """
     Apply a batch to a store.
 
     :param store: the store, which is changed.
     :param batch: what ``decode`` returned.
     """
-    findings = Findings()
+    outcome = Outcome()
     events = Events(batch)
-    _find_bad_rows(findings, events)
+    _find_bad_rows(outcome, events)
     if events.size:
-        work = _Work(store, events, findings)
+        work = _Work(store, events, outcome)
         for first in range(0, events.size, _PART_EVENTS):
             work.apply(slice(first, min(first + _PART_EVENTS, events.size)))
         store.next_event += events.size
-    return findings
+    return outcome
 
 
-def _find_bad_rows(findings: Findings, events: Events) -> None:
+def _find_bad_rows(outcome: Outcome, events: Events) -> None:
     bad = np.flatnonzero(events.error_code != ErrorCode.GOOD)
     if not bad.size:
         return
     errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
         reason = f"{ErrorCode(code).name}: {error}"
-        findings.quarantined.add(np.array([row]), EventFate.BAD_RECORD, reason)
+        outcome.quarantined.add(np.array([row]), EventFate.BAD_RECORD, reason)
         if code not in (*APPLIED_CODES, ErrorCode.MISROUTED):
-            findings.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
+            outcome.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
 
 
 class _Work:
@@ -126,13 +163,13 @@ class _Work:
 
     :param store: the store, which is changed.
     :param events: the rows that are applied.
-    :param findings: what became of them.
+    :param outcome: what became of them.
     """
 
-    def __init__(self, store: Store, events: Events, findings: Findings) -> None:
+    def __init__(self, store: Store, events: Events, outcome: Outcome) -> None:
         self._store = store
         self._events = events
-        self._findings = findings
+        self._outcome = outcome
         self._segment_ids = events.ids("segment_id")
         self._fields = SegmentFields(events.batch)
         event_ms = events.column("event_timestamp_ms")
@@ -165,9 +202,11 @@ class _Work:
         self._find(part, after_finished)
         unfinished_at = UnfinishedAt(self._store, part, numbers) if opens_again(self._store, events) else _nobody_asks
         note_unresolved(self._store, part, events.state.take(numbers))
+        note_copies(self._store, part)
         settle(self._store, part)
-        apply_deletions(self._store, events, unfinished_at)
-        self._findings.applied += int(events.is_deletion.sum())
+        deletions, before = apply_deletions(self._store, events, unfinished_at)
+        self._outcome.deletions.add(self._events.rows[some].take(deletions), before)
+        self._outcome.applied += int(events.is_deletion.sum())
 
     def _part_of(self, some: slice, numbers: Array) -> Part:
         """Return the segment events of a part, and what they do."""
@@ -191,7 +230,7 @@ class _Work:
 
     def _find(self, part: Part, after_finished: Array) -> None:
         """Note what became of the segment events; each row is noted once as one that ends a broker's consumer."""
-        found, rows, steps = self._findings, part.rows, part.steps
+        found, rows, steps = self._outcome, part.rows, part.steps
         found.would_end_consumer.add(rows.take(np.flatnonzero(after_finished)), EventFate.AFTER_FINISHED)
         counts = steps.outcomes()
         found.applied += counts[APPLIED]

@@ -132,7 +132,7 @@ def opens_again(store: Store, events: PartEvents) -> bool:
     )
 
 
-def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[int, int], bool]) -> None:
+def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[int, int], bool]) -> tuple[Array, Array]:
     """
     Change what a store says of whole user partitions.
 
@@ -140,13 +140,16 @@ def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[i
     :param events: all events of the part.
     :param unfinished_at: tells whether a user partition, by its row, has unfinished segments right before an event, by its
         number; asked only where :func:`opens_again` holds.
+    :return: the numbers of the deletion events, and for each the state of the one before it, :data:`NO_DELETION` where it
+        is the first one.
     """
     foreign = events.foreign()
     store.partitions.write("last_foreign_offset", events.partition.take(foreign), events.offset.take(foreign))
     _bound_what_waits(store, events)
     deletions = np.flatnonzero(events.is_deletion)
     if not deletions.size and not store.deletions:
-        return
+        return deletions, deletions
+    before = _states_before(store, events, deletions)
     foreign = _of_deletions(store, events, deletions, foreign)
     # Whatever comes first is applied first: a marker observes, a foreign event makes that void.
     for event in np.sort(np.concatenate([deletions, foreign])).tolist():
@@ -156,6 +159,19 @@ def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[i
         elif row in store.deletions:
             store.deletions[row].forget_observations()
     _note_last(store, events, deletions)
+    return deletions, before
+
+
+def _states_before(store: Store, events: PartEvents, deletions: Array) -> Array:
+    partition, state = events.partition.take(deletions), events.state.take(deletions)
+    order = np.argsort(partition, kind="stable")
+    partition, state = partition.take(order), state.take(order)
+    said = store.partitions["delete_state"].take(partition)
+    repeated = np.flatnonzero(partition[1:] == partition[:-1])
+    said[repeated + 1] = state.take(repeated)
+    before = np.empty_like(said)
+    before[order] = said
+    return before
 
 
 def _bound_what_waits(store: Store, events: PartEvents) -> None:
@@ -206,5 +222,6 @@ def _apply(store: Store, events: PartEvents, event: int, row: int, has_unfinishe
 def _note_last(store: Store, events: PartEvents, deletions: Array) -> None:
     partition = events.partition.take(deletions)
     store.partitions.write("delete_state", partition, events.state.take(deletions))
+    store.partitions.write("delete_offset", partition, events.offset.take(deletions))
     store.partitions.write("delete_event_timestamp_ms", partition, events.event_timestamp_ms.take(deletions))
     store.partitions.write("delete_broker_id", partition, events.broker_id.take(deletions))

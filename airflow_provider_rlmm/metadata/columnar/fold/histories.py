@@ -58,9 +58,9 @@ def histories_of(
     for row, known in by_partition.items():
         found[row].cache = RemoteLogMetadataCache(known)
         found[row].known_segments = {metadata.remote_log_segment_id.id for metadata in known}
-    for (row, high, low), (offset, _) in store.unresolved.items():
+    for (row, high, low), uncertain in store.unresolved.items():
         if row in found:
-            found[row].without_add[_uuid(high, low)] = offset
+            found[row].without_add[_uuid(high, low)] = uncertain.offset
     return {history.topic_id_partition: history for history in found.values()}
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation, PartitionDeletion
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
-VERSION = 3
+VERSION = 4
 """Of the fold: a state that another version has made may mean something else."""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": str(VERSION).encode()}
@@ -24,7 +24,9 @@ _SMALL: dict[str, Any] = {
     "counters": np.dtype([("next_event", "i8"), ("live", "i8"), ("keep_finished", "u1")]),
     "deletions": np.dtype([("row", "i8"), ("state", "i1"), ("unsettled_marker_offset", "i8")]),
     "observations": np.dtype([("row", "i8"), ("offset", "i8"), ("time_ms", "i8"), ("bounded", "u1")]),
-    "unresolved": np.dtype([("row", "i8"), ("high", "u8"), ("low", "u8"), ("offset", "i8"), ("for_good", "u1")]),
+    "unresolved": np.dtype(
+        [("row", "i8"), ("high", "u8"), ("low", "u8"), ("offset", "i8"), ("without_add", "u1"), ("for_good", "u1")]
+    ),
 }
 _UNDER_WAY = (RemotePartitionDeleteState.DELETE_PARTITION_MARKED, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
 _LAST_PARTITION_DELETE_STATE = max(RemotePartitionDeleteState)
@@ -58,7 +60,7 @@ def _small_tables(store: Store) -> dict[str, Iterator[tuple[Any, ...]]]:
             for row, d in deletions
         ),
         "observations": ((row, o.offset, o.time_ms, o.bounded) for row, d in deletions for o in d.observations),
-        "unresolved": ((*key, offset, for_good) for key, (offset, for_good) in store.unresolved.items()),
+        "unresolved": ((*key, *uncertain) for key, uncertain in store.unresolved.items()),
     }
 
 
@@ -118,8 +120,8 @@ def _store_of(batch: Any) -> Store:
     _adopt_deletions(store, _values(batch, "deletions", _SMALL["deletions"]))
     for row, offset, time_ms, bounded in _rows_of(store, _values(batch, "observations", _SMALL["observations"])):
         store.deletions[row].observations.append(AbsenceObservation(offset, time_ms, bool(bounded)))
-    for row, high, low, offset, for_good in _rows_of(store, _values(batch, "unresolved", _SMALL["unresolved"])):
-        store.unresolved[row, high, low] = offset, bool(for_good)
+    for row, high, low, offset, *said in _rows_of(store, _values(batch, "unresolved", _SMALL["unresolved"])):
+        store.unresolved[row, high, low] = Uncertain(offset, *map(bool, said))
     return store
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from airflow_provider_rlmm.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.fold.apply import apply_batch
 from airflow_provider_rlmm.metadata.columnar.fold.histories import histories_of, user_partition
@@ -35,12 +33,15 @@ class ApplyReport:
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
         snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
         between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
+    :param deletions: the partition-delete events, all applied; ``state_before`` is the state of the last one before it in its
+        user partition, null where there was none. No broker checks their order.
     """
 
     applied: int
     quarantined: Any
     dropped: Any
     would_end_consumer: Any
+    deletions: Any
 
 
 class ColumnarState:
@@ -78,13 +79,14 @@ class ColumnarState:
         :raises MetadataError: if this state was advanced before.
         """
         store, self._store = self._own(), None
-        findings = apply_batch(store, batch)
+        outcome = apply_batch(store, batch)
         after = ColumnarState(store.rebuilt() if store.is_wasteful() else store)
         return after, ApplyReport(
-            findings.applied,
-            findings.quarantined.table(batch),
-            findings.dropped.table(batch),
-            findings.would_end_consumer.table(batch),
+            outcome.applied,
+            outcome.quarantined.table(batch),
+            outcome.dropped.table(batch),
+            outcome.would_end_consumer.table(batch),
+            outcome.deletions.table(batch),
         )
 
     def _own(self) -> Store:
@@ -107,14 +109,15 @@ class ColumnarState:
         """
         One row per segment whose state is not certain: an update came without its add, or an event made no sense.
 
-        ``offset`` is where the last such event lies.
+        ``offset`` is where the last such event lies; ``without_add`` tells the former from the latter.
         """
         return table_of(self._own(), "unresolved")
 
     @property
     def partition_deletes(self) -> Any:
         """
-        The last deletion event of each user partition; ``DELETE_PARTITION_FINISHED`` stays, unlike in Kafka.
+        The last deletion event of each user partition and its ``offset``; ``DELETE_PARTITION_FINISHED`` stays, unlike in
+        Kafka.
 
         ``was_finished`` outlives a marker that opens the partition again.
         """
@@ -122,21 +125,13 @@ class ColumnarState:
 
     @property
     def user_partitions(self) -> Any:
-        """All user partitions that an event was about, those without segments among them."""
+        """
+        All user partitions that an event was about, those without segments among them.
+
+        ``copying_offset`` and its neighbours are the first event that began a copy since one was last finished, null where
+        nothing is begun.
+        """
         return table_of(self._own(), "user_partitions")
-
-    def names(self, metadata_partition: int) -> dict[UUID, frozenset[str]]:
-        """
-        Return every name under which topic ids were seen in a metadata partition.
-
-        :param metadata_partition: which one.
-        """
-        store = self._own()
-        found: dict[UUID, set[str]] = {}
-        for row in np.flatnonzero(store.partitions["metadata_partition"] == metadata_partition).tolist():
-            tip = user_partition(store, row)
-            found.setdefault(tip.topic_id, set()).add(tip.topic)
-        return {topic_id: frozenset(names) for topic_id, names in found.items()}
 
     def histories(
         self, metadata_partition: int, topic_ids: Collection[UUID]

@@ -9,7 +9,7 @@ rebuilt without it; so do runs that a later announcement of the segment replaced
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,12 @@ TABLES: dict[str, dict[str, str]] = {
         "first_offset": "i8",
         "last_foreign_offset": "i8",
         "finished_segments": "i8",
+        "copying_offset": "i8",
+        "copying_event_timestamp_ms": "i8",
+        "copying_high": "u8",
+        "copying_low": "u8",
         "delete_state": "i1",
+        "delete_offset": "i8",
         "delete_event_timestamp_ms": "i8",
         "delete_broker_id": "i4",
         "was_finished": "?",
@@ -65,10 +70,11 @@ TABLES: dict[str, dict[str, str]] = {
 """
 Columns and their types.
 
-``partitions.first_offset`` is where a reader finds all that is about the user partition; ``delete_state`` and its neighbours
-are the last deletion event, whatever it was good for; ``was_finished`` outlives a marker that opens the user partition
-again, as such a marker does not give a broker that serves it the cache back. ``segments.added_offset`` is the offset of the
-event that opened the segment's life, ``event_offset`` of the last one that was applied.
+``partitions.first_offset`` is where a reader finds all that is about the user partition; ``copying_offset`` and its
+neighbours are the first event that began a copy since one was last finished; ``delete_state`` and its neighbours are the last
+deletion event, whatever it was good for; ``was_finished`` outlives a marker that opens the user partition again, as such a
+marker does not give a broker that serves it the cache back. ``segments.added_offset`` is the offset of the event that opened
+the segment's life, ``event_offset`` of the last one that was applied.
 """
 
 _TOLERATED = 1 << 12
@@ -80,6 +86,20 @@ _CODES = {"partitions": "partition", "segments": "user_partition"}
 
 SegmentKey = tuple[int, int, int]
 """Row of the user partition, first and other half of the segment's id."""
+
+
+class Uncertain(NamedTuple):
+    """
+    Why the state of a segment is not certain.
+
+    :param offset: of the last event that says so.
+    :param without_add: whether an update came without its add.
+    :param for_good: whether nothing can make it certain.
+    """
+
+    offset: int
+    without_add: bool
+    for_good: bool
 
 
 def _with_room(size: int) -> int:
@@ -184,8 +204,8 @@ class Store:
         self.live = 0
         self.deletions: dict[int, PartitionDeletion] = {}
         """Row of the user partition → its deletion, where that is under way."""
-        self.unresolved: dict[SegmentKey, tuple[int, bool]] = {}
-        """Segments that are not certain → offset of the event that says so, and whether nothing can make them certain."""
+        self.unresolved: dict[SegmentKey, Uncertain] = {}
+        """The segments that are not certain."""
         self._indexes: dict[str, HashIndex] = {}
 
     @property

@@ -33,6 +33,9 @@ SCHEMAS = {
             "last_foreign_offset": pa.int64(),
             "finished_segments": pa.int64(),
             "was_finished": pa.bool_(),
+            "copying_offset": pa.int64(),
+            "copying_segment_id": pa.binary(),
+            "copying_event_timestamp_ms": pa.int64(),
         }
     ),
     "segments": pa.schema(
@@ -46,12 +49,19 @@ SCHEMAS = {
     ),
     "finished_segments": pa.schema({**_PARTITION, "segment_id": pa.binary(), "event_offset": pa.int64()}),
     "unresolved": pa.schema(
-        {**_PARTITION, "segment_id": pa.binary(), "offset": pa.int64(), "maybe_finished": pa.bool_()}
+        {
+            **_PARTITION,
+            "segment_id": pa.binary(),
+            "offset": pa.int64(),
+            "without_add": pa.bool_(),
+            "maybe_finished": pa.bool_(),
+        }
     ),
     "partition_deletes": pa.schema(
         {
             **_PARTITION,
             "state": pa.int8(),
+            "offset": pa.int64(),
             "event_timestamp_ms": pa.int64(),
             "broker_id": pa.int32(),
             "was_finished": pa.bool_(),
@@ -86,12 +96,18 @@ def _typed(column: Any, arrow_type: Any) -> Any:
 
 def _user_partitions(store: Store) -> dict[str, Any]:
     table, rows = store.partitions, np.argsort(_rank(store))
-    offsets = {name: table[name].take(rows) for name in ("first_offset", "last_foreign_offset")}
+    offsets = {name: table[name].take(rows) for name in ("first_offset", "last_foreign_offset", "copying_offset")}
+    is_copying = pa.array(offsets["copying_offset"] != NO_OFFSET)
+    copying = {
+        "segment_id": ids_array(table["copying_high"].take(rows), table["copying_low"].take(rows)),
+        "event_timestamp_ms": pa.array(table["copying_event_timestamp_ms"].take(rows)),
+    }
     return {
         **_key(store, rows),
         **{name: pa.array(values, mask=values == NO_OFFSET) for name, values in offsets.items()},
         "finished_segments": table["finished_segments"].take(rows),
         "was_finished": table["was_finished"].take(rows),
+        **{f"copying_{name}": pc.if_else(is_copying, values, None) for name, values in copying.items()},
     }
 
 
@@ -141,7 +157,8 @@ def _finished_segments(store: Store) -> dict[str, Any]:
 
 def _unresolved(store: Store) -> dict[str, Any]:
     keys = np.array(list(store.unresolved), np.uint64).reshape(-1, 3)
-    offsets = np.array([offset for offset, _ in store.unresolved.values()], np.int64)
+    offsets = np.array([uncertain.offset for uncertain in store.unresolved.values()], np.int64)
+    without_add = np.array([uncertain.without_add for uncertain in store.unresolved.values()], bool)
     partition = keys[:, 0].astype(np.int64)
     rows = np.lexsort((offsets, _rank(store).take(partition)))
     partition = partition.take(rows)
@@ -150,6 +167,7 @@ def _unresolved(store: Store) -> dict[str, Any]:
         **_key(store, partition),
         "segment_id": ids_array(keys[:, 1].take(rows), keys[:, 2].take(rows)),
         "offset": offsets.take(rows),
+        "without_add": without_add.take(rows),
         "maybe_finished": forgotten & (not store.keep_finished),
     }
 
@@ -161,6 +179,7 @@ def _partition_deletes(store: Store) -> dict[str, Any]:
     return {
         **_key(store, rows),
         "state": table["delete_state"].take(rows),
+        "offset": table["delete_offset"].take(rows),
         "event_timestamp_ms": table["delete_event_timestamp_ms"].take(rows),
         "broker_id": table["delete_broker_id"].take(rows),
         "was_finished": table["was_finished"].take(rows),

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
 from airflow_provider_rlmm.metadata.columnar.fold.segments import ADDED, Part
 from airflow_provider_rlmm.metadata.columnar.fold.steps import THROWN
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store, Uncertain
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 
 
@@ -42,18 +42,19 @@ def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
         key = (int(part.partition[event]), int(steps.high[group]), int(steps.low[group]))
         before = store.unresolved.get(key)
         if is_thrown[event]:
-            store.unresolved[key] = int(part.offset[event]), True
-        elif before is not None and before[1]:
+            without_add = before is not None and before.without_add
+            store.unresolved[key] = Uncertain(int(part.offset[event]), without_add, for_good=True)
+        elif before is not None and before.for_good:
             continue
         elif is_add[event]:
             # Its add is there now, and nobody knows what the events before it were about.
             if before is not None:
-                store.unresolved[key] = before[0], True
+                store.unresolved[key] = before._replace(for_good=True)
         elif int(api_state[event]) == DEAD:
             # Whatever it was, it is deleted: nothing is left to resolve.
             store.unresolved.pop(key, None)
         else:
-            store.unresolved[key] = int(part.offset[event]), False
+            store.unresolved[key] = Uncertain(int(part.offset[event]), without_add=True, for_good=False)
 
 
 def _never_added(store: Store, part: Part) -> Array:
