@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
@@ -59,6 +60,17 @@ class LocatedEvent:
     offset: int
     timestamp_ms: int
     event: SegmentEvent | RemotePartitionDeleteMetadata
+
+    def apply_to(self, history: UserPartitionHistory) -> None:
+        """
+        Apply the event.
+
+        :param history: of its user partition.
+        """
+        if isinstance(self.event, RemotePartitionDeleteMetadata):
+            history.apply_partition_event(self.event, self.offset, self.timestamp_ms)
+        else:
+            history.apply_segment_event(self.event, self.offset)
 
 
 @dataclass(frozen=True, slots=True)

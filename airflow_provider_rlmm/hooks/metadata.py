@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
@@ -19,7 +20,8 @@ from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+    from airflow_provider_rlmm.event_log.protocol import MetadataEventLog, ProvenLook
+    from airflow_provider_rlmm.event_log.snapshot import Snapshot
     from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
     from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
     from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
@@ -133,21 +135,41 @@ class RemoteLogMetadataHook(RlmmHook):
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
 
     def get_metadata_manager(
-        self, log: MetadataEventLog, properties: Mapping[str, Any] | None = None
+        self,
+        log: MetadataEventLog,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        snapshot: Snapshot | None = None,
     ) -> TopicBasedRemoteLogMetadataManager:
         """
-        Return Kafka's interface on the metadata topic, for reading; close it after use.
+        Return Kafka's interface on the metadata topic; close it after use.
 
-        It takes no topic for absent and so refuses to write: that is for the cleaner, which looks at the cluster.
+        Where the connection allows writes it writes steps of the deletion of topics that do not exist: each batch looks at
+        the cluster for them, and passes the write guard. How long a topic must have been absent, and whether its objects are
+        gone, is then the caller's business: marker and cleaner see to both.
 
         :param log: what :meth:`get_event_log` returned.
         :param properties: as for :meth:`get_manager_config`.
+        :param snapshot: what is known of the topic already; consumption goes on behind it.
         :raises ConfigurationError: naming the property.
+        :raises SnapshotRefusedError: if the snapshot is of another topic.
         """
+        from airflow_provider_rlmm.lifecycle.cluster_look import look
+        from airflow_provider_rlmm.manager.publication import no_look
         from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
 
-        wait_s = self.get_manager_config(properties).consume_wait_ms / 1000
-        return TopicBasedRemoteLogMetadataManager(log, self.get_publisher(log), consume_wait_s=wait_s)
+        def look_at(topic_id: UUID) -> ProvenLook:
+            with self.naming_connection():
+                return look(self.get_cluster_topics(), log, {topic_id: manager.names_of(topic_id)}).proof
+
+        manager = TopicBasedRemoteLogMetadataManager(
+            log,
+            self.get_publisher(log),
+            look_at=look_at if self.get_connection_settings().allow_writes else no_look,
+            consume_wait_s=self.get_manager_config(properties).consume_wait_ms / 1000,
+            snapshot=snapshot,
+        )
+        return manager
 
     def provision_metadata_topic(self, properties: Mapping[str, Any] | None = None) -> ProvisionedTopic:
         """

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -256,6 +257,28 @@ def canonical_name(name: str) -> str:
     :param name: one of them.
     """
     return _ALIASES.get(name, name)
+
+
+@functools.lru_cache(maxsize=1_024)
+def is_known_property(name: str) -> bool:
+    """
+    Tell whether librdkafka has a property. No client is opened.
+
+    :param name: its canonical name.
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    if name == "on_commit":
+        return True  # of confluent-kafka's consumers
+    try:
+        # Properties are set in this order, and the second one exists nowhere: no producer comes of it.
+        Producer({name: "1", "no.such.property": "1"})
+    except KafkaException as error:
+        # librdkafka has one code for all that can be wrong with a property; only its words tell them apart.
+        return str(error.args[0].str()) != f'No such configuration property: "{name}"'
+    except (TypeError, ValueError):
+        return True  # confluent-kafka's own, which wants a value of another type
+    raise AssertionError("librdkafka has taken a property that it does not have")
 
 
 def check_property(given_name: str, name: str, value: Any) -> None:

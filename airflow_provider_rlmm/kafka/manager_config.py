@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, canonical_name, check_property
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig, canonical_name, check_property, is_known_property
 from airflow_provider_rlmm.kafka.java_names import librdkafka_name
 from airflow_provider_rlmm.kafka.retry import Retry
 
@@ -104,10 +104,7 @@ class TopicBasedRemoteLogMetadataManagerConfig:
             elif given_name in _FIELDS:
                 numbers[_FIELDS[given_name]] = value
             elif given_name not in _OF_THE_BROKER:
-                raise ConfigurationError(
-                    f"{given_name} is no property of the topic-based manager; known are {', '.join(sorted(_FIELDS))} and "
-                    f"client properties behind {', '.join(_CLIENT_PREFIXES)}"
-                )
+                raise _unknown(given_name)
         return cls(_client_config(clients, connection or {}, properties.get(BROKER_ID)), **numbers)
 
     def value_of(self, name: str) -> int:
@@ -115,7 +112,10 @@ class TopicBasedRemoteLogMetadataManagerConfig:
         Return a setting.
 
         :param name: Kafka's name, such as ``remote.log.metadata.topic.num.partitions``.
+        :raises ConfigurationError: if there is no such setting.
         """
+        if name not in _FIELDS:
+            raise _unknown(name)
         value: int = getattr(self, _FIELDS[name])
         return value
 
@@ -124,12 +124,23 @@ class TopicBasedRemoteLogMetadataManagerConfig:
         return Retry(self.initialization_retry_interval_ms, self.initialization_retry_max_timeout_ms)
 
 
+def _unknown(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} is no property of the topic-based manager; known are {', '.join(sorted(_FIELDS))} and client properties "
+        f"behind {', '.join(_CLIENT_PREFIXES)}"
+    )
+
+
 def _client_property(given_name: str, prefix: str, value: Any) -> str:
     """Return librdkafka's name of a prefixed property, once its value is known to do no harm."""
     name = canonical_name(librdkafka_name(given_name.removeprefix(prefix), given_name=given_name))
     if name == "client.id":
         raise ConfigurationError(f"{given_name} cannot be set: the clients' ids are made of {BROKER_ID}")
     check_property(given_name, name, value)
+    if not is_known_property(name):
+        raise ConfigurationError(
+            f"{given_name} is no property: neither Kafka's Java clients nor librdkafka know {name}"
+        )
     return name
 
 

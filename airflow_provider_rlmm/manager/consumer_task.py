@@ -29,6 +29,7 @@ from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, de
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.manager.liveness import Liveness, MetadataPartitionLiveness, Quarantine
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
+from airflow_provider_rlmm.manager.resumption import Resumption
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
@@ -50,12 +51,14 @@ class _Bootstrap:
     New user partitions of one metadata partition on their way to its subscription.
 
     :param views: the user partitions.
+    :param start: where it began.
     :param next_offset: they have everything below it.
     :param end: where the read under way ends, exclusive.
     :param reading: the read under way.
     """
 
     views: dict[TopicIdPartition, UserPartitionView]
+    start: int
     next_offset: int
     end: int = 0
     reading: Iterator[pa.RecordBatch] | None = None
@@ -87,12 +90,21 @@ class ConsumerTask:
     :param log: the metadata event log.
     :param store: assignments and views.
     :param clock: tells when polls and failures happened.
+    :param resumption: what was read before; without it everything is read from its beginning.
     """
 
-    def __init__(self, log: MetadataEventLog, store: RemotePartitionMetadataStore, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        log: MetadataEventLog,
+        store: RemotePartitionMetadataStore,
+        *,
+        clock: Clock,
+        resumption: Resumption | None = None,
+    ) -> None:
         self._log = log
         self._store = store
         self._clock = clock
+        self._resumption = resumption
         self._stream, self._handle = log.subscribe({})
         self._followed: dict[int, _Followed] = {}
         self._failures: list[str] = []
@@ -147,6 +159,9 @@ class ConsumerTask:
     def _assign(self) -> bool:
         with self._store.changed:
             wanted = dict(self._store.assignments)
+            anew, self._store.to_be_read_anew = self._store.to_be_read_anew, set()
+        for number in anew:
+            self._start_over(number)
         dropped = self._drop_unassigned(wanted)
         views = self._store.views
         new = [p for p, number in wanted.items() if p not in views or views[p].assignment != number]
@@ -182,24 +197,40 @@ class ConsumerTask:
         for partition in new:
             number = metadata_partition_for(partition, self._log.partition_count)
             begin, end = beginnings[number], ends[number]
+            fresh = self._fresh_view(partition, wanted[partition], number, begin, end)
             if number not in self._followed:
-                self._handle.add(number, begin)
+                self._handle.add(number, fresh.next_offset)
             with self._store.changed:
-                followed = self._followed.setdefault(number, _Followed(begin))
+                followed = self._followed.setdefault(number, self._begin_at(number, fresh))
                 followed.known_end = max(followed.known_end, end)
                 view = self._store.views.get(partition)
                 if view is not None:
                     # Removed and added again between two steps: nothing was missed, only the target is a new one.
                     view.assignment, view.target_offset = wanted[partition], end
                     continue
-                live = followed.consumed <= begin
-                history = UserPartitionHistory(partition)
-                view = UserPartitionView(
-                    history, number, begin, wanted[partition], end, missing_before=begin, live=live
-                )
-                self._store.views[partition] = view
-                if not live:
-                    followed.waiting[partition] = view
+                fresh.live = followed.consumed <= fresh.next_offset
+                self._store.views[partition] = fresh
+                if not fresh.live:
+                    followed.waiting[partition] = fresh
+
+    def _fresh_view(
+        self, partition: TopicIdPartition, assignment: int, number: int, begin: int, end: int
+    ) -> UserPartitionView:
+        """Return the view of a user partition before anything is delivered to it, from a snapshot where one fits."""
+        at = self._resumption.next_offset(number, begin, end) if self._resumption else None
+        resumed = self._resumption.history_of(partition, number, begin) if self._resumption and at is not None else None
+        if self._resumption is None or at is None or resumed is None:
+            return UserPartitionView(
+                UserPartitionHistory(partition), number, begin, assignment, end, missing_before=begin
+            )
+        missing_before, lookups_from = self._resumption.missing_before(number), resumed.first_offset
+        return UserPartitionView(
+            resumed.history, number, at, assignment, end, missing_before=missing_before, lookups_from=lookups_from
+        )
+
+    def _begin_at(self, number: int, view: UserPartitionView) -> _Followed:
+        resumed = self._resumption if view.lookups_from is not None else None
+        return _Followed(view.next_offset, quarantine=resumed.quarantine(number) if resumed else Quarantine())
 
     # --- the subscription ----------------------------------------------------------------------------------------------
 
@@ -237,6 +268,8 @@ class ConsumerTask:
 
     def _start_over(self, number: int) -> None:
         """Forget a metadata partition whose records went missing: the next step reads what is left from its beginning."""
+        if self._resumption is not None:
+            self._resumption.forget(number)
         self._drop_views([p for p, v in self._store.views.items() if v.metadata_partition == number])
         if number in self._followed:
             self._unfollow(number)
@@ -249,7 +282,7 @@ class ConsumerTask:
             return False
         if followed.bootstrap is None and followed.waiting:
             start = min(view.next_offset for view in followed.waiting.values())
-            followed.bootstrap, followed.waiting = _Bootstrap(followed.waiting, start), {}
+            followed.bootstrap, followed.waiting = _Bootstrap(followed.waiting, start, start), {}
         if followed.bootstrap is None:
             return False
         if not followed.bootstrap.views:
@@ -294,11 +327,12 @@ class ConsumerTask:
             followed.bootstrap = None
 
     def _check_nothing_was_deleted(self, number: int, bootstrap: _Bootstrap) -> None:
-        """Notice that the beginning moved: the bootstrap began where it lay then."""
+        """Notice that the beginning moved beyond where the bootstrap began."""
         begin = self._log.beginning_offsets()[number]
-        with self._store.changed:
-            for view in bootstrap.views.values():
-                view.missing_before = max(view.missing_before, begin)
+        if begin > bootstrap.start:
+            with self._store.changed:
+                for view in bootstrap.views.values():
+                    view.missing_before = max(view.missing_before, begin)
 
     def _end_reading(self, bootstrap: _Bootstrap | None) -> None:
         close = getattr(bootstrap.reading, "close", None) if bootstrap is not None else None

@@ -12,15 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
 from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import (
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-    topic_id_partition_of,
-)
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
 
 
 @dataclass(slots=True)
@@ -36,6 +33,9 @@ class UserPartitionView:
     :param missing_before: events below this offset were deleted from the log before they could be read; 0 where none
         were.
     :param live: fed by the subscription; otherwise by its bootstrap.
+    :param lookups_from: where its replay has to begin before lookups by leader epoch are answered; ``None`` where they
+        are.
+    :param last_event: offset of the last event that was delivered, -1 where none was.
     """
 
     history: UserPartitionHistory
@@ -45,6 +45,8 @@ class UserPartitionView:
     target_offset: int
     missing_before: int
     live: bool = False
+    lookups_from: int | None = None
+    last_event: int = -1
 
     @property
     def caught_up(self) -> bool:
@@ -59,10 +61,8 @@ class UserPartitionView:
         """
         if located.offset < self.next_offset:
             return
-        if isinstance(located.event, RemotePartitionDeleteMetadata):
-            self.history.apply_partition_event(located.event, located.offset, located.timestamp_ms)
-        else:
-            self.history.apply_segment_event(located.event, located.offset)
+        located.apply_to(self.history)
+        self.last_event = located.offset
         self.next_offset = located.offset + 1
 
 
@@ -93,11 +93,15 @@ class RemotePartitionMetadataStore:
     :param changed: notified after each change of a view or an assignment.
     :param assignments: user partition → number of its assignment; what is not in it is not followed.
     :param views: what the consumer task has made of the assignments.
+    :param names: topic id → every name under which the events that were delivered know it.
+    :param to_be_read_anew: metadata partitions whose views do not hold any more.
     """
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     assignments: dict[TopicIdPartition, int] = field(default_factory=dict)
     views: dict[TopicIdPartition, UserPartitionView] = field(default_factory=dict)
+    names: dict[UUID, set[str]] = field(default_factory=dict)
+    to_be_read_anew: set[int] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def assign(self, partitions: Iterable[TopicIdPartition]) -> None:
@@ -122,6 +126,17 @@ class RemotePartitionMetadataStore:
             for partition in partitions:
                 self.assignments.pop(partition, None)
             self.changed.notify_all()
+
+    def reassign(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """
+        Follow these user partitions and no others; those that are followed already stay as they are.
+
+        :param partitions: which.
+        """
+        wanted = set(partitions)
+        with self.changed:
+            self.unassign([partition for partition in self.assignments if partition not in wanted])
+            self.assign(wanted)
 
     def is_initialized(self, partition: TopicIdPartition) -> bool:
         """
@@ -206,7 +221,9 @@ class RemotePartitionMetadataStore:
         """
         with self.changed:
             for located in events:
-                view = to.get(topic_id_partition_of(located.event))
+                partition = topic_id_partition_of(located.event)
+                self.names.setdefault(partition.topic_id, set()).add(partition.topic)
+                view = to.get(partition)
                 if view is not None:
                     view.apply(located)
 

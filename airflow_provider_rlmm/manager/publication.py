@@ -21,6 +21,7 @@ from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, Pr
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.manager.resumption import LookupReplay
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -146,6 +147,7 @@ class Publication:
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
     :param store: the local view.
+    :param lookups: replays what was resumed, where a snapshot does not say enough.
     :param look_at: looks at the cluster for a topic that is to be written about.
     :param consume_wait_s: seconds to wait for the local view, before and after a batch, and to look for lost records.
     :param closed: set when nobody waits any more.
@@ -156,6 +158,7 @@ class Publication:
         log: MetadataEventLog,
         publisher: GuardedPublisher,
         store: RemotePartitionMetadataStore,
+        lookups: LookupReplay,
         look_at: LookAt,
         consume_wait_s: float,
         closed: threading.Event,
@@ -163,6 +166,7 @@ class Publication:
         self._log = log
         self._publisher = publisher
         self._store = store
+        self._lookups = lookups
         self._look_at = look_at
         self._consume_wait_s = consume_wait_s
         self._closed = closed
@@ -215,6 +219,7 @@ class Publication:
             if record.metadata_partition in numbers:
                 raise QuarantinedRecordsError(f"nothing was written: {record}; look at the record first")
         for partition in partitions:
+            self._lookups.settle(partition)
             with self._store.reading(partition) as view:
                 if view.missing_before:
                     raise QuarantinedRecordsError(

@@ -4,19 +4,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Never, Self
+from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.event_log.protocol import PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
+from airflow_provider_rlmm.manager.liveness import Liveness
+from airflow_provider_rlmm.manager.metadata_store import UserPartitionStatus
 from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
+    kafka_uuid_str,
 )
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 
 class NotReadyRemoteLogMetadataManager:
@@ -77,6 +85,30 @@ class NotReadyRemoteLogMetadataManager:
         """Raise ``NotReadyError``."""
         self._refuse(f"{len(partitions)} user partitions were not removed")
 
+    def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"{len(partitions)} user partitions were not assigned")
+
+    def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"where the events of {len(partitions)} user partitions lie is not known")
+
+    def names_of(self, topic_id: UUID) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"the names of topic id {kafka_uuid_str(topic_id)} are not known")
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"{topic_id_partition} cannot be read")
+
+    def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"{len(events)} events were not written")
+
+    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> Never:
+        """Raise ``NotReadyError``."""
+        self._refuse(f"{len(events)} events cannot be read here")
+
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
         """
         Return ``False``.
@@ -84,6 +116,30 @@ class NotReadyRemoteLogMetadataManager:
         :param topic_id_partition: any.
         """
         return False
+
+    def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
+        """
+        Return ``False`` at once: whoever waits here would wait for another manager.
+
+        :param partitions: any.
+        :param timeout_s: seconds.
+        """
+        return False
+
+    def status(self, topic_id_partition: TopicIdPartition) -> None:
+        """
+        Return ``None``.
+
+        :param topic_id_partition: any.
+        """
+
+    def liveness(self) -> Liveness:
+        """Return that nothing runs."""
+        return Liveness()
+
+    def quarantined(self) -> list[QuarantinedRecord]:
+        """Return no record."""
+        return []
 
     def close(self) -> None:
         """Do nothing."""
@@ -190,6 +246,56 @@ class SwappableRemoteLogMetadataManager:
         """Pass on."""
         with self._in_place() as manager:
             manager.on_stop_partitions(partitions)
+
+    def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Pass on."""
+        with self._in_place() as manager:
+            manager.reconcile_assignment(partitions)
+
+    def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> frozenset[int]:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.metadata_partitions_for(partitions)
+
+    def names_of(self, topic_id: UUID) -> frozenset[str]:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.names_of(topic_id)
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.partition_delete_state(topic_id_partition)
+
+    def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> list[PublishOutcome]:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.publish(events, wait=wait)
+
+    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+        """Pass on."""
+        with self._in_place() as manager:
+            manager.await_readable(events, outcomes)
+
+    def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
+        """Pass on; a swap waits for whoever waits here."""
+        with self._in_place() as manager:
+            return manager.await_ready(partitions, timeout_s)
+
+    def status(self, topic_id_partition: TopicIdPartition) -> UserPartitionStatus | None:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.status(topic_id_partition)
+
+    def liveness(self) -> Liveness:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.liveness()
+
+    def quarantined(self) -> list[QuarantinedRecord]:
+        """Pass on."""
+        with self._in_place() as manager:
+            return manager.quarantined()
 
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
         """Pass on."""

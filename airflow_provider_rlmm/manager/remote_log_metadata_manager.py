@@ -1,17 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the metadata of remote log segments can do (Kafka: the interface ``RemoteLogMetadataManager``)."""
+"""
+What keeps the metadata of remote log segments can do.
+
+Source: Kafka's interface ``RemoteLogMetadataManager``, and beside it what whoever uses one needs to watch it and to write in
+batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
+from uuid import UUID
 
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.event_log.protocol import PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
+from airflow_provider_rlmm.manager.liveness import Liveness
+from airflow_provider_rlmm.manager.metadata_store import UserPartitionStatus
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 
 class RemoteLogMetadataManager(Protocol):
@@ -70,8 +82,48 @@ class RemoteLogMetadataManager(Protocol):
         """Follow user partitions no longer."""
         ...
 
+    def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Follow these user partitions and no others; those that are followed already go on."""
+        ...
+
+    def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> frozenset[int]:
+        """Return the metadata partitions where the events of user partitions lie."""
+        ...
+
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
         """Tell whether a user partition may be read."""
+        ...
+
+    def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
+        """Wait until user partitions may be read, and tell whether they all may be."""
+        ...
+
+    def status(self, topic_id_partition: TopicIdPartition) -> UserPartitionStatus | None:
+        """Return how far a user partition is and whether its history is whole."""
+        ...
+
+    def liveness(self) -> Liveness:
+        """Return whether and how far the metadata is consumed, and what failed last."""
+        ...
+
+    def quarantined(self) -> list[QuarantinedRecord]:
+        """Return the records that cannot be applied."""
+        ...
+
+    def names_of(self, topic_id: UUID) -> frozenset[str]:
+        """Return every name under which a topic id was seen."""
+        ...
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """Return how far the deletion of a user partition is."""
+        ...
+
+    def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> list[PublishOutcome]:
+        """Store a batch of events, in order; return one outcome per event."""
+        ...
+
+    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
+        """Wait until everything that is acked can be read."""
         ...
 
     def close(self) -> None:

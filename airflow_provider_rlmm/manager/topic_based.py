@@ -4,24 +4,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
-    ManagerClosedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.liveness import Liveness
+from airflow_provider_rlmm.manager.local_reads import LocalReads
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionStatus
 from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
+from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -29,7 +34,6 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 CONSUME_WAIT_S = 120.0
 """As Kafka's ``remote.log.metadata.consume.wait.ms``."""
@@ -40,7 +44,7 @@ _IDLE_S = 0.002
 _BACKOFF_S = 0.5
 
 
-class TopicBasedRemoteLogMetadataManager:
+class TopicBasedRemoteLogMetadataManager(LocalReads):
     """
     A :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` on the metadata topic
     (Kafka: ``TopicBasedRemoteLogMetadataManager``). Any thread may call it.
@@ -53,6 +57,9 @@ class TopicBasedRemoteLogMetadataManager:
     :param look_at: looks at the cluster for a topic that is to be written about; by default nothing may be.
     :param clock: gives the times of :meth:`liveness`.
     :param consume_wait_s: seconds that a publish waits until the local view is where it must be, before and after.
+    :param snapshot: what is known of the topic already, as ``TopicState`` gives it: consumption goes on right behind it. The
+        first lookup by leader epoch in a metadata partition reads there what the snapshot does not hold.
+    :raises SnapshotRefusedError: if it is of another topic.
     """
 
     def __init__(
@@ -63,13 +70,15 @@ class TopicBasedRemoteLogMetadataManager:
         look_at: LookAt = no_look,
         clock: Clock = system_clock,
         consume_wait_s: float = CONSUME_WAIT_S,
+        snapshot: Snapshot | None = None,
     ) -> None:
+        store = RemotePartitionMetadataStore()
+        super().__init__(store, LookupReplay(log, store))
         self._log = log
         self._clock = clock
-        self._store = RemotePartitionMetadataStore()
-        self._closed = threading.Event()
         self._wake = threading.Event()
-        self._publication = Publication(log, publisher, self._store, look_at, consume_wait_s, self._closed)
+        self._publication = Publication(log, publisher, store, self._lookups, look_at, consume_wait_s, self._closed)
+        self._resumption = Resumption(snapshot, log) if snapshot is not None else None
         self._task: ConsumerTask | None = None
         self._thread: threading.Thread | None = None
         self._life = threading.Lock()
@@ -86,14 +95,47 @@ class TopicBasedRemoteLogMetadataManager:
         :param follower_partitions: and which.
         :raises ManagerClosedError: after :meth:`close`.
         """
+        self._follow(partial(self._store.assign, [*leader_partitions, *follower_partitions]))
+
+    def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> None:
+        """
+        Follow these user partitions and no others, in one step (Kafka: ``ConsumerTask`` adds and removes under one lock).
+
+        Those that are followed already go on; the others cannot be read from now on.
+
+        :param partitions: all that are to be followed.
+        :raises ManagerClosedError: after :meth:`close`.
+        """
+        self._follow(partial(self._store.reassign, list(partitions)))
+
+    def _follow(self, change: Callable[[], None]) -> None:
         with self._life:
             self._require_open()
-            self._store.assign([*leader_partitions, *follower_partitions])
+            change()
             if self._task is None:
-                self._task = ConsumerTask(self._log, self._store, clock=self._clock)
+                self._task = ConsumerTask(self._log, self._store, clock=self._clock, resumption=self._resumption)
                 self._thread = threading.Thread(target=self._run, args=[self._task], name="rlmm-consumer", daemon=True)
                 self._thread.start()
         self._wake.set()
+
+    def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> frozenset[int]:
+        """
+        Return the metadata partitions where the events of user partitions lie (Kafka: ``RemoteLogMetadataTopicPartitioner``).
+
+        :param partitions: any; they need not be followed.
+        """
+        return frozenset(metadata_partition_for(partition, self._log.partition_count) for partition in partitions)
+
+    def names_of(self, topic_id: UUID) -> frozenset[str]:
+        """
+        Return every name under which a topic id was seen: whoever asks the cluster about the id has to ask for all of them.
+
+        :param topic_id: an id of which a user partition is followed.
+        """
+        with self._store.changed:
+            seen = {tip.topic for tip in self._store.assignments if tip.topic_id == topic_id}
+            seen |= self._store.names.get(topic_id, set())
+        return frozenset(seen).union(self._resumption.names_of(topic_id) if self._resumption else ())
 
     def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
         """
@@ -129,89 +171,10 @@ class TopicBasedRemoteLogMetadataManager:
         :param partitions: which.
         :param timeout_s: seconds.
         :return: whether they all may be.
+        :raises ManagerClosedError: after :meth:`close`.
         """
+        self._require_open()
         return self._store.await_initialized(partitions, timeout_s)
-
-    # --- reads ---------------------------------------------------------------------------------------------------------
-
-    def remote_log_segment_metadata(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """
-        Return the segment that serves reads of an offset, ``None`` where there is none.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch that the offset was written in.
-        :param offset: the offset.
-        :raises PartitionNotAssignedError: if the user partition is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        with self._store.reading(topic_id_partition) as view:
-            return view.history.cache.remote_log_segment_metadata(leader_epoch, offset)
-
-    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
-        """
-        Return the largest offset of an epoch that was ever copied, inclusive.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch.
-        :raises PartitionNotAssignedError: if the user partition is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        with self._store.reading(topic_id_partition) as view:
-            return view.history.cache.highest_offset_for_epoch(leader_epoch)
-
-    def list_remote_log_segments(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
-    ) -> list[RemoteLogSegmentMetadata]:
-        """
-        Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: only those of this leader epoch.
-        :raises PartitionNotAssignedError: if the user partition is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        with self._store.reading(topic_id_partition) as view:
-            return view.history.cache.list_remote_log_segments(leader_epoch)
-
-    def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int:
-        """
-        Return the bytes of the segments of an epoch, in whatever state; a segment of two epochs counts whole for both.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch.
-        :raises PartitionNotAssignedError: if the user partition is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        segments = self.list_remote_log_segments(topic_id_partition, leader_epoch)
-        return sum(segment.segment_size_in_bytes for segment in segments)
-
-    def next_segment_with_txn_index(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """
-        Return the first segment from an offset on, without a gap, that has aborted transactions.
-
-        :param topic_id_partition: the user partition.
-        :param leader_epoch: the leader epoch that the offset was written in.
-        :param offset: the offset.
-        :raises PartitionNotAssignedError: if the user partition is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        with self._store.reading(topic_id_partition) as view:
-            return view.history.cache.next_segment_with_txn_index(leader_epoch, offset)
-
-    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """
-        Return how far the deletion of a user partition is, ``None`` where it was never marked.
-
-        :param topic_id_partition: the user partition.
-        :raises PartitionNotAssignedError: if it is not followed.
-        :raises NotReadyError: if it is not initialised yet.
-        """
-        with self._store.reading(topic_id_partition) as view:
-            return view.history.delete_state
 
     # --- writes --------------------------------------------------------------------------------------------------------
 
@@ -308,10 +271,6 @@ class TopicBasedRemoteLogMetadataManager:
             if not task.step(_POLL_S):
                 self._wake.wait(_BACKOFF_S if task.liveness().failures_in_a_row else _IDLE_S)
         task.close()
-
-    def _require_open(self) -> None:
-        if self._closed.is_set():
-            raise ManagerClosedError("the metadata manager was closed: open another one")
 
     def close(self) -> None:
         """Stop consuming; whoever waits is told. The log stays open."""

@@ -206,8 +206,13 @@ class RemoteLogMetadataCache:
         :param leader_epoch: the leader epoch that the offset was written in.
         :param offset: the offset.
         """
+        seen: set[RemoteLogSegmentId] = set()
         metadata = self.remote_log_segment_metadata(leader_epoch, offset)
         while metadata is not None and metadata.txn_idx_empty:
+            if metadata.remote_log_segment_id in seen:
+                # Leader epochs that begin below all offsets lead back to where we were; Kafka never returns from there.
+                return None
+            seen.add(metadata.remote_log_segment_id)
             metadata = self.remote_log_segment_metadata(leader_epoch, metadata.end_offset + 1)
         return metadata
 

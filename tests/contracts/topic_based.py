@@ -213,6 +213,31 @@ class TopicBasedManagerContract:
 
         assert len(manager.list_remote_log_segments(GONE)) == 3
 
+    def test_an_assignment_is_reconciled_in_one_step(self, managing):
+        managing.orphaned(3)
+        manager = managing.open()
+        third = tip("third", topic_id=9)
+
+        manager.reconcile_assignment([GONE, OTHER])
+        assert manager.await_ready([GONE, OTHER], TIMEOUT_S)
+        before = manager.status(GONE)
+        manager.reconcile_assignment([GONE, third])
+        assert manager.await_ready([GONE, third], TIMEOUT_S)
+
+        assert manager.status(GONE) == before, "what stays goes on"
+        with pytest.raises(PartitionNotAssignedError, match="other-0"):
+            manager.list_remote_log_segments(OTHER)
+        manager.reconcile_assignment([])
+        assert not manager.is_ready(GONE)
+
+    def test_where_the_events_of_user_partitions_lie(self, managing):
+        manager = managing.open()
+        assert manager.metadata_partitions_for([]) == frozenset()
+        assert manager.metadata_partitions_for([GONE, OTHER]) == {
+            managing.partition_of(GONE),
+            managing.partition_of(OTHER),
+        }
+
     def test_two_threads_may_publish(self, managing):
         managing.orphaned(40)
         manager = managing.following(GONE)
@@ -259,11 +284,19 @@ class TopicBasedManagerContract:
             lambda: manager.publish(started([0])),
             lambda: manager.on_partition_leadership_changes([GONE], []),
             lambda: manager.on_stop_partitions([GONE]),
+            lambda: manager.reconcile_assignment([GONE]),
+            lambda: manager.await_ready([GONE], 0),
+            lambda: manager.list_remote_log_segments(GONE),
+            lambda: manager.list_remote_log_segments(OTHER, 0),
+            lambda: manager.remote_log_segment_metadata(GONE, 0, 0),
+            lambda: manager.highest_offset_for_epoch(GONE, 0),
+            lambda: manager.next_segment_with_txn_index(GONE, 0, 0),
+            lambda: manager.remote_log_size(GONE, 0),
+            lambda: manager.partition_delete_state(GONE),
         ):
-            with pytest.raises(ManagerClosedError):
+            with pytest.raises(ManagerClosedError, match="was closed"):
                 call()
-        with pytest.raises(PartitionNotAssignedError):
-            manager.list_remote_log_segments(GONE)
+        assert not manager.is_ready(GONE)
 
     def test_managers_are_swapped_under_calls(self, managing):
         """Every call gets a whole answer, of one manager or the other, or NotReady; none is answered by a closed one."""

@@ -22,8 +22,9 @@ from airflow_provider_rlmm.errors import (
     ReadAfterWriteError,
     StorageRootError,
     UnsafeEventError,
+    WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
@@ -139,9 +140,31 @@ def test_the_manager_reads_what_the_topic_says_about_its_partitions(connect: Any
         manager.on_partition_leadership_changes([tip], [])
         assert manager.await_ready([tip], timeout_s=20)
         assert manager.partition_delete_state(tip) is RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-        started = replace(deletion, state=RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
-        with pytest.raises(UnsafeEventError, match="was not found absent"):
-            manager.put_remote_partition_delete_metadata(started)
+
+
+@pytest.mark.parametrize(("allowed", "exists"), [(True, False), (True, True), (False, False)])
+def test_the_manager_writes_about_absent_topics_where_the_connection_allows_writes(
+    connect: Any, monkeypatch: pytest.MonkeyPatch, allowed: bool, exists: bool
+) -> None:
+    connect("rlmm_default", "rlmm", {"allow_writes": allowed, "expected_cluster_id": "cluster-1"})
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
+    tip = TopicIdPartition(uuid.UUID(int=7), "orders", 0)
+    topics = InProcessClusterTopics({"orders": tip.topic_id} if exists else {}, cluster_id="cluster-1")
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: topics)
+    log = InProcessMetadataEventLog(2)
+    deletion = RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 1, OWN_BROKER_ID)
+    home = metadata_partition_for(tip, 2)
+    log.append(home, serialize(deletion))
+    started = replace(deletion, state=RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    with RemoteLogMetadataHook().get_metadata_manager(log) as manager:
+        manager.reconcile_assignment([tip])
+        assert manager.await_ready([tip], timeout_s=20)
+        if allowed and not exists:
+            assert manager.put_remote_partition_delete_metadata(started) == 1
+        else:
+            with pytest.raises(UnsafeEventError if allowed else WritesNotAllowedError):
+                manager.put_remote_partition_delete_metadata(started)
+    assert log.high_water_marks()[home] == 1 + (allowed and not exists)
 
 
 def test_spark_gets_the_same_connection_in_javas_words(connect: Any) -> None:

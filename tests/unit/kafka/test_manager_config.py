@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.kafka.client import ClientWatch, open_client
+from airflow_provider_rlmm.kafka.config import is_known_property
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig as Config
 
 COMMON = "remote.log.metadata.common.client."
@@ -229,7 +230,7 @@ def test_what_cannot_be_translated_is_named_beside_its_replacement(name, advice)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("no.such.property", "1"), ("linger.ms", "soon"), ("security.protocol", "TLS"), ("retries", -5)],
+    [("linger.ms", "soon"), ("security.protocol", "TLS"), ("retries", -5)],
 )
 def test_what_librdkafka_refuses_fails_before_any_broker_is_asked_and_names_the_property(name, value):
     config = config_of(**{f"{PRODUCER}{name}": value})
@@ -237,6 +238,25 @@ def test_what_librdkafka_refuses_fails_before_any_broker_is_asked_and_names_the_
     with pytest.raises(ConfigurationError, match=re.escape(name)) as caught:
         open_client(Producer, config.client.producer(1), ClientWatch(config.client))
     assert not caught.value.retriable
+
+
+@pytest.mark.parametrize("prefix", [COMMON, PRODUCER, CONSUMER, ADMIN])
+@pytest.mark.parametrize("name", ["no.such.property", "fetch.wait.max.sm", "x"])
+def test_a_client_property_that_nobody_knows_is_refused_when_it_is_read(prefix, name):
+    with pytest.raises(
+        ConfigurationError, match=rf"^{re.escape(prefix + name)} is no property: .*know {re.escape(name)}$"
+    ):
+        config_of(**{f"{prefix}{name}": SECRET})
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "queue.buffering.max.ms", "on_delivery", "plugin.library.paths"])
+def test_what_librdkafka_has_is_known_whatever_its_values(name):
+    assert is_known_property(name)
+
+
+def test_a_setting_that_does_not_exist_is_no_key_error():
+    with pytest.raises(ConfigurationError, match=r"^remote\.log\.metadata\.no\.such is no property .*topic\.min\.isr"):
+        Config.from_properties(BROKERS).value_of("remote.log.metadata.no.such")
 
 
 def test_librdkafka_takes_what_it_is_given():

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import inspect
 import threading
 
 import pytest
 
 from airflow_provider_rlmm.errors import NotReadyError
 from airflow_provider_rlmm.manager.readiness import NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager
+from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager
+from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from dev.broker import await_condition
@@ -25,7 +28,16 @@ CALLS = {
     "next_segment_with_txn_index": (A, 0, 5),
     "on_partition_leadership_changes": ([A], []),
     "on_stop_partitions": ([A],),
+    "reconcile_assignment": ([A],),
+    "metadata_partitions_for": ([A],),
+    "names_of": (A.topic_id,),
+    "partition_delete_state": (A,),
+    "publish": ([],),
+    "await_readable": ([], []),
 }
+ANSWERED = {"is_ready": (A,), "await_ready": ([A], 0.0), "status": (A,), "liveness": (), "quarantined": ()}
+"""What can be asked before there is a manager."""
+SILENT = ("on_partition_leadership_changes", "on_stop_partitions", "reconcile_assignment", "await_readable")
 
 
 class Recording:
@@ -36,7 +48,7 @@ class Recording:
         self.closed = False
 
     def __getattr__(self, name):
-        def call(*arguments):
+        def call(*arguments, **options):
             self.calls[name] = arguments
             return name
 
@@ -56,15 +68,40 @@ def test_before_there_is_a_manager_every_call_is_refused(manager, name):
     assert not manager.is_ready(A)
 
 
-@pytest.mark.parametrize("name", CALLS)
+def methods_of(kind):
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {
+        name: list(inspect.signature(method).parameters.values()) for name, method in found if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("kind", [NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager])
+def test_whatever_a_manager_can_do_can_be_asked_of_the_facade(kind):
+    expected = methods_of(TopicBasedRemoteLogMetadataManager)
+    assert expected == methods_of(RemoteLogMetadataManager)
+    found = methods_of(kind)
+    assert {name: found[name] for name in expected} == expected
+    assert expected.keys() == CALLS.keys() | ANSWERED.keys() | {"close"}
+
+
+@pytest.mark.parametrize("manager", [NotReadyRemoteLogMetadataManager(), SwappableRemoteLogMetadataManager()])
+def test_before_there_is_a_manager_nothing_is_ready_and_nothing_runs(manager):
+    assert not manager.await_ready([A], 0.0)
+    assert manager.status(A) is None
+    assert not manager.liveness().running
+    assert manager.quarantined() == []
+
+
+@pytest.mark.parametrize("name", CALLS | ANSWERED)
 def test_calls_are_passed_on_with_their_arguments(name):
     swappable, manager = SwappableRemoteLogMetadataManager(), Recording()
     swappable.swap(manager)
+    arguments = (CALLS | ANSWERED)[name]
 
-    answer = getattr(swappable, name)(*CALLS[name])
+    answer = getattr(swappable, name)(*arguments)
 
-    assert manager.calls == {name: CALLS[name]}
-    assert answer == (None if name.startswith("on_") else name)
+    assert manager.calls == {name: arguments}
+    assert answer == (None if name in SILENT else name)
 
 
 def test_a_swap_returns_the_former_manager():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
@@ -222,3 +224,11 @@ def test_the_smallest_start_offset_wraps_around_as_in_java():
     cache = cache_after(started(1, 0, 9, ((0, 0), (1, -(2**63)))), copied(1))
     assert cache.highest_offset_for_epoch(0) == 2**63 - 1
     assert number_at(cache, 0, 2**40) == 1
+
+
+def test_the_search_for_aborted_transactions_ends_where_leader_epochs_lead_in_a_circle():
+    """Nothing checks where leader epochs begin: this segment seems to serve all that comes behind it."""
+    endless = replace(started(1, 0, 9, ((0, 5), (1, -(2**63)))), txn_idx_empty=True)
+    cache = cache_after(endless, copied(1))
+    assert number_at(cache, 0, 10) == 1
+    assert cache.next_segment_with_txn_index(0, 7) is None
