@@ -25,7 +25,7 @@ _MAX_SENTENCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConnectionFinding:
     """
     One thing that was looked at.
 
@@ -50,7 +50,7 @@ class ConnectionCheck:
         self._topic_ids: frozenset[UUID] = frozenset()
         self._description: MetadataTopicDescription | None = None
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ConnectionFinding]:
         """Look; what cannot be looked at because something before it failed is left out. Never raises."""
         found = [_finding("the connection", self._settings)]
         if not found[0].good:
@@ -97,8 +97,8 @@ class ConnectionCheck:
         may = "nobody says what one may do with it" if allowed is None else f"one may {', '.join(sorted(allowed))}"
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
 
-    def _health(self, description: MetadataTopicDescription) -> list[Finding]:
-        from airflow_provider_rlmm.kafka.health import HealthFinding, Severity, check_metadata_topic
+    def _health(self, description: MetadataTopicDescription) -> list[ConnectionFinding]:
+        from airflow_provider_rlmm.kafka.health import HealthFinding, HealthSeverity, check_metadata_topic
 
         found: list[HealthFinding] = []
 
@@ -110,7 +110,7 @@ class ConnectionCheck:
             return "Its replicas, cleanup policy and retention are as they must be."
 
         looked = _finding("the health of the metadata topic", look)
-        return [Finding(f.severity is not Severity.ERROR, _sentence(str(f))) for f in found] or [looked]
+        return [ConnectionFinding(f.severity is not HealthSeverity.ERROR, _sentence(str(f))) for f in found] or [looked]
 
     def _permissions(self) -> str:
         with naming_connection(self._hook.get_connection_settings().kafka_conn_id):
@@ -137,9 +137,9 @@ class ConnectionCheck:
         return f"Storage {uri} can be listed, but nothing shows yet that it belongs to this cluster: {root.reason}."
 
 
-def _finding(subject: str, look: Callable[[], str]) -> Finding:
+def _finding(subject: str, look: Callable[[], str]) -> ConnectionFinding:
     try:
-        return Finding(True, _sentence(look()))
+        return ConnectionFinding(True, _sentence(look()))
     except RlmmError as e:
         text = str(e)
     except KeyboardInterrupt:
@@ -154,7 +154,7 @@ def _finding(subject: str, look: Callable[[], str]) -> Finding:
             f"{subject} cannot be checked ({type(e).__name__}): look at its settings; the log of this process says where it "
             "happened"
         )
-    return Finding(False, _sentence(text))
+    return ConnectionFinding(False, _sentence(text))
 
 
 def _sentence(text: str) -> str:

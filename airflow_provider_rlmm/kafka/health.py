@@ -19,7 +19,7 @@ _SHOWN_PARTITIONS = 10
 _FOR_EVER = -1
 
 
-class Severity(StrEnum):
+class HealthSeverity(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"
@@ -39,7 +39,7 @@ class HealthFinding:
     :param what_to_do: how to mend it.
     """
 
-    severity: Severity
+    severity: HealthSeverity
     what: str
     why: str
     what_to_do: str
@@ -109,7 +109,7 @@ def metadata_topic_findings(
         *_cleanup_findings(topic, description.settings),
         *_retention_findings(topic, description.settings, longest),
     ]
-    return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
+    return sorted(findings, key=lambda finding: finding.severity is not HealthSeverity.ERROR)
 
 
 def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iterator[HealthFinding]:
@@ -121,14 +121,14 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
     behind = [p for p in led if p.in_sync < p.replicas and p not in short]
     if leaderless:
         yield HealthFinding(
-            Severity.ERROR,
+            HealthSeverity.ERROR,
             f"{_partitions(topic, leaderless)} no leader",
             "nothing can be read or written there",
             "start the brokers that keep them",
         )
     if short:
         yield HealthFinding(
-            Severity.ERROR,
+            HealthSeverity.ERROR,
             f"{_partitions(topic, short)} fewer in-sync replicas than min.insync.replicas={min_insync} asks for "
             f"({min(p.in_sync for p in short)} of {max(p.replicas for p in short)})",
             "brokers refuse every event that belongs there, so nothing is copied, marked or cleaned",
@@ -136,7 +136,7 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
         )
     if behind:
         yield HealthFinding(
-            Severity.WARNING,
+            HealthSeverity.WARNING,
             f"{_partitions(topic, behind)} replicas that are not in sync "
             f"({min(p.in_sync for p in behind)} of {max(p.replicas for p in behind)} are)",
             "one more failure, and brokers may refuse the events that belong there",
@@ -148,7 +148,7 @@ def _cleanup_findings(topic: str, settings: TopicSettings) -> Iterator[HealthFin
     policy = settings.get("cleanup.policy", "delete")
     if policy != "delete":
         yield HealthFinding(
-            Severity.ERROR,
+            HealthSeverity.ERROR,
             f"topic {topic} has cleanup.policy={policy}",
             "a compacted topic refuses records without a key, and metadata events have none",
             f"set cleanup.policy=delete on {topic}",
@@ -163,7 +163,7 @@ def _retention_findings(
     if retention_ms != _FOR_EVER and longest and not 0 <= longest.retention_ms <= retention_ms:
         kept = "for ever" if longest.retention_ms == _FOR_EVER else f"for {longest.retention_ms} ms"
         yield HealthFinding(
-            Severity.ERROR,
+            HealthSeverity.ERROR,
             f"topic {topic} has retention.ms={retention_ms}, and topic {longest.topic} keeps its data {kept}",
             lost,
             f"set retention.ms=-1 on {topic}",
@@ -171,7 +171,7 @@ def _retention_findings(
     retention_bytes = settings.get("retention.bytes", _FOR_EVER)
     if retention_bytes != _FOR_EVER:
         yield HealthFinding(
-            Severity.ERROR,
+            HealthSeverity.ERROR,
             f"topic {topic} has retention.bytes={retention_bytes}",
             lost,
             f"set retention.bytes=-1 on {topic}",

@@ -110,7 +110,7 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RetentionFinding:
     """
     A segment that is to go.
 
@@ -135,7 +135,7 @@ def is_dangling(segment: SegmentFacts, evaluation: EvaluationLimits) -> bool:
     return segment.state in UNFINISHED_STEPS and age_ms > evaluation.min_age_ms
 
 
-def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[Finding]:
+def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[RetentionFinding]:
     """
     Return the segments of one user partition that are to go, by start offset.
 
@@ -145,14 +145,18 @@ def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[
     ordered = sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.segment_id))
     if not limits.live:
         # A complete listing does not have the topic id, whatever the lineage was: nothing is estimated.
-        return [Finding(s, Reason.ORPHANED, exact=True) for s in ordered if s.event_timestamp_ms < limits.listed_at_ms]
+        return [
+            RetentionFinding(s, Reason.ORPHANED, exact=True)
+            for s in ordered
+            if s.event_timestamp_ms < limits.listed_at_ms
+        ]
     walk = _RetentionWalk(ordered, limits)
     findings = []
     for segment in ordered:
         breach = walk.breach_of(segment)
         reason = Reason.DANGLING if is_dangling(segment, limits.evaluation) else breach
         if reason is not None:
-            findings.append(Finding(segment, reason, exact=False))
+            findings.append(RetentionFinding(segment, reason, exact=False))
     return findings
 
 

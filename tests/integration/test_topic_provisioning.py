@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.health import Severity, check_metadata_topic
+from airflow_provider_rlmm.kafka.health import HealthSeverity, check_metadata_topic
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.kafka.provisioning import provision_metadata_topic
 from dev.broker import METADATA_TOPIC
@@ -103,7 +103,7 @@ def test_what_would_lose_events_is_found(kafka, topics, topic):
 
     found = findings_of(topics, topic)
 
-    assert [finding.severity for finding in found] == [Severity.ERROR] * 3
+    assert [finding.severity for finding in found] == [HealthSeverity.ERROR] * 3
     assert [finding.what_to_do for finding in found] == [
         f"set {setting} on {topic}" for setting in ("cleanup.policy=delete", "retention.ms=-1", "retention.bytes=-1")
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.kafka.health import (
-    Severity,
+    HealthSeverity,
     TieredRetention,
     check_metadata_topic,
     longest_tiered_retention,
@@ -43,9 +43,9 @@ def test_a_topic_as_it_must_be_has_no_findings():
 @pytest.mark.parametrize(
     ("in_sync", "replicas", "min_isr", "expected"),
     [
-        (1, 3, 2, Severity.ERROR),
-        (2, 3, 3, Severity.ERROR),
-        (2, 3, 2, Severity.WARNING),
+        (1, 3, 2, HealthSeverity.ERROR),
+        (2, 3, 3, HealthSeverity.ERROR),
+        (2, 3, 2, HealthSeverity.WARNING),
         # What the broker itself sets up at replication factor 1.
         (1, 1, 2, None),
         (2, 2, 3, None),
@@ -78,7 +78,7 @@ def test_a_long_list_is_cut():
 def test_a_partition_without_a_leader_is_an_error_of_its_own():
     (error,) = findings_of(described(0, leader=False))
 
-    assert error.severity is Severity.ERROR
+    assert error.severity is HealthSeverity.ERROR
     assert "metadata partition 0 of __remote_log_metadata has no leader" in str(error)
 
 
@@ -86,7 +86,7 @@ def test_a_partition_without_a_leader_is_an_error_of_its_own():
 def test_compaction_is_an_error(policy):
     (error,) = findings_of(described(3, cleanup_policy=policy))
 
-    assert error.severity is Severity.ERROR
+    assert error.severity is HealthSeverity.ERROR
     assert f"cleanup.policy={policy}" in error.what
     assert error.what_to_do == "set cleanup.policy=delete on __remote_log_metadata"
 
@@ -105,7 +105,7 @@ def test_compaction_is_an_error(policy):
 def test_a_finite_retention_must_not_be_shorter_than_the_longest_of_the_data(retention_ms, longest, bad):
     found = findings_of(described(3, retention_ms=retention_ms), longest)
 
-    assert [finding.severity for finding in found] == [Severity.ERROR] * bad
+    assert [finding.severity for finding in found] == [HealthSeverity.ERROR] * bad
     if bad:
         assert f"retention.ms={retention_ms}" in found[0].what
         assert f"topic {longest.topic} keeps its data" in found[0].what

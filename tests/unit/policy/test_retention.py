@@ -16,8 +16,8 @@ from airflow_provider_rlmm.policy.retention import (
     DEFAULT_MIN_AGE_MS,
     HOUR_MS,
     EvaluationLimits,
-    Finding,
     PartitionLimits,
+    RetentionFinding,
     SegmentFacts,
     evaluate,
 )
@@ -51,7 +51,7 @@ def test_without_limits_everything_stays() -> None:
 def test_every_segment_of_an_absent_topic_is_orphaned_in_any_state() -> None:
     segments = [segment(2), segment(0, State.COPY_SEGMENT_STARTED), segment(1, State.DELETE_SEGMENT_STARTED)]
     limits = replace(UNLIMITED, live=False, log_start_offset=100, retention_ms=0, retention_bytes=0)
-    expected = [Finding(s, Reason.ORPHANED, exact=True) for s in (segments[1], segments[2], segments[0])]
+    expected = [RetentionFinding(s, Reason.ORPHANED, exact=True) for s in (segments[1], segments[2], segments[0])]
     assert evaluate(segments, limits) == expected
 
 
