@@ -18,15 +18,17 @@ from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from tests.differential.answers import ScalarReplay, columnar_answers, without_empty
 from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay
-from tests.differential.world import EVENTS_PER_ROUND, Batch, World
+from tests.differential.world import EVENTS_PER_ROUND, PROBES, Batch, World, is_comparable
+from tests.property.broker_lives import broker_lives
 
 BATCH_SIZES = (1, 3, 20, 100, 500, 1000)
 CROWDED_TOPICS, CROWDED_SIZES = 6, (4, 8, 12, 16)
+LIVES = 2
 
 
 def test_same_as_kafka(kafka_replay: KafkaReplay, differential_seed: int, differential_round: int) -> None:
     seed = f"{differential_seed}/{differential_round}"
-    for batches in (list(round_of(seed)), *crowded_topics_of(seed)):
+    for batches in (list(round_of(seed)), *crowded_topics_of(seed), *lives_of(seed)):
         compare(kafka_replay, seed, batches)
 
 
@@ -57,6 +59,20 @@ def crowded_topics_of(seed: str) -> Iterator[list[Batch]]:
     for number in range(CROWDED_TOPICS):
         world, rng = World(f"{seed}/crowded-{number}", crowded=True), random.Random(f"{seed}/{number}")
         yield [world.batch(rng.choice(CROWDED_SIZES)) for _ in range(rng.randint(1, 3))]
+
+
+def lives_of(seed: str) -> Iterator[list[Batch]]:
+    """Clusters that lived: what all their metadata partitions hold, one after the other."""
+    for number in range(LIVES):
+        rng = random.Random(f"{seed}/lives-{number}")
+        topic = broker_lives(rng.getrandbits(32))
+        records = [r for _, _, r in topic.left() if r.value is None or is_comparable(r.value)]
+        probes = [(rng.randrange(6), rng.randrange(150)) for _ in range(PROBES)]
+        size = rng.choice(BATCH_SIZES[1:])
+        yield [
+            Batch([r.value for r in records[at : at + size]], [r.key for r in records[at : at + size]], probes)
+            for at in range(0, len(records), size)
+        ]
 
 
 def first_difference(kafka_replay: KafkaReplay, batches: Sequence[Batch]) -> str | None:

@@ -239,10 +239,10 @@ class World:
         else:
             for _ in range(rng.randint(1, 3)):
                 value[rng.randrange(len(value))] = rng.randrange(256)
-        return bytes(value) if _is_comparable(bytes(value)) else self._repeat()
+        return bytes(value) if is_comparable(bytes(value)) else self._repeat()
 
 
-def _is_comparable(value: bytes) -> bool:
+def is_comparable(value: bytes) -> bool:
     """A topic that is not UTF-8 is refused here, while Java makes another name of it; that difference is meant."""
     try:
         deserialize(value)
