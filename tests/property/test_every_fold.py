@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata, TopicIdPartition
@@ -42,6 +41,7 @@ from tests.contracts.folds import (
 )
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic, any_events, home_of
+from tests.unit.lifecycle.builders import Cluster
 from tests.unit.manager.topics import TieredTopics, topics
 from tests.unit.metadata.events import PARTITION, copied, deleted, deleting, partition_delete, started, update
 from tests.unit.spark.reference import expected_rows, in_order
@@ -183,9 +183,9 @@ def listed(tip: TopicIdPartition, random: Random) -> ListedTopic:
 
 
 def planned_by_lifecycle(topic: WrittenTopic, living: Iterable[TopicIdPartition]) -> dict[SegmentKey, bool]:
-    planner = CleanupPlanner(topic.log(), cluster_of(living), limits=CleanerLimits(), clock=lambda: NOW_MS)
-    rows = planner.plan("plan-1", expires_in_ms=1_000).rows.to_pylist()
-    return {key_of_row(row): row["exact"] for row in rows}
+    cluster = Cluster(living_topic=False)
+    cluster.log, cluster.topics, cluster.now_ms = topic.log(), cluster_of(living), NOW_MS
+    return {key_of_row(row): row["exact"] for row in cluster.plan().rows.to_pylist()}
 
 
 def planned_by_scalar(

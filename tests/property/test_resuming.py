@@ -30,7 +30,8 @@ from tests.property.written_topics import NOW_MS, WrittenTopic, any_events
 def test_a_resumed_view_answers_as_one_that_was_read_whole(written: Callable[[int], WrittenTopic], seed: int) -> None:
     topic, random = written(seed), Random(seed)
     events = [e for number, _, record in topic.left() if (e := judged(record, number, topic.partition_count)[1])]
-    tips = {topic_id_partition_of(event) for event in events}
+    tips = sorted({topic_id_partition_of(event) for event in events}, key=repr)
+    random.shuffle(tips)
     epochs = {epoch for e in events if isinstance(e, RemoteLogSegmentMetadata) for epoch, _ in e.segment_leader_epochs}
     offsets = {at for e in events if isinstance(e, RemoteLogSegmentMetadata) for at in (e.start_offset, e.end_offset)}
     log, snapshot = resumable(topic, random)
@@ -39,10 +40,10 @@ def test_a_resumed_view_answers_as_one_that_was_read_whole(written: Callable[[in
         with whole.reading(tip) as expected, resumed.reading(tip) as found:
             assert known(found.history) == known(expected.history)
             # A snapshot keeps no finished segments: an update of one looks like one without its add.
-            assert found.history.without_add.items() >= expected.history.without_add.items()
+            assert found.history.without_add.keys() >= expected.history.without_add.keys()
             assert found.missing_before == expected.missing_before
     lookups = LookupReplay(log, resumed)
-    for tip in sorted(tips, key=repr):
+    for tip in tips:
         lookups.ensure(tip)
         with whole.reading(tip) as expected, resumed.reading(tip) as found:
             assert answers(found.history, epochs, offsets) == answers(expected.history, epochs, offsets)
