@@ -67,6 +67,13 @@ def test_settings(name: str, value: object) -> None:
     assert quoted(str(caught.value))
 
 
+def test_a_property_of_the_connection_that_nobody_knows() -> None:
+    client = KafkaClientConfig({"bootstrap.servers": "127.0.0.1:1", "linger.msx": 1})
+    with pytest.raises(ConfigurationError) as caught:
+        open_client(Producer, client.producer(1), ClientWatch(client))
+    assert quoted(str(caught.value))
+
+
 def test_a_missing_file() -> None:
     with pytest.raises(ConfigurationError) as caught:
         check_files({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/kafka/missing.pem"})
