@@ -7,8 +7,9 @@ start offset. It changes nothing on the cluster: its result is a plan, from whic
 orphaned work (parameter `source_plan`).
 
 1. **evaluate** lists every topic of the cluster with its limits, then runs the Spark job `segment_retention.py` over the
-   whole metadata topic. A topic counts as deleted only if the cluster says so when it is asked for its name after that; the
-   principal needs DESCRIBE on every topic.
+   metadata topic. What it has read is kept below the work folder (`segments-<cluster id>`), so the next run reads only what
+   is new. A topic counts as deleted only if the cluster says so when it is asked for its name after that; the principal needs
+   DESCRIBE on every topic.
 2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
    look: a topic that may not be described, records that cannot be applied, an incomplete history.
 

@@ -4,17 +4,23 @@ Spark job: compute the plan of orphaned, dangling and retention-breached segment
 
 Started by ``spark-submit`` with the Kafka connector (``--packages`` or ``--jars``) and the package's zip (``--py-files``). It
 reads the topic and the listing of the cluster, asks the cluster for the names of topics that the listing lacks, and writes
-``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``. It changes nothing on the cluster. Exit
-status: 0 with a plan, 1 with one line that says why there is none, 2 for bad arguments.
+``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``. It changes nothing on the cluster.
+
+With ``--data-set`` it keeps what it has read as a generation, and the next run reads only what is new. With ``--what-if`` it
+reads no topic and makes no plan: it evaluates other retention settings over a generation. Exit status: 0 when done, 1 with
+one line that says why not, 2 for bad arguments.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,22 +31,29 @@ from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_cluster
+from airflow_provider_rlmm.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import next_generation, write_generation
 from airflow_provider_rlmm.spark.java_client import require_driver
+from airflow_provider_rlmm.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties
-from airflow_provider_rlmm.spark.segments import segment_rows, written_segments
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
+from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, WhatWouldGo, choose_generation, what_if
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("segment_retention")
 
 DEFAULT_TOPIC = "__remote_log_metadata"
 DEFAULT_EXPIRES_IN_MS = 24 * HOUR_MS
+WHAT_IF_NAME = "what-if.json"
+
+_RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -50,12 +63,25 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     :param argv: the arguments, those of the process by default.
     """
     parser = argparse.ArgumentParser(prog="segment_retention", description=__doc__.partition("\n\n")[0].strip())
-    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port[,host:port...]")
+    parser.add_argument("--bootstrap-servers", help="Kafka brokers, host:port[,host:port...]")
     parser.add_argument("--topic", default=DEFAULT_TOPIC, help="the metadata topic (%(default)s)")
     parser.add_argument("--kafka-properties", type=Path, help="Java properties file with more client settings")
     parser.add_argument("--cluster-state", type=Path, required=True, help="JSON file with the complete topic listing")
-    parser.add_argument("--output", required=True, help="folder for the plan, any URI that Spark can write to")
-    parser.add_argument("--plan-id", required=True, help="names the plan")
+    parser.add_argument(
+        "--output", help="folder for the plan; any URI that Spark and the executors' Python can write to"
+    )
+    parser.add_argument("--plan-id", help="names the plan")
+    parser.add_argument(
+        "--data-set", help="folder of the generations, shared by driver and executors; none are kept without it"
+    )
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        type=_scenario,
+        metavar="[TOPICS:]retention.ms=N[,retention.bytes=N]",
+        help="settings to evaluate over a generation; may be given several times",
+    )
+    parser.add_argument("--generation", type=int, help="number of the generation for --what-if (the newest)")
     parser.add_argument("--now-ms", type=int, help="time of the evaluation, ms since the epoch (now)")
     parser.add_argument(
         "--min-age-ms",
@@ -67,7 +93,18 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--expires-in-ms", type=int, default=DEFAULT_EXPIRES_IN_MS, help="how long the plan is good for (%(default)s)"
     )
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    needed = ("data_set",) if arguments.what_if else ("bootstrap_servers", "output", "plan_id")
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
+    return arguments
+
+
+def _scenario(text: str) -> Scenario:
+    try:
+        return Scenario.parse(text)
+    except ConfigurationError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
 
 
 def make_plan(
@@ -89,16 +126,28 @@ def make_plan(
     :param properties: Kafka client properties.
     :raises RlmmError: if the topic cannot be read, or it is not proven that one cluster was listed, read and asked.
     """
-    cluster = verify_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
-    topic_range = find_range(spark, cluster, arguments.topic)
-    log.info("reading %d offsets of %d metadata partitions", topic_range.offsets, topic_range.num_partitions)
-    cluster_state.require_topic(arguments.topic, topic_range.topic_id)
-    rows = segment_rows(read_metadata(spark, cluster, topic_range), topic_range.num_partitions, cluster_state, limits)
+    work = JobReport()
+    with work.stage("look"):
+        cluster = verify_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
+        topic_range = find_range(spark, cluster, arguments.topic)
+        cluster_state.require_topic(arguments.topic, topic_range.topic_id)
     folder = PlanFolder(spark, arguments.output)
     folder.clear()
-    with written_segments(rows, folder, topic_range.with_records) as segments:
+
+    def read(begins: Mapping[int, int]) -> DataFrame:
+        offsets = sum(topic_range.end[number] - begin for number, begin in begins.items())
+        log.info("reading %d offsets of %d metadata partitions", offsets, topic_range.num_partitions)
+        return read_metadata(spark, cluster, topic_range, begins)
+
+    evaluation = Evaluation(topic_range.num_partitions, cluster_state, limits)
+    with _store(arguments.data_set, folder) as store:
+        with work.stage(READ):
+            write = write_generation if arguments.data_set is None else next_generation
+            written = write(spark, read, topic_range, evaluation, store)
+        work.take(written)
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
-        orphans = look_for_orphans(spark, cluster, topic_range, segments.frame)
+        with work.stage("ask"):
+            orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.frame)
         header = PlanHeader(
             plan_id=arguments.plan_id,
             cluster_id=cluster.cluster_id,
@@ -106,8 +155,56 @@ def make_plan(
             expires_at_ms=limits.now_ms + arguments.expires_in_ms,
             read_until=topic_range.end,
             refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
+            job=work,
         )
-        return write_plan(plan_rows(segments.frame, orphans.absent), segments, folder, header)
+        summary = write_plan(plan_rows(written.data_set.frame, orphans.absent), written.data_set, folder, header)
+    work.say(log)
+    return summary
+
+
+@contextmanager
+def _store(data_set: str | None, folder: PlanFolder) -> Iterator[GenerationStore]:
+    """Return the data set; one that nobody wants to keep lies beside the plan, and is gone when the block ends."""
+    if data_set is not None:
+        yield GenerationStore(data_set)
+        return
+    name = folder.new_rows()
+    try:
+        yield GenerationStore(f"{folder.uri}/{name}")
+    finally:
+        folder.delete(name)
+
+
+def evaluate_settings(
+    spark: SparkSession, arguments: argparse.Namespace, cluster_state: ClusterState, limits: EvaluationLimits
+) -> list[WhatWouldGo]:
+    """
+    Evaluate retention settings over a generation.
+
+    :param spark: the session.
+    :param arguments: the command line.
+    :param cluster_state: the listing.
+    :param limits: time and minimum age.
+    :raises RlmmError: if there is no such generation, or it is of another cluster.
+    """
+    store = GenerationStore(arguments.data_set)
+    generation = choose_generation(store, arguments.generation)
+    found = what_if(spark, store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if])
+    log.info("generation %d of %s, read until %d ms", generation.number, store.uri, generation.created_at_ms)
+    for result in found:
+        counts = (f"{reason}: {c.segments} segments, {c.bytes} bytes" for reason, c in sorted(result.by_reason.items()))
+        log.info("what if %s: %s", result.scenario.text, "; ".join(counts) or "nothing would go")
+    if arguments.output is not None:
+        document = {
+            "cluster_id": generation.cluster_id,
+            "generation": generation.number,
+            "evaluated_at_ms": limits.now_ms,
+            "scenarios": [result.document() for result in found],
+        }
+        folder = PlanFolder(spark, arguments.output)
+        folder.delete(WHAT_IF_NAME)
+        folder.create(WHAT_IF_NAME, json.dumps(document, indent=2).encode())
+    return found
 
 
 def report(summary: PlanSummary, output: str) -> None:
@@ -154,8 +251,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    log.setLevel(logging.INFO)
-    properties = {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
+    for name in (log.name, "airflow_provider_rlmm.spark"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    properties = {} if arguments.what_if else {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
     try:
         now_ms = int(time.time() * 1000) if arguments.now_ms is None else arguments.now_ms
         limits = EvaluationLimits(now_ms, arguments.min_age_ms, arguments.allow_low_min_age)
@@ -164,18 +262,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             if arguments.kafka_properties is not None:
                 properties = {**load_properties(spark, arguments.kafka_properties), **properties}
-            report(make_plan(spark, arguments, cluster_state, limits, properties), arguments.output)
+            if arguments.what_if:
+                evaluate_settings(spark, arguments, cluster_state, limits)
+            else:
+                report(make_plan(spark, arguments, cluster_state, limits, properties), arguments.output)
         finally:
             spark.stop()
     except RlmmError as e:
         log.error("no plan: %s", without_secrets(str(e), secrets_of(properties)))
         return 1
     except Exception as e:
-        # Spark's messages go on for pages of stack trace; executors have logged theirs already.
-        first_line = next(iter(str(e).splitlines()), "")
-        log.error("no plan: %s: %s", type(e).__name__, without_secrets(first_line, secrets_of(properties)))
+        log.error("no plan: %s: %s", type(e).__name__, without_secrets(_one_line(str(e)), secrets_of(properties)))
         return 1
     return 0
+
+
+def _one_line(message: str) -> str:
+    """Return what went wrong: Spark's messages go on for pages of stack trace, and executors have logged theirs already."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)] if "Traceback" in message else []
+    return (raised or lines or [""])[-1 if raised else 0]
 
 
 def _read_cluster_state(path: Path) -> ClusterState:

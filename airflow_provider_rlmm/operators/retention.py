@@ -53,6 +53,9 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     never in a file. So the driver must run where the task does (client mode). What a killed try left of its folder is removed
     by the next one on that machine.
 
+    What the job has read is kept below the work folder, in ``segments-<cluster id>``, and the next run reads only what is
+    new; executors must reach that folder as the driver does. Removing it costs one full read, nothing worse.
+
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
     :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
@@ -139,6 +142,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
             "--kafka-properties": str(folder / PROPERTIES_NAME),
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
+            "--data-set": artifact_uri(f"segments-{state.cluster_id}"),
             "--plan-id": name,
             "--min-age-ms": str(self.min_age_ms),
         }
@@ -153,7 +157,8 @@ class PublishRetentionPlanOperator(BaseOperator):
     variable ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is
     not in it. Its directory is in the XCom ``plan`` in either case.
 
-    :return: segments per reason, all segments known, and the plan's directory.
+    :return: segments per reason, all segments known, the plan's directory, and of a Spark job's plan how many records were
+        read since which generation (``read_on_from``).
     :raises PlanError: if the job left no plan.
     :raises AirflowFailException: naming how many things need a person, and the first of them.
     """
@@ -169,6 +174,10 @@ class PublishRetentionPlanOperator(BaseOperator):
         PlanLink.persist(context, name)
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
+        if summary.job:
+            # A plan that was made without Spark says nothing of it.
+            counts |= {key: summary.job[key] for key in ("records", "read_on_from") if key in summary.job}
+            self.log.info("records read per metadata partition: %s", summary.job.get("records_read"))
         self.log.info("plan %s: %s", name, counts)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts

@@ -184,6 +184,7 @@ class PlanSummary:
     :param root: what was seen of the storage root, plain JSON.
     :param clock: which clock was used and how it was proven, in words.
     :param hold: topic names, patterns and ids that were not to be touched.
+    :param job: what the Spark job says of its own work, plain JSON; empty where another program made the plan.
     """
 
     plan_id: str
@@ -205,6 +206,7 @@ class PlanSummary:
     clock: str = ""
     hold: tuple[str, ...] = ()
     tails: Mapping[int, ReadTail] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def planned(self) -> Count:
@@ -392,5 +394,6 @@ _FIELDS: Mapping[str, _Reader] = {
     "clock": strict_json.string,
     "hold": strict_json.array(strict_json.string),
     "tails": strict_json.by_partition(strict_json.record(ReadTail, _TAIL)),
+    "job": strict_json.by_name(strict_json.any_json),
 }
 """Each field of a summary and how it is read; a new one is added here and to :class:`PlanSummary`."""

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the data set that one pass over the metadata topic leaves."""
+"""The columns of the data set of segments."""
 
 from __future__ import annotations
 
 SEGMENT = "segment"
-"""A segment that is not finished, with all columns but ``error`` and ``totals``; ``reason`` may be null."""
+"""A segment that is not finished, with all columns but ``error``; ``reason`` may be null."""
 
 UNRESOLVED = "unresolved"
 """A segment whose state is not certain: an update came without its add, or an event that no broker can apply."""
 
 QUARANTINED = "quarantined"
 """A record that cannot be applied, at ``event_offset``; ``error`` says why."""
-
-METADATA_PARTITION = "metadata partition"
-"""What was read of a metadata partition and is told of it, in ``totals``: exactly one row where there are records."""
 
 SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
     ("kind", "string"),
@@ -36,21 +33,17 @@ SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
     ("reason", "string"),  # a Reason, never ORPHANED: that takes the cluster's answer to the name, after the read
     ("exact", "bool"),  # of the reason, and of ORPHANED where it may be orphaned
     ("error", "string"),
-    ("totals", "totals"),
 )
 """Name and Arrow type of every column; any may be null."""
 
-TOTALS: tuple[tuple[str, str], ...] = (
-    ("records", "int64"),
-    ("first_offset", "int64"),
-    ("last_offset", "int64"),  # inclusive
-    ("in_order", "bool"),
-    ("segments", "int64"),  # rows of each kind
-    ("bytes", "int64"),  # of the segments
-    ("unresolved", "int64"),
-    ("quarantined", "int64"),
+WHAT_IF_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("scenario", "int32"),
+    ("topic", "string"),
+    ("reason", "string"),
+    ("segments", "int64"),
+    ("bytes", "int64"),
 )
-"""Name and Arrow type of every field of ``totals``."""
+"""Name and Arrow type of what tasks tell of other retention settings: per scenario, topic and reason what would go."""
 
 _SPARK_TYPES = {
     "int8": "byte",
@@ -59,6 +52,7 @@ _SPARK_TYPES = {
     "bool": "boolean",
     "string": "string",
     "binary": "binary",
+    "epochs": "array<struct<leader_epoch: int, start_offset: long>>",
 }
 
 
@@ -68,7 +62,4 @@ def spark_schema(columns: tuple[tuple[str, str], ...]) -> str:
 
     :param columns: name and Arrow type of each.
     """
-    nested = {"epochs": "array<struct<leader_epoch: int, start_offset: long>>"}
-    if ("totals", "totals") in columns:
-        nested["totals"] = f"struct<{', '.join(f'{name}: {_SPARK_TYPES[kind]}' for name, kind in TOTALS)}>"
-    return ", ".join(f"{name} {nested.get(kind) or _SPARK_TYPES[kind]}" for name, kind in columns)
+    return ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in columns)

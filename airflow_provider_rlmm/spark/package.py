@@ -17,7 +17,17 @@ from pathlib import Path
 PY_FILES_NAME = "airflow_provider_rlmm.zip"
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-_SHIPPED = ("__init__.py", "clock.py", "errors.py", "metadata", "policy", "quoting.py", "redaction.py", "spark")
+_SHIPPED = (
+    "__init__.py",
+    "clock.py",
+    "errors.py",
+    "file_systems.py",
+    "metadata",
+    "policy",
+    "quoting.py",
+    "redaction.py",
+    "spark",
+)
 # The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -62,11 +62,6 @@ class TopicRange:
         """Number of offsets in the range."""
         return sum(self.end.values()) - sum(self.begin.values())
 
-    @property
-    def with_records(self) -> frozenset[int]:
-        """The metadata partitions of which something is read."""
-        return frozenset(number for number, end in self.end.items() if end > self.begin[number])
-
     def lost_beginnings(self) -> tuple[Refusal, ...]:
         """Return one refusal per metadata partition that has lost its first records: what they said is not known."""
         return tuple(
@@ -117,7 +112,9 @@ def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> Top
             consumer.close()
 
 
-def read_metadata(spark: SparkSession, cluster: VerifiedCluster, topic_range: TopicRange) -> DataFrame:
+def read_metadata(
+    spark: SparkSession, cluster: VerifiedCluster, topic_range: TopicRange, begins: Mapping[int, int]
+) -> DataFrame:
     """
     Return the records of the range: ``metadata_partition`` int, ``offset`` long, ``key`` and ``value`` binary.
 
@@ -126,20 +123,22 @@ def read_metadata(spark: SparkSession, cluster: VerifiedCluster, topic_range: To
     :param spark: the session.
     :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
     :param topic_range: what :func:`find_range` returned.
+    :param begins: metadata partition → first offset to read, inclusive.
     :raises ConfigurationError: if a client property would let several tasks read one metadata partition.
     """
     from pyspark.sql import functions as sf
 
-    records = spark.read.format("kafka").options(**reader_options(cluster.properties, topic_range)).load()
+    records = spark.read.format("kafka").options(**reader_options(cluster.properties, topic_range, begins)).load()
     return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
 
 
-def reader_options(properties: Mapping[str, str], topic_range: TopicRange) -> dict[str, str]:
+def reader_options(properties: Mapping[str, str], topic_range: TopicRange, begins: Mapping[int, int]) -> dict[str, str]:
     """
     Return the options of Spark's Kafka connector.
 
     :param properties: Kafka client properties.
-    :param topic_range: what is read.
+    :param topic_range: what there is.
+    :param begins: metadata partition → first offset to read, inclusive.
     :raises ConfigurationError: if a client property would let several tasks read one metadata partition.
     """
     if splitting := sorted(name for name in properties if name.lower().removeprefix("kafka.") in _SPLITTING):
@@ -153,7 +152,7 @@ def reader_options(properties: Mapping[str, str], topic_range: TopicRange) -> di
         **{f"kafka.{name}": value for name, value in consumer.items()},
         # Not "subscribe": a partition that is added meanwhile is outside of the range.
         "assign": json.dumps({topic: sorted(topic_range.end)}),
-        "startingOffsets": json.dumps({topic: {str(p): o for p, o in topic_range.begin.items()}}),
+        "startingOffsets": json.dumps({topic: {str(p): o for p, o in begins.items()}}),
         "endingOffsets": json.dumps({topic: {str(p): o for p, o in topic_range.end.items()}}),
         "failOnDataLoss": "true",
     }

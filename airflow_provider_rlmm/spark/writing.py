@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from airflow_provider_rlmm.policy.plan import (
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.spark.columns import UNRESOLVED
+from airflow_provider_rlmm.spark.job_report import JobReport
 from airflow_provider_rlmm.spark.plan import PLAN_SCHEMA
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.segments import SegmentDataSet
@@ -45,6 +46,7 @@ class PlanHeader:
     :param expires_at_ms: when it may no longer be applied, ms since the epoch.
     :param read_until: metadata partition → offset, exclusive.
     :param refusals: what was refused before the rows were known.
+    :param job: what the job says of its own work; writing the rows is a stage of it.
     """
 
     plan_id: str
@@ -53,6 +55,7 @@ class PlanHeader:
     expires_at_ms: int
     read_until: Mapping[int, int]
     refusals: tuple[Refusal, ...] = ()
+    job: JobReport = field(default_factory=JobReport)
 
 
 def write_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, header: PlanHeader) -> PlanSummary:
@@ -71,9 +74,10 @@ def write_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, he
     refusals = [*header.refusals, *_quarantined(segments), *_unresolved(segments)]
     rows = folder.new_rows()
     try:
-        counts = _write_rows(plan, f"{folder.uri}/{rows}")
-        parts = _sums(counts, "metadata_partition")
-        files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, count) for home, count in sorted(parts.items())}
+        with header.job.stage("plan"):
+            counts = _write_rows(plan, f"{folder.uri}/{rows}")
+            parts = _sums(counts, "metadata_partition")
+            files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, n) for home, n in sorted(parts.items())}
     finally:
         folder.delete(rows)
     summary = PlanSummary(
@@ -89,6 +93,7 @@ def write_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, he
         unresolved=segments.unresolved,
         refusals=first_refusals(refusals),
         files=files,
+        job=header.job.document(),
     )
     folder.create(SUMMARY_NAME, summary.to_json().encode())
     return summary

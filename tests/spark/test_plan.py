@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +31,15 @@ from airflow_provider_rlmm.policy.plan import (
     plan_file_name,
 )
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
+from airflow_provider_rlmm.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import Read, write_generation
 from airflow_provider_rlmm.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, segment_rows, written_segments
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, data_set_of, run_tasks
+from airflow_provider_rlmm.spark.source import TopicRange
 from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
@@ -63,6 +67,7 @@ TIGHT = ListedTopic(UUID(int=5), "tight", 45_000, 3_000, {0: 30, 1: 0, 2: 0})
 CLUSTER = ClusterState("cluster", NOW - 600, (FOREVER, TIMED, SIZED, TRIMMED, TIGHT))
 DEAD = [(UUID(int=90).bytes, "dead"), (UUID(int=91).bytes, "timed")]
 ABSENT = frozenset((UUID(bytes=topic_id), name) for topic_id, name in DEAD)
+ENDS = dict.fromkeys(range(PARTITIONS), 1_000_000)
 HEADER = PlanHeader("p-1", CLUSTER.cluster_id, NOW, NOW + 1, {0: 7})
 
 
@@ -90,19 +95,48 @@ def written_rows(output: Path) -> list[dict[str, Any]]:
     return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
-@contextmanager
-def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> Iterator[SegmentDataSet]:
+def range_of(records: DataFrame) -> TopicRange:
+    """What Kafka would answer about records that begin at offset 0."""
+    from pyspark.sql import functions as sf
+
+    ends = {row[0]: row[1] + 1 for row in records.groupBy("metadata_partition").agg(sf.max("offset")).collect()}
+    everything = range(PARTITIONS)
+    return TopicRange(
+        "__remote_log_metadata", UUID(int=8), dict.fromkeys(everything, 0), {p: ends.get(p, 0) for p in everything}
+    )
+
+
+def evaluation_of(cluster: ClusterState = CLUSTER) -> Evaluation:
+    return Evaluation(PARTITIONS, cluster, LIMITS)
+
+
+def reader_of(records: DataFrame) -> Read:
+    """Reads as Spark's Kafka connector does: from given offsets on, each metadata partition by one task."""
+
+    def read(begins: Mapping[int, int]) -> DataFrame:
+        wanted = " OR ".join(f"(metadata_partition = {p} AND offset >= {begin})" for p, begin in begins.items())
+        return records.where(wanted)
+
+    return read
+
+
+def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> SegmentDataSet:
     """What one pass over the records comes to, written below ``output``."""
-    rows, folder = segment_rows(records, PARTITIONS, cluster, LIMITS), PlanFolder(records.sparkSession, str(output))
-    with written_segments(rows, folder, ()) as segments:
-        yield segments
+    store = GenerationStore(str(output / "rows-once.tmp"))
+    written = write_generation(
+        records.sparkSession, reader_of(records), range_of(records), evaluation_of(cluster), store, why_all="a test"
+    )
+    return written.data_set
 
 
 def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> PlanSummary:
     folder = PlanFolder(records.sparkSession, str(output))
     folder.clear()
-    with segments_of(records, output, cluster) as segments:
+    segments = segments_of(records, output, cluster)
+    try:
         return write_plan(plan_rows(segments.frame, ABSENT), segments, folder, HEADER)
+    finally:
+        folder.delete("rows-once.tmp")
 
 
 @pytest.fixture(scope="module")
@@ -167,36 +201,36 @@ def test_a_topic_that_is_read_in_pieces_gives_no_plan(spark: SparkSession, tmp_p
     records = frame_of(spark, topic.records, tmp_path)
     for pieces in (records.repartition(2), records.orderBy("offset", ascending=False).coalesce(1)):
         with pytest.raises(PlanError, match=r"was not read by one task in the order of its offsets"):
-            make_plan(pieces, tmp_path / "plan")
-    assert [path.name for path in (tmp_path / "plan").iterdir()] == []
+            segments_of(pieces, tmp_path / "plan")
 
 
-def test_the_data_set_says_what_was_read_and_is_gone_with_its_block(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_data_set_says_what_was_read(spark: SparkSession, tmp_path: Path) -> None:
     topic = random_topic(11, [(TIMED.topic_id.bytes, "timed"), *DEAD], NOW, MIN_AGE, 200, PARTITIONS)
     expected = expected_rows(topic.records, PARTITIONS, CLUSTER, LIMITS)
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        rows = segments.frame.where("kind = 'segment'").toArrow().to_pylist()
-        assert (tmp_path / "plan").exists()
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    rows = segments.frame.where("kind = 'segment'").toArrow().to_pylist()
     assert in_order({name: row[name] for name in expected.segments[0]} for row in rows) == in_order(expected.segments)
     assert segments.known == count(expected.segments)
     assert segments.unresolved == len(expected.unresolved) > 0
     assert segments.quarantined == Counter(partition for partition, _ in expected.quarantined)
-    assert list((tmp_path / "plan").glob("rows-*")) == []
 
 
 def test_rows_that_were_lost_on_the_way_are_found_out(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic(PARTITIONS)
     for number in range(5):
         topic.put_home(segment(number), segment(number).add(1))
-    rows = segment_rows(frame_of(spark, topic.records, tmp_path), PARTITIONS, CLUSTER, LIMITS)
-    fewer = rows.where("start_offset IS NULL OR segment_id <> x'00000000000000000000000000000003'")
-    folder, wrong = PlanFolder(spark, str(tmp_path / "plan")), r"\(told, written\) is .*'segments': \(5, 4\)"
-    with pytest.raises(PlanError, match=wrong), written_segments(fewer, folder, ()):
-        pass
+    records, order = frame_of(spark, topic.records, tmp_path), GenerationOrder(str(tmp_path / "g"), ENDS)
     home = segment(0).metadata_partition(PARTITIONS)
+    (report,) = run_tasks(records, evaluation_of(), order, {home})
+    assert report.part.rows is not None
+    path = tmp_path / "g" / report.part.rows.name
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.slice(1), path)
+    with pytest.raises(PlanError, match=r"\(told, written\) is .*'segments': \(5, 4\)"):
+        data_set_of(spark, order.folder, [report])
     nothing = r"metadata partition 4 was not read by one task .* \(0 pieces\)"
-    with pytest.raises(PlanError, match=nothing), written_segments(rows, folder, {home, 4}):
-        pass
+    with pytest.raises(PlanError, match=nothing):
+        run_tasks(records, evaluation_of(), order, {home, 4})
 
 
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
@@ -295,8 +329,8 @@ def test_states_follow_kafkas_state_machine(spark: SparkSession, tmp_path: Path)
     for number, steps in cases:
         s = segment(number)
         topic.put_home(s, *(s.update(i, step) if step else s.add(i) for i, step in enumerate(steps)))
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        rows = segments.frame.collect()
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    rows = segments.frame.collect()
     states = {int.from_bytes(r["segment_id"], "big"): r["state"] for r in rows if r["kind"] == "segment"}
     expected = {number: state for number, (_, state) in enumerate(HISTORIES)}
     expected |= {100 + number: state for number, (_, state) in enumerate(UNRESOLVED)}
@@ -309,8 +343,8 @@ def test_adding_again_replaces_the_segment(spark: SparkSession, tmp_path: Path) 
     first, again = segment(1, size=10, end_offset=5), segment(1, size=77, end_offset=8)
     topic = Topic(PARTITIONS)
     topic.put_home(first, first.add(1), again.add(2), again.update(3, COPIED))
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        (row,) = segments.frame.where("kind = 'segment'").collect()
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    (row,) = segments.frame.where("kind = 'segment'").collect()
     assert (row["segment_size_in_bytes"], row["end_offset"], row["event_timestamp_ms"]) == (77, 8, 3)
 
 
@@ -324,8 +358,8 @@ def test_records_that_cannot_be_applied_are_counted_where_they_lie(spark: SparkS
         topic.put(home, value)
     topic.put(other, s.update(4, COPIED))
     topic.put_home(s, s.partition_delete(5, 0))
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        rows = segments.frame.collect()
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    rows = segments.frame.collect()
     assert segments.quarantined == {home: len(unfit), other: 1}
     at = sorted((r["metadata_partition"], r["event_offset"]) for r in rows if r["kind"] == "quarantined")
     assert at == sorted([*((home, 1 + number) for number in range(len(unfit))), (other, 0)])
@@ -432,8 +466,8 @@ def test_topic_ids_in_doubt_are_those_that_the_listing_lacks(spark: SparkSession
     topic.put_home(second, second.update(1, COPIED))
     newer = Segment(UUID(int=93).bytes, "newer", 0, bytes(15) + b"\5")
     topic.put_home(newer, newer.add(CLUSTER.observed_at_ms))
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        candidates = orphan_candidates(segments.frame)
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    candidates = orphan_candidates(segments.frame)
     assert candidates == [
         OrphanCandidate(UUID(bytes=DEAD[0][0]), frozenset({"dead"}), Count(2, 100)),
         OrphanCandidate(UUID(int=92), frozenset({"a", "b"}), Count(1, 5)),
@@ -446,9 +480,9 @@ def test_only_what_was_proven_absent_is_orphaned(spark: SparkSession, tmp_path: 
         s = Segment(topic_id, name, 0, number.to_bytes(16, "big"))
         topic.put_home(s, s.add(1))
     proven = (UUID(bytes=DEAD[0][0]), DEAD[0][1])
-    with segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan") as segments:
-        rows = plan_rows(segments.frame, [proven]).collect()
-        assert plan_rows(segments.frame, []).count() == 0
+    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
+    rows = plan_rows(segments.frame, [proven]).collect()
+    assert plan_rows(segments.frame, []).count() == 0
     assert [(UUID(bytes=bytes(row["topic_id"])), row["topic"], row["reason"]) for row in rows] == [
         (*proven, "ORPHANED")
     ]
@@ -476,9 +510,9 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
     assert (tmp_path / "plan" / SUMMARY_NAME).exists()
     folder = PlanFolder(spark, str(tmp_path / "plan"))
     folder.clear()
-    with segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan") as segments:
-        plan = plan_rows(segments.frame, ABSENT)
-        broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
-        with pytest.raises(Exception, match="the disk is full"):
-            write_plan(broken, segments, folder, HEADER)
+    segments = segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "data")
+    plan = plan_rows(segments.frame, ABSENT)
+    broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
+    with pytest.raises(Exception, match="the disk is full"):
+        write_plan(broken, segments, folder, HEADER)
     assert [path.name for path in (tmp_path / "plan").iterdir()] == []

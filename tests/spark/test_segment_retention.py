@@ -145,15 +145,17 @@ def test_plan_of_a_real_topic_equals_the_plain_evaluation(cluster: Cluster, tmp_
     assert {row["topic_id"] for row in expected if row["topic"] == DEAD} == {cluster.dead_topic_id.bytes}
     assert LIVE not in {row["topic"] for row in expected}
 
-    assert summary.known.segments == len(replay(records).segments) == 4 * 2 * SEGMENTS
-    assert summary.by_reason["ORPHANED"].segments == 2 * SEGMENTS
+    # A busy broker may copy a segment twice.
+    assert summary.known.segments == len(replay(records).segments) >= 4 * 2 * SEGMENTS
+    orphans = sum(reason == "ORPHANED" for _, _, reason in reasons)
+    assert summary.by_reason["ORPHANED"].segments == orphans >= 2 * SEGMENTS
     ends = {p: 1 + max((o for q, o, _ in records if q == p), default=-1) for p in range(5)}
     assert summary.read_until == ends
     assert (summary.cluster_id, summary.plan_id) == (cluster.kafka.cluster_id, "plan-1")
     assert (summary.quarantined, summary.unresolved, summary.refusals) == ({}, 0, ())
     assert DEAD not in tiering.topic_ids(cluster.kafka), "asking for a name creates no topic"
     assert SECRET not in done.stdout + done.stderr
-    assert f"ORPHANED: {2 * SEGMENTS} segments" in done.stdout
+    assert f"ORPHANED: {orphans} segments" in done.stdout
 
 
 RUN_SEVERAL = """
@@ -163,6 +165,42 @@ job = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(job)
 print("statuses", [job.main(argv) for argv in json.loads(sys.argv[2])])
 """
+
+
+def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_read(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script, data_set = tmp_path / "run_several.py", tmp_path / "data"
+    script.write_text(RUN_SEVERAL)
+    now_ms, outputs = cluster.state.observed_at_ms, [tmp_path / name for name in ("alone", "first", "second")]
+    argvs = [job_arguments(cluster, tmp_path, output, now_ms=str(now_ms)) for output in outputs]
+    for argv in argvs[1:]:
+        argv += ["--data-set", str(data_set)]
+    listing = ["--cluster-state", str(tmp_path / "cluster_state.json"), "--now-ms", str(now_ms + 1)]
+    setting = f"{LIVE}:retention.ms=0"
+    what_if = ["--data-set", str(data_set), *listing, "--what-if", setting, "--output", str(tmp_path / "tried")]
+    done = submit(script, tmp_path, str(JOB), json.dumps([*argvs, what_if, [*what_if, "--generation", "9"]]))
+    assert "statuses [0, 0, 0, 0, 1]" in done.stdout, done.stdout
+
+    alone, first, second = (read_plan(str(output)) for output in outputs)
+    total = len(cluster.records)
+    for summary, read_on_from, records in ((alone, None, total), (first, None, total), (second, 1, 0)):
+        assert (summary.job["read_on_from"], summary.job["records"]) == (read_on_from, records)
+        assert sum(summary.job["records_read"].values()) == records
+        assert set(summary.job["stage_milliseconds"]) == {"look", "read", "ask", "plan"}
+    assert [path.name for path in outputs[0].iterdir() if path.is_dir()] == [], "what nobody keeps is gone"
+    assert alone.planned == first.planned == second.planned
+    for name in (file.name for file in alone.files.values()):
+        assert len({str(pq.read_table(output / name).to_pylist()) for output in outputs}) == 1
+    assert "read 0 records since generation 1" in done.stdout
+    assert "generation 1: reads the topic from its beginning: there is no generation yet" in done.stdout
+    assert f"no plan: {data_set.as_uri()} has the generations [2, 1]" in done.stdout
+
+    as_it_is, tried = json.loads((tmp_path / "tried" / "what-if.json").read_text())["scenarios"]
+    assert (as_it_is["settings"], tried["settings"]) == ("as it is", setting)
+    assert set(tried["by_topic"]) == {*as_it_is["by_topic"], LIVE}
+    assert tried["by_reason"]["RETENTION_MS"]["segments"] >= 2 * SEGMENTS
+    assert f"what if {setting}: " in done.stdout
 
 
 @pytest.fixture

@@ -25,7 +25,9 @@ NONE = -1
 """The code of a segment that stays; that of any other is a place in :data:`REASONS`."""
 
 _DANGLING, _LOG_START_OFFSET, _RETENTION_MS, _RETENTION_BYTES = range(len(REASONS))
-_FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
+FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
+"""Columns of numbers that the walk goes by."""
+
 _NEVER = -(2**63)  # nothing lies below it
 
 
@@ -125,7 +127,7 @@ def _one_by_one(columns: Mapping[str, Array], limits: PartitionLimits) -> Array:
     facts = [
         # In the order of the walk already: the number says which one it is.
         SegmentFacts(number.to_bytes(16, "big"), S(state), *rest)
-        for number, (state, *rest) in enumerate(zip(*(columns[name].tolist() for name in _FIELDS), strict=True))
+        for number, (state, *rest) in enumerate(zip(*(columns[name].tolist() for name in FIELDS), strict=True))
     ]
     codes = np.full(len(facts), NONE, np.int8)
     for finding in evaluate(facts, limits):

@@ -704,6 +704,7 @@ def test_the_spark_command_holds_paths_and_no_secret(
     assert "--packages" not in command
     assert command[command.index("--min-age-ms") + 1] == "90000000"
     assert command[command.index("--plan-id") + 1] == "dag.run"
+    assert command[command.index("--data-set") + 1].endswith("/segments-cluster-1"), "the next run reads on from there"
     assert ctx["ti"].pushed == {"rlmm_plan": "dag.run"}
 
 
@@ -757,6 +758,17 @@ def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> Non
     assert ctx["outlet_events"][asset].extra == counts
     with pytest.raises(PlanError):
         PublishRetentionPlanOperator(task_id="publish").execute(context("another"))
+
+
+def test_what_a_spark_job_has_read_is_published_with_its_counts(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    uri = str(work / "dag.run")
+    found = read_plan(uri)
+    rows = pa.concat_tables(pq.read_table(f"{uri}/{file.name}") for file in found.files.values())
+    job = {"records": 3, "read_on_from": 4, "records_read": {"0": 3}, "stage_milliseconds": {}}
+    write_plan(uri, rows, replace(found, files={}, job=job))
+    counts = PublishRetentionPlanOperator(task_id="publish").execute(context())
+    assert (counts["records"], counts["read_on_from"], counts["orphaned"]) == (3, 4, 6)
 
 
 def test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_acknowledged(

@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import METADATA_PARTITION, QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.spark.executor.metadata_partition import SCHEMA, Evaluation, evaluate_batches
+from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
+from airflow_provider_rlmm.spark.executor.rows import SCHEMA, Evaluation
+from airflow_provider_rlmm.spark.task_report import TaskReport
 from tests.spark.events import Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING
 from tests.unit.spark.reference import expected_rows, in_order
@@ -32,19 +39,40 @@ RECORDS = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "b
 Record = tuple[int, int, bytes | None, bytes | None]
 Rows = dict[str, list[dict[str, Any]]]
 
+EVALUATION = Evaluation(PARTITIONS, CLUSTER, LIMITS)
+ENDS = dict.fromkeys(range(PARTITIONS), 1_000_000)
 
-def evaluated(records: Iterable[Record], largest_batch: int = 1_000) -> Rows:
-    """The rows by kind, from batches of any size in the order of a task that reads one partition after the other."""
+
+def batches_of(records: Iterable[Record], largest_batch: int = 1_000) -> list[pa.RecordBatch]:
+    """Batches in the order of a task that reads one partition after the other."""
     rows = sorted(records, key=lambda record: record[:2])
     table = pa.table([[row[i] for row in rows] for i in range(4)], schema=RECORDS)
-    return found(table.to_batches(largest_batch))
+    return table.to_batches(largest_batch)
 
 
-def found(batches: Iterable[pa.RecordBatch]) -> Rows:
-    by_kind: Rows = {SEGMENT: [], UNRESOLVED: [], QUARANTINED: [], METADATA_PARTITION: []}
-    for batch in evaluate_batches(iter(batches), Evaluation(PARTITIONS, CLUSTER, LIMITS)):
-        assert batch.schema == SCHEMA
-        for row in batch.to_pylist():
+def evaluated(records: Iterable[Record], largest_batch: int = 1_000) -> Rows:
+    return found(batches_of(records, largest_batch))[0]
+
+
+def found(batches: Iterable[pa.RecordBatch]) -> tuple[Rows, list[TaskReport]]:
+    """The rows by kind, and what was told of them."""
+    with TemporaryDirectory() as folder:
+        reports = told(batches, GenerationOrder(folder, ENDS))
+        return rows_of(folder, reports), reports
+
+
+def told(batches: Iterable[pa.RecordBatch], order: GenerationOrder, attempt: str = "attempt") -> list[TaskReport]:
+    rows = [row for batch in evaluate_batches(iter(batches), EVALUATION, order, attempt) for row in batch.to_pylist()]
+    return [TaskReport.from_json(row["told"]) for row in rows]
+
+
+def rows_of(folder: str, reports: Iterable[TaskReport]) -> Rows:
+    by_kind: Rows = {SEGMENT: [], UNRESOLVED: [], QUARANTINED: []}
+    for report in reports:
+        assert report.part.rows is not None
+        table = pq.read_table(f"{folder}/{report.part.rows.name}", partitioning=None)
+        assert table.schema == SCHEMA
+        for row in table.to_pylist():
             by_kind[row["kind"]].append(row)
     return by_kind
 
@@ -67,25 +95,28 @@ def test_the_rows_are_those_of_the_scalar_rules(seed: int, largest_batch: int) -
     assert len({row["reason"] for row in segments}) > 2
 
 
-def test_totals_are_those_of_the_rows() -> None:
+def test_what_is_told_is_what_the_files_hold(tmp_path: Path) -> None:
     topic = random_topic(5, [(SIZED.topic_id.bytes, SIZED.name), DEAD], NOW, MIN_AGE, 300, PARTITIONS)
-    rows = evaluated(without_keys(topic))
-    numbers = [row["metadata_partition"] for row in rows[METADATA_PARTITION]]
-    assert numbers == sorted({partition for partition, _, _ in topic.records})
-    for row in rows[METADATA_PARTITION]:
-        number, totals = row["metadata_partition"], row["totals"]
+    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
+    rows = rows_of(str(tmp_path), reports)
+    assert [report.metadata_partition for report in reports] == sorted({partition for partition, _, _ in topic.records})
+    for report in reports:
+        number, part = report.metadata_partition, report.part
         mine = {kind: [r for r in rows[kind] if r["metadata_partition"] == number] for kind in rows}
         offsets = [offset for partition, offset, _ in topic.records if partition == number]
-        assert totals == {
-            "records": len(offsets),
-            "first_offset": 0,
-            "last_offset": max(offsets),
-            "in_order": True,
-            "segments": len(mine[SEGMENT]),
-            "bytes": sum(segment["segment_size_in_bytes"] for segment in mine[SEGMENT]),
-            "unresolved": len(mine[UNRESOLVED]),
-            "quarantined": len(mine[QUARANTINED]),
-        }
+        assert (report.records, report.in_order, report.refused) == (len(offsets), True, None)
+        assert (part.next_offset, part.segments) == (ENDS[number], len(mine[SEGMENT]))
+        assert part.bytes == sum(segment["segment_size_in_bytes"] for segment in mine[SEGMENT])
+        assert (part.unresolved, part.quarantined) == (len(mine[UNRESOLVED]), len(mine[QUARANTINED]))
+        assert [anchor.offset for anchor in part.anchors] == offsets[-16:]
+        sizes = Counter((r["topic_id"], r["topic"], r["partition"]) for r in mine[SEGMENT])
+        assert (report.user_partitions, report.largest_user_partition) == (len(sizes), max(sizes.values(), default=0))
+        for file in (part.rows, part.state):
+            assert file is not None
+            data = (tmp_path / file.name).read_bytes()
+            assert (file.bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+        assert report.versions["pyarrow"] == pa.__version__
+        assert set(report.milliseconds) == {"load", "fold", "evaluate", "write", "wait"}
 
 
 def segment(number: int, topic: ListedTopic = FOREVER, **fields: Any) -> Segment:
@@ -153,21 +184,21 @@ def test_nothing_is_exact_beside_a_record_that_cannot_be_applied() -> None:
         assert (beside["may_be_orphaned"], beside["exact"]) == (True, False)
 
 
-def test_a_metadata_partition_in_pieces_or_out_of_order_shows_in_its_totals() -> None:
+def test_a_metadata_partition_in_pieces_or_out_of_order_shows_in_what_is_told() -> None:
     s, later = segment(1), segment(2)
     home = s.metadata_partition(PARTITIONS)
     other = (home + 1) % PARTITIONS
     records = [(home, 0, None, s.add(1)), (other, 0, None, b""), (home, 1, None, later.add(1))]
     pieces = [pa.RecordBatch.from_pylist([dict(zip(RECORDS.names, r, strict=True))], RECORDS) for r in records]
-    assert [row["metadata_partition"] for row in found(pieces)[METADATA_PARTITION]] == [home, other, home]
-    for order in ([0, 1], [1, 0]):
-        rows = found(pieces[place] for place in (order[0] * 2, order[1] * 2))
-        assert [row["totals"]["in_order"] for row in rows[METADATA_PARTITION]] == [order == [0, 1]]
+    assert [report.metadata_partition for report in found(pieces)[1]] == [home, other, home]
+    for places in ([0, 2], [2, 0]):
+        _, reports = found(pieces[place] for place in places)
+        assert [report.in_order for report in reports] == [places == [0, 2]]
 
 
 def test_no_records_are_no_rows() -> None:
     empty = pa.RecordBatch.from_pylist([], RECORDS)
-    assert found([]) == found([empty, empty]) == {SEGMENT: [], UNRESOLVED: [], QUARANTINED: [], METADATA_PARTITION: []}
+    assert found([])[1] == found([empty, empty])[1] == []
 
 
 def test_one_user_partition_of_many_batches_is_walked_as_one() -> None:

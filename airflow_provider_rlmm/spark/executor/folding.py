@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of one metadata partition, folded: from the beginning, or from where an earlier generation has left off."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_rlmm.errors import MetadataError, SnapshotRefusedError
+from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.spark.executor.files import HashedFile, read_whole
+from airflow_provider_rlmm.spark.generation import GENERATION_FORMAT, MAX_ANCHORS, Anchor, GenerationPart
+
+QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
+"""Columns of the records that cannot be applied."""
+
+_FORMAT = {b"format": b"airflow-provider-rlmm generation", b"version": str(GENERATION_FORMAT).encode()}
+_STATE = pa.schema([("state", pa.large_binary()), ("quarantined", pa.large_binary())], metadata=_FORMAT)
+_NO_PART = GenerationPart(0)
+
+
+class Folding:
+    """
+    What is known of a metadata partition.
+
+    :param number: which one.
+    :param num_partitions: how many the topic has.
+    :param before: what an earlier generation knew of it.
+    :param folder: URI of that generation.
+    :raises SnapshotRefusedError: if a file of that generation is not the one that its manifest names.
+    """
+
+    def __init__(
+        self, number: int, num_partitions: int, before: GenerationPart | None = None, folder: str = ""
+    ) -> None:
+        self.number = number
+        self.records = 0
+        self.in_order = True
+        self._num_partitions = num_partitions
+        self._before = before or _NO_PART
+        self._last_offset = -1
+        self._known = deque(self._before.anchors)
+        self._anchors = deque(self._before.anchors, maxlen=MAX_ANCHORS)
+        if self._before.state is None:
+            self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [QUARANTINE.empty_table()]
+        else:
+            self.state, found = _read_state(folder, self._before)
+            self._quarantined = [found]
+
+    @property
+    def quarantined(self) -> pa.Table:
+        """All records that cannot be applied, by :data:`QUARANTINE`."""
+        return pa.concat_tables(self._quarantined)
+
+    @property
+    def anchors(self) -> tuple[Anchor, ...]:
+        """The last records."""
+        return tuple(self._anchors)
+
+    def apply(self, records: pa.RecordBatch) -> None:
+        """
+        Apply records; those that were read before must be the same, and are not applied again.
+
+        :param records: ``metadata_partition``, ``offset``, ``key``, ``value``; at least one record.
+        :raises SnapshotRefusedError: if the log does not hold the records that it was known by.
+        """
+        offsets = records["offset"].to_numpy()
+        self.in_order &= bool((np.diff(offsets, prepend=self._last_offset) > 0).all())
+        self._last_offset = int(offsets[-1])
+        read_before = int(np.count_nonzero(offsets < self._before.next_offset))
+        if read_before:
+            self._recognise(records.slice(0, read_before))
+            records = records.slice(read_before)
+        if records.num_rows:
+            self.require_known()
+            self._apply_new(records)
+
+    def require_known(self) -> None:
+        """
+        Refuse a log that does not show all the records that it was known by; to be asked when no more come.
+
+        :raises SnapshotRefusedError: naming the first that was not seen.
+        """
+        if self._known:
+            raise self._misfit(self._known[0].offset)
+
+    def _recognise(self, records: pa.RecordBatch) -> None:
+        for anchor in _anchors_of(records):
+            if not self._known or self._known.popleft() != anchor:
+                raise self._misfit(anchor.offset)
+
+    def _misfit(self, offset: int) -> SnapshotRefusedError:
+        return SnapshotRefusedError(
+            f"metadata partition {self.number} does not hold the record of offset {offset} that it held before: the log lost "
+            "its end and has grown again, or it is another one"
+        )
+
+    def _apply_new(self, records: pa.RecordBatch) -> None:
+        self.records += records.num_rows
+        self._anchors.extend(_anchors_of(records.slice(max(0, records.num_rows - MAX_ANCHORS))))
+        decoded = decode(
+            records["value"],
+            keys=records["key"],
+            metadata_partition=records["metadata_partition"],
+            offset=records["offset"],
+            num_partitions=self._num_partitions,
+        )
+        self.state, report = self.state.apply(decoded)
+        # A record with a key is applied, as a broker applies it.
+        found = report.quarantined.filter(pc.not_equal(report.quarantined["error_code"], int(ErrorCode.KEYED)))
+        if found.num_rows:
+            self._quarantined.append(pa.table([found["offset"], found["reason"]], schema=QUARANTINE))
+
+    def write_state(self, file: HashedFile) -> None:
+        """
+        Write what the next generation goes on from. Nothing can be asked of the state afterwards.
+
+        :param file: where to.
+        """
+        columns = [self.state.to_ipc(), _ipc_of(self.quarantined)]
+        batch = pa.RecordBatch.from_arrays([_one_value(data) for data in columns], schema=_STATE)
+        with pa.ipc.new_stream(pa.PythonFile(file, "w"), _STATE) as writer:
+            writer.write_batch(batch)
+
+
+def _read_state(folder: str, part: GenerationPart) -> tuple[ColumnarState, pa.Table]:
+    """Return state and quarantined records of a part that has a state."""
+    if part.state is None:
+        raise SnapshotRefusedError("it has no state")
+    data = read_whole(folder, part.state)
+    try:
+        reader = pa.ipc.open_stream(data)
+        if reader.schema != _STATE or reader.schema.metadata != _FORMAT:
+            raise SnapshotRefusedError(f"{folder}/{part.state.name} is no state of format {GENERATION_FORMAT}")
+        batch = reader.read_next_batch()
+        state, quarantined = (column[0].as_buffer() for column in batch.columns)
+        found = pa.ipc.open_stream(quarantined).read_all()
+        return ColumnarState.from_ipc(state), found.cast(QUARANTINE)
+    except (pa.ArrowException, MetadataError, ValueError, IndexError, OSError, StopIteration) as e:
+        raise SnapshotRefusedError(f"{folder}/{part.state.name} cannot be used ({e})") from e
+
+
+def _one_value(data: bytes) -> pa.Array:
+    offsets = np.array([0, len(data)], np.int64)
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _ipc_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _anchors_of(records: pa.RecordBatch) -> list[Anchor]:
+    columns: list[Any] = [records[name].to_pylist() for name in ("offset", "key", "value")]
+    return [
+        Anchor(offset, hashlib.sha256(repr((key, value)).encode()).hexdigest())
+        for offset, key, value in zip(*columns, strict=True)
+    ]

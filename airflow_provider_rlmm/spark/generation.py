@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A generation: what one run of the Spark job knew of the whole metadata topic, written down so that the next run reads on.
+
+``segments/generation=<n>/metadata_partition=<p>/`` holds, for each metadata partition, a Parquet file with the columns of
+:data:`~airflow_provider_rlmm.spark.columns.SEGMENT_COLUMNS` and a state from which its task goes on. Files are named by the
+attempt that wrote them. The manifest, ``_manifest.json``, comes last and alone says which of them count. A generation only
+saves work: whoever deletes reads the log itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.policy import strict_json
+
+GENERATION_FORMAT = 1
+"""Of manifests and state files; the state of the fold has a version of its own."""
+
+MANIFEST_NAME = "_manifest.json"
+"""Begins with an underscore: readers of Parquet data sets pass over it."""
+
+MAX_MANIFEST_BYTES = 64 * 2**20
+
+MAX_ANCHORS = 16
+"""Records of each metadata partition by which its log is known again."""
+
+_FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFile:
+    """
+    One file.
+
+    :param name: below the generation's folder.
+    :param bytes: its size.
+    :param sha256: of its bytes, lower-case hex.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """
+    A record that was read: offsets alone do not tell a log from one that lost its end and has grown again.
+
+    :param offset: of the record.
+    :param sha256: of its key and value, lower-case hex.
+    """
+
+    offset: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPart:
+    """
+    What is known of one metadata partition.
+
+    :param next_offset: every record below it is in the state; exclusive.
+    :param segments: segments that are not finished.
+    :param bytes: their ``segment_size_in_bytes``, summed.
+    :param unresolved: segments whose state is not certain.
+    :param quarantined: records that cannot be applied.
+    :param anchors: the last records below ``next_offset``, by offset.
+    :param rows: the Parquet file; ``None`` where no record was ever read.
+    :param state: the state file; ``None`` where no record was ever read.
+    """
+
+    next_offset: int
+    segments: int = 0
+    bytes: int = 0
+    unresolved: int = 0
+    quarantined: int = 0
+    anchors: tuple[Anchor, ...] = ()
+    rows: GenerationFile | None = None
+    state: GenerationFile | None = None
+
+    @property
+    def start(self) -> int:
+        """Where reading on begins, inclusive: at the first anchor."""
+        return self.anchors[0].offset if self.anchors else self.next_offset
+
+    def check(self, metadata_partition: int) -> None:
+        """
+        Refuse what contradicts itself.
+
+        :param metadata_partition: which one it is of.
+        :raises ValueError: saying what.
+        """
+        offsets = [anchor.offset for anchor in self.anchors]
+        if (
+            offsets != sorted(set(offsets))
+            or len(offsets) > MAX_ANCHORS
+            or (offsets and offsets[-1] >= self.next_offset)
+        ):
+            raise ValueError(f"the anchors of metadata partition {metadata_partition} are out of order")
+        if len({self.rows is None, self.state is None, not self.anchors}) > 1:
+            raise ValueError(f"metadata partition {metadata_partition} has some of rows, state and anchors only")
+        for file in (self.rows, self.state):
+            found = None if file is None else _FILE_NAME.fullmatch(file.name)
+            if file is not None and (found is None or found[1] != str(metadata_partition)):
+                raise ValueError(
+                    f"{strict_json.shown(file.name)} is no file of metadata partition {metadata_partition}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """
+    The manifest.
+
+    :param number: counts the generations of a data set.
+    :param cluster_id: id of the cluster.
+    :param topic_id: id of the metadata topic, in Kafka's text form.
+    :param fold_version: of the states.
+    :param created_at_ms: time of its evaluation, ms since the epoch.
+    :param parts: by metadata partition, all of them.
+    """
+
+    number: int
+    cluster_id: str
+    topic_id: str
+    fold_version: int
+    created_at_ms: int
+    parts: Mapping[int, GenerationPart]
+
+    def misfit(self, other: Generation, begin: Mapping[int, int], end: Mapping[int, int]) -> str | None:
+        """
+        Tell why a reader cannot go on from here, ``None`` if only the anchors are left to ask.
+
+        :param other: the generation that would come of it; its parts say how many metadata partitions there are now.
+        :param begin: metadata partition → first offset that is there, as of now.
+        :param end: metadata partition → high watermark, as of now.
+        """
+        for what, mine, now in (
+            ("cluster", self.cluster_id, other.cluster_id),
+            ("topic id", self.topic_id, other.topic_id),
+            ("metadata partitions", sorted(self.parts), sorted(other.parts)),
+            ("fold version", self.fold_version, other.fold_version),
+        ):
+            if mine != now:
+                return f"its {what} is {mine}, the topic that is read has {now}"
+        for number, part in sorted(self.parts.items()):
+            if end[number] < part.next_offset:
+                return (
+                    f"metadata partition {number} was read up to offset {part.next_offset}, and its high watermark is "
+                    f"{end[number]} now: the log has lost records, or it is another one"
+                )
+            if begin[number] > part.start:
+                return (
+                    f"metadata partition {number} begins at offset {begin[number]} now, and was known by its records from "
+                    f"offset {part.start} on"
+                )
+        return None
+
+    def to_json(self) -> str:
+        """
+        Return the document; keys of JSON objects are strings.
+
+        :raises SnapshotRefusedError: if it contradicts itself: nobody would read it.
+        """
+        document = json.loads(json.dumps({"format_version": GENERATION_FORMAT, **asdict(self)}, allow_nan=False))
+        text = json.dumps({**document, "sha256": strict_json.checksum(document)}, sort_keys=True)
+        if self.from_json(text) != self:
+            raise SnapshotRefusedError(f"the manifest of generation {self.number} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> Generation:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises SnapshotRefusedError: if it is not, to the letter.
+        """
+        try:
+            document = strict_json.parse_object(text)
+            if (version := document.pop("format_version", None)) != GENERATION_FORMAT:
+                raise ValueError(
+                    f"format_version is {strict_json.shown(version)}, this package reads {GENERATION_FORMAT}"
+                )
+            given = document.pop("sha256", None)
+            if given != strict_json.checksum({"format_version": version, **document}):
+                raise ValueError("its bytes are not those that were written: sha256 differs")
+            generation: Generation = strict_json.record(cls, _FIELDS)(document, "manifest")
+            if sorted(generation.parts) != list(range(len(generation.parts))):
+                raise ValueError(f"it has the metadata partitions {sorted(generation.parts)}")
+            for number, part in generation.parts.items():
+                part.check(number)
+        except ValueError as e:
+            raise SnapshotRefusedError(f"its manifest cannot be read ({e})") from e
+        return generation
+
+
+def _sum(value: object, what: str) -> int:
+    """Return a sum of sizes: what a record says of its size may be below zero."""
+    if type(value) is not int or abs(value) > strict_json.MAX_INTEGER:
+        raise ValueError(f"{what} is {strict_json.shown(value)}, not an integer of 64 bits")
+    return value
+
+
+_Reader = Callable[[object, str], Any]
+_FILE: _Reader = strict_json.optional(
+    strict_json.record(
+        GenerationFile, {"name": strict_json.string, "bytes": strict_json.integer, "sha256": strict_json.string}
+    )
+)
+_ANCHOR: _Reader = strict_json.record(Anchor, {"offset": strict_json.integer, "sha256": strict_json.string})
+
+PART_READER: _Reader = strict_json.record(
+    GenerationPart,
+    {
+        **dict.fromkeys(("next_offset", "segments", "unresolved", "quarantined"), strict_json.integer),
+        "bytes": _sum,
+        "anchors": strict_json.array(_ANCHOR),
+        "rows": _FILE,
+        "state": _FILE,
+    },
+)
+"""Reads a :class:`GenerationPart` from JSON."""
+
+_FIELDS: Mapping[str, _Reader] = {
+    "number": strict_json.integer,
+    "cluster_id": strict_json.string,
+    "topic_id": strict_json.string,
+    "fold_version": strict_json.integer,
+    "created_at_ms": strict_json.integer,
+    "parts": strict_json.by_partition(PART_READER),
+}

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Spark task tells the driver of the metadata partition that it has read: one row of text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.spark.generation import PART_READER, GenerationPart
+
+TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"),)
+"""Name and Arrow type of the columns that tasks return: a :class:`TaskReport` each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """
+    :param metadata_partition: which one.
+    :param part: what is known of it now, and the files that hold it.
+    :param records: records that were not read before.
+    :param in_order: whether their offsets ascended.
+    :param user_partitions: user partitions with unfinished segments.
+    :param largest_user_partition: the most segments that one of them has.
+    :param milliseconds: step → how long it took.
+    :param versions: what the executor runs.
+    :param refused: why it could not go on from the generation before; nothing was written then.
+    """
+
+    metadata_partition: int
+    part: GenerationPart
+    records: int = 0
+    in_order: bool = True
+    user_partitions: int = 0
+    largest_user_partition: int = 0
+    milliseconds: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    refused: str | None = None
+
+    def to_json(self) -> str:
+        """Return the report as text."""
+        return json.dumps(asdict(self), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskReport:
+        """
+        Read the text.
+
+        :param text: what :meth:`to_json` returned.
+        :raises ValueError: if it is not.
+        """
+        return strict_json.record(cls, _FIELDS)(strict_json.parse_object(text), "report of a task")
+
+
+_FIELDS = {
+    "metadata_partition": strict_json.integer,
+    "part": PART_READER,
+    "records": strict_json.integer,
+    "in_order": strict_json.boolean,
+    "user_partitions": strict_json.integer,
+    "largest_user_partition": strict_json.integer,
+    "milliseconds": strict_json.by_name(strict_json.integer),
+    "versions": strict_json.by_name(strict_json.string),
+    "refused": strict_json.optional(strict_json.string),
+}

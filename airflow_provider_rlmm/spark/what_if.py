@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other retention settings, evaluated over a generation: the metadata topic is not read again, and no cluster is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, PlanError
+from airflow_provider_rlmm.policy.cluster_state import ClusterState
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS, spark_schema
+from airflow_provider_rlmm.spark.generation import Generation
+from airflow_provider_rlmm.spark.generation_store import GenerationStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """
+    Settings that some topics would have; what is not given stays as it is.
+
+    :param text: as it was given.
+    :param topics: a pattern of topic names, in which ``*`` stands for anything.
+    :param changes: fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`.
+    """
+
+    text: str
+    topics: str
+    changes: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, text: str) -> Scenario:
+        """
+        Read settings such as ``retention.ms=86400000`` or ``orders-*:retention.ms=-1,retention.bytes=1000000``.
+
+        :param text: the settings.
+        :raises ConfigurationError: for anything else.
+        """
+        head, colon, tail = text.partition(":")
+        topics, settings = (head, tail) if colon else ("*", text)
+        changes: dict[str, int] = {}
+        for setting in settings.split(","):
+            name, _, value = (part.strip() for part in setting.partition("="))
+            if name not in _SETTINGS or _SETTINGS[name] in changes or not value.lstrip("-").isdecimal():
+                raise ConfigurationError(
+                    f"--what-if {text!r} is not understood: give [TOPICS:]retention.ms=N[,retention.bytes=N], -1 for no limit"
+                )
+            changes[_SETTINGS[name]] = int(value)
+        return cls(text, topics, changes)
+
+    def applied(self, state: ClusterState) -> ClusterState:
+        """
+        Return the listing as it would be.
+
+        :param state: the listing.
+        """
+        changed = (
+            replace(topic, **self.changes) if fnmatchcase(topic.name, self.topics) else topic for topic in state.topics
+        )
+        return replace(state, topics=tuple(changed))
+
+
+AS_LISTED = Scenario("as it is", "*", {})
+"""Changes nothing: what the others are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatWouldGo:
+    """
+    What a scenario comes to, for topics of the listing.
+
+    :param scenario: the settings.
+    :param by_reason: per :class:`~airflow_provider_rlmm.policy.plan.Reason`.
+    :param by_topic: per topic name.
+    """
+
+    scenario: Scenario
+    by_reason: Mapping[str, Count]
+    by_topic: Mapping[str, Count]
+
+    def document(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        counts = {"by_reason": self.by_reason, "by_topic": self.by_topic}
+        return {"settings": self.scenario.text} | {
+            name: {key: {"segments": c.segments, "bytes": c.bytes} for key, c in sorted(found.items())}
+            for name, found in counts.items()
+        }
+
+
+def choose_generation(store: GenerationStore, number: int | None) -> Generation:
+    """
+    Return a generation's manifest.
+
+    :param store: the data set.
+    :param number: which one, ``None`` for the newest.
+    :raises PlanError: if there is none.
+    :raises SnapshotRefusedError: if its manifest cannot be read.
+    """
+    numbers = store.numbers()
+    if not numbers or (number is not None and number not in numbers):
+        raise PlanError(f"{store.uri} has the generations {numbers}; let the job write one first")
+    return store.read(numbers[0] if number is None else number)
+
+
+def what_if(
+    spark: SparkSession,
+    store: GenerationStore,
+    generation: Generation,
+    state: ClusterState,
+    limits: EvaluationLimits,
+    scenarios: Sequence[Scenario],
+) -> list[WhatWouldGo]:
+    """
+    Evaluate scenarios over a generation, one task per metadata partition.
+
+    What is orphaned is left out: that takes the cluster's answer.
+
+    :param spark: the session.
+    :param store: the data set.
+    :param generation: its manifest.
+    :param state: a listing of the same cluster.
+    :param limits: time and minimum age.
+    :param scenarios: what would hold.
+    :raises ClusterMismatchError: if the listing is another cluster's.
+    """
+    from airflow_provider_rlmm.spark.executor.rows import Evaluation
+
+    if state.cluster_id != generation.cluster_id:
+        raise ClusterMismatchError(
+            f"the listing is of cluster {state.cluster_id!r}, generation {generation.number} of {generation.cluster_id!r}"
+        )
+    files = [part.rows for part in generation.parts.values() if part.rows is not None]
+    folder, count = store.folder(generation.number), len(generation.parts)
+    evaluations = [Evaluation(count, scenario.applied(state), limits) for scenario in scenarios]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        from airflow_provider_rlmm.spark.executor.what_if import count_what_goes
+
+        for batch in batches:
+            for index in batch["id"].to_pylist():
+                yield from count_what_goes(folder, files[index], evaluations)
+
+    rows: list[Any] = []
+    if files:
+        numbers = spark.range(0, len(files), 1, len(files))
+        rows = numbers.mapInArrow(work, spark_schema(WHAT_IF_COLUMNS)).collect()
+    return [
+        WhatWouldGo(scenario, _sums(rows, number, "reason"), _sums(rows, number, "topic"))
+        for number, scenario in enumerate(scenarios)
+    ]
+
+
+def _sums(rows: Iterable[Any], scenario: int, key: str) -> dict[str, Count]:
+    sums: dict[str, Count] = {}
+    for row in rows:
+        if row["scenario"] == scenario:
+            sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
+    return sums
