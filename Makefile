@@ -12,11 +12,11 @@ SIDE_BY_SIDE ?= 2
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark system \
+.PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
 	package bench-replay bench-scale bench-publish lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
@@ -75,6 +75,9 @@ scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults
 
 spark: setup ## Tests on a real Spark
 	$(PYTEST) tests/spark
+
+test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)
+	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
 
 system: setup ## Tests on a real Airflow with its scheduler
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/system

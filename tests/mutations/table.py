@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.clocks import CLOCKS
+from tests.mutations.generations import GENERATIONS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
@@ -12,7 +13,7 @@ from tests.mutations.secrets import SECRETS
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK, *GENERATIONS]
 
 
 def as_markdown() -> str:

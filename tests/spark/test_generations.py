@@ -16,6 +16,8 @@ import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, PlanError
 from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.spark.executor import versions
+from airflow_provider_rlmm.spark.executor.versions import software
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME
 from airflow_provider_rlmm.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.spark.generations import Read, WrittenGeneration, next_generation
@@ -198,3 +200,17 @@ def test_other_settings_are_evaluated_without_the_topic(log: Log, store: Generat
         choose_generation(store, 7)
     with pytest.raises(ClusterMismatchError):
         what_if(spark, store, written.generation, replace(CLUSTER, cluster_id="other"), LIMITS, scenarios)
+
+
+def test_executors_with_another_pyspark_are_refused_and_other_differences_told(
+    log: Log, store: GenerationStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the driver says of itself is changed; its workers are other processes and say what they are."""
+    here = software()
+    monkeypatch.setattr(versions, "software", lambda: {**here, "pyarrow": "1.0"})
+    require_equal(log.run(store), log.records)
+    assert f"executors and driver differ: pyarrow {here['pyarrow']} (driver: 1.0)" in caplog.text
+    monkeypatch.setattr(versions, "software", lambda: {**here, "pyspark": "4.0.99"})
+    with pytest.raises(Exception, match=r"pyspark 4[.\d]+ \(driver: 4.0.99\); give executors and driver one version"):
+        log.run(store)
+    assert store.numbers() == [1]

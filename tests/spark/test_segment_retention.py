@@ -102,7 +102,7 @@ def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) 
     settings = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ""}
     # What the driver's Python writes, to either stream, arrives in spark-submit's standard output.
     return subprocess.run(
-        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, timeout=900, check=False
     )
 
 

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.spark.executor.files import located, new_file, read_whole
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, Anchor, Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from tests.unit.spark.s3_server import pyarrow_s3_server
 
 ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")
 STATE = GenerationFile("metadata_partition=0/_a.state", 9, "cd")
@@ -181,3 +182,27 @@ def test_object_stores_are_those_of_the_environment(monkeypatch: pytest.MonkeyPa
     assert located("s3://bucket/a folder")[0].equals(files)
     with pytest.raises(ConfigurationError, match="abfs"):
         located("az://container/x")
+
+
+def test_a_data_set_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pyarrow_s3_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = GenerationStore("s3a://bucket/some/data/")
+        assert store.numbers() == []
+        large = bytes(range(256)) * 50_000
+        for number in (1, 2, 3):
+            with new_file(store.folder(number), STATE.name) as file:
+                file.write(large)
+            assert read_whole(store.folder(number), file.described()).to_pybytes() == large
+            store.create(replace(GENERATION, number=number))
+        with pytest.raises(PlanError, match="another run has written generation 3"):
+            store.create(replace(GENERATION, number=3, created_at_ms=5))
+        assert store.numbers() == [3, 2, 1]
+        assert store.read(3) == replace(GENERATION, number=3)
+        assert store.remove_old(3) == [1]
+        assert store.numbers() == [3, 2]
+        keys = {f"some/data/segments/generation={n}/{name}" for n in (2, 3) for name in (STATE.name, MANIFEST_NAME)}
+        assert {key for key in server.objects if not key.endswith("/")} == keys
+        with pytest.raises(SnapshotRefusedError, match="cannot be read"):
+            read_whole(store.folder(1), file.described())

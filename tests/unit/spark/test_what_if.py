@@ -54,13 +54,15 @@ def test_settings_that_are_not_understood_are_refused(text: str) -> None:
 
 def test_a_segment_that_is_not_certain_never_goes(tmp_path: Path) -> None:
     topic = Topic(PARTITIONS)
-    for number in (1, 2):
-        s = segment(number, SIZED, start_offset=10 * number, end_offset=10 * number + 9, size=9_000)
+    first, second, third = (
+        segment(number, SIZED, start_offset=10 * number, end_offset=10 * number + 9, size=4_000) for number in range(3)
+    )
+    for s in (first, second, third):
         topic.put_home(s, s.add(1), s.update(2, COPIED))
-    topic.put_home(s, s.add(3, state=DELETING))
+    topic.put_home(second, second.add(3, state=DELETING))
     (report,) = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
     assert report.part.rows is not None
     (counted,) = count_what_goes(str(tmp_path), report.part.rows, [EVALUATION])
     assert counted.to_pylist() == [
-        {"scenario": 0, "topic": "sized", "reason": "RETENTION_BYTES", "segments": 1, "bytes": 9_000}
+        {"scenario": 0, "topic": "sized", "reason": "RETENTION_BYTES", "segments": 1, "bytes": 4_000}
     ]

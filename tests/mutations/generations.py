@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that let the Spark job go on from what it must not, or forget what it knew."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+FILES = "spark/executor/files.py"
+FOLDING = "spark/executor/folding.py"
+TASK = "spark/executor/metadata_partition.py"
+WHAT_IF = "spark/executor/what_if.py"
+MANIFEST = "spark/generation.py"
+STORE = "spark/generation_store.py"
+
+_READING_ON = "spark/test_reading_on.py"
+_GENERATION = "spark/test_generation.py"
+
+GENERATIONS = [
+    switched_off(
+        FOLDING,
+        "generations",
+        "goes on with a log that lacks records which it had",
+        "        if self._known:",
+        f"{_READING_ON}::test_a_log_with_other_records_is_not_gone_on_with",
+    ),
+    Mutation(
+        "generations",
+        "goes on with a log that holds other records than before",
+        FOLDING,
+        "self._known.popleft() != anchor",
+        "not self._known.popleft()",
+        f"{_READING_ON}::test_a_log_with_other_records_is_not_gone_on_with",
+    ),
+    Mutation(
+        "generations",
+        "applies once more what it has read before",
+        FOLDING,
+        "            records = records.slice(read_before)\n",
+        "",
+        f"{_READING_ON}::test_reading_on_comes_to_what_reading_all_comes_to",
+    ),
+    Mutation(
+        "generations",
+        "forgets the records that cannot be applied",
+        FOLDING,
+        "            self._quarantined = [found]",
+        "            self._quarantined = [found.slice(0, 0)]",
+        f"{_READING_ON}::test_what_cannot_be_applied_is_remembered",
+    ),
+    Mutation(
+        "generations",
+        "goes on from another state than its manifest names",
+        FILES,
+        " or hashlib.sha256(data).hexdigest() != file.sha256",
+        "",
+        f"{_GENERATION}::test_a_file_is_read_only_as_it_was_written",
+    ),
+    Mutation(
+        "generations",
+        "writes on where it must not go on",
+        TASK,
+        "        if self._folding is None or self._refused is not None:",
+        "        if self._folding is None:",
+        f"{_READING_ON}::test_a_log_with_other_records_is_not_gone_on_with",
+    ),
+    Mutation(
+        "generations",
+        "goes on from a state of another fold",
+        MANIFEST,
+        '            ("fold version", self.fold_version, other.fold_version),\n',
+        "",
+        f"{_GENERATION}::test_what_a_generation_does_not_fit",
+    ),
+    Mutation(
+        "generations",
+        "goes on with another topic of the same name",
+        MANIFEST,
+        '            ("topic id", self.topic_id, other.topic_id),\n',
+        "",
+        f"{_GENERATION}::test_what_a_generation_does_not_fit",
+    ),
+    switched_off(
+        MANIFEST,
+        "generations",
+        "goes on with a log that has lost its end",
+        "            if end[number] < part.next_offset:",
+        f"{_GENERATION}::test_what_a_generation_does_not_fit",
+    ),
+    switched_off(
+        MANIFEST,
+        "generations",
+        "goes on with a log that has lost what it was known by",
+        "            if begin[number] > part.start:",
+        f"{_GENERATION}::test_what_a_generation_does_not_fit",
+    ),
+    switched_off(
+        MANIFEST,
+        "generations",
+        "believes a manifest with other bytes",
+        '            if given != strict_json.checksum({"format_version": version, **document}):',
+        f"{_GENERATION}::test_a_manifest_with_another_byte_is_refused",
+    ),
+    Mutation(
+        "generations",
+        "reads files outside of a generation's folder",
+        MANIFEST,
+        "found is None or found[1] != str(metadata_partition)",
+        "False",
+        f"{_GENERATION}::test_a_manifest_that_contradicts_itself_is_not_written_or_read",
+    ),
+    Mutation(
+        "generations",
+        "takes what a killed run left for a generation",
+        STORE,
+        " if info.type is pafs.FileType.File]",
+        "]",
+        f"{_GENERATION}::test_only_generations_with_a_manifest_are_there",
+    ),
+    Mutation(
+        "generations",
+        "removes the generation that somebody may still read",
+        STORE,
+        "number <= newest - KEPT",
+        "number < newest",
+        f"{_GENERATION}::test_the_last_two_generations_stay",
+    ),
+    Mutation(
+        "generations",
+        "says of a segment that is not certain that it would go",
+        WHAT_IF,
+        "        codes[uncertain] = NONE\n",
+        "",
+        "spark/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",
+    ),
+]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's command line, and the one line that it ends with."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+JOB = Path(__file__).parents[3] / "spark_jobs" / "segment_retention.py"
+PLAN = ["--bootstrap-servers", "a:1", "--cluster-state", "listing.json", "--output", "out", "--plan-id", "p"]
+WHAT_IF = ["--cluster-state", "listing.json", "--data-set", "data", "--what-if", "orders:retention.ms=5"]
+
+
+@pytest.fixture(scope="module")
+def job() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("segment_retention_job", JOB)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_plan_needs_no_data_set_and_other_settings_need_no_brokers(job: ModuleType) -> None:
+    assert job.parse_arguments(PLAN).data_set is None
+    arguments = job.parse_arguments([*WHAT_IF, "--what-if", "retention.bytes=-1", "--generation", "4"])
+    assert [scenario.changes for scenario in arguments.what_if] == [{"retention_ms": 5}, {"retention_bytes": -1}]
+    assert (arguments.generation, arguments.output) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (PLAN[2:], "required: --bootstrap-servers"),
+        (PLAN[:4], "required: --output, --plan-id"),
+        (WHAT_IF[:2] + WHAT_IF[4:], "required: --data-set"),
+        ([*WHAT_IF, "--what-if", "retention=1"], "--what-if 'retention=1' is not understood"),
+    ],
+)
+def test_what_is_missing_is_named(
+    job: ModuleType, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        job.parse_arguments(argv)
+    assert message in capsys.readouterr().err
+
+
+def test_of_an_executors_error_the_last_line_is_told(job: ModuleType) -> None:
+    message = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    raise ValueError: not here
+airflow_provider_rlmm.errors.ConfigurationError: the executors' Python has pyspark 4.0.1 (driver: 4.0.0)
+"""
+    assert job._one_line(message).endswith(
+        "ConfigurationError: the executors' Python has pyspark 4.0.1 (driver: 4.0.0)"
+    )
+    assert job._one_line("[PATH_NOT_FOUND] Path does not exist: x\n at org.apache.spark") == (
+        "[PATH_NOT_FOUND] Path does not exist: x"
+    )
+    assert job._one_line("") == ""
