@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.file_systems import create_file, local_path
@@ -20,13 +21,21 @@ class GenerationStore:
     The generations below one URI.
 
     :param uri: of the data set; executors write below it, so a local folder must be one that they share with the driver.
-    :raises ConfigurationError: if it is not understood.
+    :raises ConfigurationError: if it is a local one that is not understood.
     """
 
     def __init__(self, uri: str) -> None:
-        path = local_path(uri)
+        path = local_path(uri) if urlsplit(uri).scheme in ("", "file") else None
         # Spark takes a path without a scheme for one of Hadoop's default file system.
         self.uri = uri.rstrip("/") if path is None else path.absolute().as_uri()
+
+    def require_lasting(self) -> None:
+        """
+        Refuse a place where no manifest can be created: generations that are used once may lie there.
+
+        :raises ConfigurationError: if no file can be written there only if there is none.
+        """
+        local_path(self.uri)
 
     def folder(self, number: int) -> str:
         """

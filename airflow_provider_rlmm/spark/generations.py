@@ -60,7 +60,9 @@ def next_generation(
     :param evaluation: what holds.
     :param store: the data set.
     :raises PlanError: if the topic was not read in order, a file is not what its task told, or another run was faster.
+    :raises ConfigurationError: if no data set can be kept there.
     """
+    store.require_lasting()
     numbers = store.numbers()
     empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {})
     before, why_all = _newest(store, numbers, empty, topic_range)

@@ -174,6 +174,20 @@ def test_a_file_that_fails_is_gone(store: GenerationStore, tmp_path: Path) -> No
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_what_is_kept_lies_where_a_file_can_be_created_only_if_there_is_none(tmp_path: Path) -> None:
+    for uri in (
+        str(tmp_path),
+        tmp_path.as_uri(),
+        "s3a://bucket/x",
+        "gs://bucket/x",
+        "abfss://c@a.dfs.core.windows.net/x",
+    ):
+        GenerationStore(uri).require_lasting()
+    assert GenerationStore("hdfs://name/a/").folder(1) == "hdfs://name/a/segments/generation=1"
+    with pytest.raises(ConfigurationError, match="hdfs://name/a"):
+        GenerationStore("hdfs://name/a").require_lasting()
+
+
 def test_object_stores_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
