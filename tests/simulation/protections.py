@@ -50,7 +50,7 @@ def _any_cluster() -> Iterator[Any]:
         return topic_state.TopicIdentity(self._topics.cluster_id(), self._log.topic_id, self._log.partition_count)
 
     yield mock.patch.object(topic_state.TopicState, "_identify", identify)
-    for user in ("marker", "planner", "root_proof", "partition_cleaner"):
+    for user in ("marker", "planner", "root_proof", "eligibility"):
         yield mock.patch(f"airflow_provider_rlmm.lifecycle.{user}.look", believing)
 
 

@@ -92,7 +92,7 @@ def test_d1_killed_while_it_deletes_from_slow_storage(kafka: FaultyKafka) -> Non
     One partition is in mid-deletion, the others are untouched.
 
     Protection: a segment in DELETE_SEGMENT_STARTED may be finished without any object, where the root is verified
-    (``partition_cleaner._may_finish_unseen``, I2); without, the one that the broker did delete stays for good.
+    (``eligibility._why_left``, I2); without, the one that the broker did delete stays for good.
     """
     topic_id = scenario_d1(kafka, "scenario-d1")
     assert states(kafka, topic_id) == {"DELETE_SEGMENT_STARTED": 3, "COPY_SEGMENT_FINISHED": 6}
@@ -119,7 +119,7 @@ def test_d3_storage_refuses_deletions(kafka: FaultyKafka) -> None:
     """
     Every segment is in DELETE_SEGMENT_STARTED with all its objects, and the broker does not come back to them.
 
-    Protection: their objects are deleted though the cleaner has nothing to start (``partition_cleaner._delete_batch``
+    Protection: their objects are deleted though the cleaner has nothing to start (``batches._delete_segments``
     takes what is in DELETE_SEGMENT_STARTED as of the latest replay, not what it published).
     """
     topic_id = scenario_d3(kafka, "scenario-d3")

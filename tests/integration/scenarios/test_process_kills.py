@@ -95,7 +95,7 @@ def test_every_kill_converges_at_the_next_run(
     Twenty kills; after each of them one more run leaves nothing behind, and no event twice.
 
     Protection: the next run takes up what it finds in DELETE_SEGMENT_STARTED, whoever started it
-    (``partition_cleaner._delete_batch``), with or without objects (``_may_finish_unseen``); without, a kill between that
+    (``batches._delete_segments``), with or without objects (``eligibility._why_left``); without, a kill between that
     event and DELETE_SEGMENT_FINISHED leaves segments for good.
     """
     draw = random.Random(SEED)
