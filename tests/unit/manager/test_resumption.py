@@ -14,7 +14,7 @@ from airflow_provider_rlmm.event_log.protocol import ProvenLook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.manager.publication import LookAt, no_look
-from airflow_provider_rlmm.manager.resumption import LookupReplay
+from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -199,6 +199,20 @@ def test_a_log_that_lost_what_comes_next_is_read_from_what_is_left(log: InProces
         assert status is not None
         assert status.missing_before == log.beginning_offsets()[0]
         assert manager.list_remote_log_segments(HERE) == []
+
+
+def test_a_log_that_lost_its_end_is_read_from_its_beginning(log: InProcessMetadataEventLog) -> None:
+    snapshot = snapshot_of(log)
+    log.cut_off(0, snapshot.next_offsets[0] - 1)
+    # Not for a moment may it look as if it were up to date.
+    resumption = Resumption(snapshot, log)
+    assert resumption.next_offset(0, 0, log.high_water_marks()[0]) is None
+    assert resumption.next_offset(0, snapshot.next_offsets[0] + 1, 1_000) is None
+    with opened(log, snapshot) as manager:
+        manager.reconcile_assignment([HERE])
+        assert manager.await_ready([HERE], TIMEOUT_S)
+        # The copy of the second segment was finished by the record that is gone.
+        assert [segment.state for segment in manager.list_remote_log_segments(HERE)] == [S.COPY_SEGMENT_STARTED]
 
 
 def test_a_beginning_that_is_lost_before_the_lookups_are_asked_for_is_told(log: InProcessMetadataEventLog) -> None:
