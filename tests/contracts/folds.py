@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MalformedMetadataError
 from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics
@@ -41,7 +43,9 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemoteP
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.spark.executor.metadata_partition import Evaluation, evaluate_batches
+from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
+from airflow_provider_rlmm.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.spark.task_report import TaskReport
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic
 
 SegmentKey = tuple[int, TopicIdPartition, UUID]
@@ -300,7 +304,12 @@ def spark_rows(topic: WrittenTopic, random: Random, cluster: ClusterState) -> li
     table = pa.table([[record[i] for record in records] for i in range(4)], schema=schema)
     batches = table.to_batches(random.choice([3, 13, 1_000]))
     evaluation = Evaluation(topic.partition_count, cluster, LIMITS)
-    return [row for batch in evaluate_batches(iter(batches), evaluation) for row in batch.to_pylist()]
+    ends = {number: len(records) for number, records in enumerate(topic.partitions)}
+    with TemporaryDirectory() as folder:
+        told = evaluate_batches(iter(batches), evaluation, GenerationOrder(folder, ends), "attempt")
+        reports = [TaskReport.from_json(row["told"]) for batch in told for row in batch.to_pylist()]
+        files = [report.part.rows.name for report in reports if report.part.rows is not None]
+        return [row for name in files for row in pq.read_table(f"{folder}/{name}", partitioning=None).to_pylist()]
 
 
 def spark(topic: WrittenTopic, random: Random) -> Told:
