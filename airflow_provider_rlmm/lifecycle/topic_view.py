@@ -91,12 +91,15 @@ class TopicReplay:
         self._unwritten += self.records_read - read_before
         if only is None:
             self.is_behind = False
-            known = sum(self.resumed_at.values())
-            logger.info(
-                "metadata topic: %d records were read; what lies below them, %d offsets, was known from an earlier task",
-                self.records_read,
-                known,
-            )
+            logger.info("metadata topic: %s", self.what_was_read)
+
+    @property
+    def what_was_read(self) -> str:
+        """How many records were read here, in words."""
+        known = sum(self.resumed_at.values())
+        if not known:
+            return f"{self.records_read:,} records were read, all that there are"
+        return f"{self.records_read:,} records were read; the {known:,} offsets below them were known from an earlier task"
 
     def keep(self) -> None:
         """Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse."""

@@ -54,6 +54,8 @@ def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, w
     assert "newest copied segments of 1 living topics are at" in verified["root"]
     assert ": new, it has no root id yet; " in verified["root"]
     assert verified["writes"] == "allowed"
+    assert verified["topic"].endswith("records were read, all that there are")
+    assert check(limits=NOW)["topic"].startswith("0 records were read; the ")
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
 
@@ -68,7 +70,7 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     overridden = check(limits=NOW | {"overrides": [*NOW["overrides"], "unproven_clock"]})
     assert "lets this pass: clocks contradict each other" in overridden["work"]
     (document,) = work.glob("*/check.json")
-    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root"}
+    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root", "topic"}
 
 
 def test_the_check_refuses_a_work_folder_that_cannot_be_written(cluster: Cluster, work: Path) -> None:
