@@ -3,10 +3,10 @@
 ``make demo``: the main job from end to end on this machine.
 
 A real broker with tiered storage loses a topic's remote segments (it is killed right after the topic was deleted), the
-retention DAG finds them with Spark, the cleaner DAG deletes them, both under a real Airflow scheduler. Then both run once more and
-read only what is new. Prints which cluster, clock and storage root the cleaner verified, and how, what there was before and after,
-and the trail of one partition as read back from the topic. Exits non-zero if anything of the deleted topic is left, or anything
-of the living one is gone.
+retention DAG finds them with Spark, the cleaner DAG deletes them, both under a real Airflow scheduler. Then both run
+once more and read only what is new. Prints which cluster, clock and storage root the cleaner verified, and how, what
+there was before and after, and the trail of one partition as read back from the topic. Exits non-zero if anything of
+the deleted topic is left, or anything of the living one is gone.
 """
 
 from __future__ import annotations
@@ -229,7 +229,9 @@ def run_cleaner(airflow: LocalAirflow, plan: str) -> str:
 def run_again(airflow: LocalAirflow, found: Mapping[str, Any]) -> None:
     """Run both DAGs once more, and say what they have read of the metadata topic."""
     again = run_retention(airflow)
-    say(f"Spark read {found['records']:,} records of the metadata topic in its first run, {again['records']:,} in its second")
+    say(
+        f"Spark read {found['records']:,} records of the metadata topic in its first run, {again['records']:,} in its second"
+    )
     run_id = run_cleaner(airflow, again["plan"])
     say(f"the cleaner's second run: {airflow.xcom('remote_log_cleaner', run_id, 'check')['topic']}")
     if again["read_on_from"] is None or again.get("orphaned", 0):

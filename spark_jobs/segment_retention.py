@@ -30,7 +30,7 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
-from airflow_provider_rlmm.spark.cluster import verify_cluster
+from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.spark.generations import next_generation, write_generation
@@ -42,7 +42,7 @@ from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, WhatWouldGo, choose_generation, what_if
-from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
+from airflow_provider_rlmm.spark.writing import PlanHeader, save_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +128,7 @@ def make_plan(
     """
     work = JobReport()
     with work.stage("look"):
-        cluster = verify_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
+        cluster = verify_spark_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
         topic_range = find_range(spark, cluster, arguments.topic)
         cluster_state.require_topic(arguments.topic, topic_range.topic_id)
     folder = PlanFolder(spark, arguments.output)
@@ -157,7 +157,7 @@ def make_plan(
             refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
             job=work,
         )
-        summary = write_plan(plan_rows(written.data_set.frame, orphans.absent), written.data_set, folder, header)
+        summary = save_plan(plan_rows(written.data_set.frame, orphans.absent), written.data_set, folder, header)
     work.say(log)
     return summary
 

@@ -99,7 +99,9 @@ class TopicReplay:
         known = sum(self.resumed_at.values())
         if not known:
             return f"{self.records_read:,} records were read, all that there are"
-        return f"{self.records_read:,} records were read; the {known:,} offsets below them were known from an earlier task"
+        return (
+            f"{self.records_read:,} records were read; the {known:,} offsets below them were known from an earlier task"
+        )
 
     def keep(self) -> None:
         """Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse."""

@@ -44,8 +44,8 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
-    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``topic``, ``root``, ``writes``, ``work``; the run's
-        folder keeps it as ``check.json``.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``topic``, ``root``, ``writes``, ``work``; the
+        run's folder keeps it as ``check.json``.
     :raises ConfigurationError: naming the field.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.

@@ -45,7 +45,7 @@ _ANSWERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedCluster:
+class SparkCluster:
     """
     The cluster that a job asks and reads.
 
@@ -58,7 +58,7 @@ class VerifiedCluster:
     properties: Mapping[str, str]
 
 
-def verify_cluster(spark: SparkSession, properties: Mapping[str, str], topic: str, expected: str) -> VerifiedCluster:
+def verify_spark_cluster(spark: SparkSession, properties: Mapping[str, str], topic: str, expected: str) -> SparkCluster:
     """
     Ask each bootstrap address alone for its cluster: a list may name two, and each client chooses for itself among it.
 
@@ -98,17 +98,17 @@ def verify_cluster(spark: SparkSession, properties: Mapping[str, str], topic: st
             "one cluster only in the Kafka connection, then run again"
         )
     advertised = sorted({server for _, servers in found.values() for server in servers})
-    return VerifiedCluster(expected, {**properties, BOOTSTRAP_SERVERS: ",".join(advertised)})
+    return SparkCluster(expected, {**properties, BOOTSTRAP_SERVERS: ",".join(advertised)})
 
 
 def describe_topics(
-    spark: SparkSession, cluster: VerifiedCluster, metadata_topic: str, names: Collection[str]
+    spark: SparkSession, cluster: SparkCluster, metadata_topic: str, names: Collection[str]
 ) -> tuple[UUID, dict[str, TopicAnswer]]:
     """
     Ask for topics by name, and for the metadata topic in each of the same requests: its id says who has answered.
 
     :param spark: the session.
-    :param cluster: what :func:`verify_cluster` returned.
+    :param cluster: what :func:`verify_spark_cluster` returned.
     :param metadata_topic: name of the metadata topic.
     :param names: names that Kafka allows.
     :return: the metadata topic's id, and per name the topic's id or why there is none.
@@ -135,7 +135,7 @@ def describe_topics(
     return witnesses.pop(), answers
 
 
-def _metadata_topic_id(topic: str, answer: TopicAnswer, cluster: VerifiedCluster) -> UUID:
+def _metadata_topic_id(topic: str, answer: TopicAnswer, cluster: SparkCluster) -> UUID:
     if answer is NoTopic.DENIED:
         raise EventLogAccessError(
             f"no access to topic {topic!r} of cluster {cluster.cluster_id!r}: the principal needs {DESCRIBE_ALL}"

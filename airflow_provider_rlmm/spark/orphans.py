@@ -18,7 +18,7 @@ from airflow_provider_rlmm.policy.orphans import (
     not_asked_for,
 )
 from airflow_provider_rlmm.policy.plan import Count
-from airflow_provider_rlmm.spark.cluster import VerifiedCluster, describe_topics
+from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.source import TopicRange
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def look_for_orphans(
     spark: SparkSession,
-    cluster: VerifiedCluster,
+    cluster: SparkCluster,
     topic_range: TopicRange,
     segments: DataFrame,
 ) -> OrphanVerdict:
@@ -35,7 +35,7 @@ def look_for_orphans(
     Ask the cluster for the names of the topic ids that the metadata topic knows and the listing lacks.
 
     :param spark: the session.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what was read.
     :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA` that are written already: what is
         asked for now must be younger than all of the read.

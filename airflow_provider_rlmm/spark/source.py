@@ -11,7 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.spark.cluster import VerifiedCluster, describe_topics
+from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.java_client import java_settings, jvm_of, kafka_errors
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TopicRange:
         )
 
 
-def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> TopicRange:
+def find_range(spark: SparkSession, cluster: SparkCluster, topic: str) -> TopicRange:
     """
     Ask the brokers for the range of offsets to read.
 
@@ -85,7 +85,7 @@ def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> Top
     again. The topic is never created by being looked up.
 
     :param spark: the session; its classpath holds Spark's Kafka connector and with it Kafka's own client.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
     :param topic: the metadata topic.
     :raises MetadataTopicNotFoundError: if the topic does not exist.
     :raises EventLogUnavailableError: if the brokers do not answer in time.
@@ -113,7 +113,7 @@ def find_range(spark: SparkSession, cluster: VerifiedCluster, topic: str) -> Top
 
 
 def read_metadata(
-    spark: SparkSession, cluster: VerifiedCluster, topic_range: TopicRange, begins: Mapping[int, int]
+    spark: SparkSession, cluster: SparkCluster, topic_range: TopicRange, begins: Mapping[int, int]
 ) -> DataFrame:
     """
     Return the records of the range: ``metadata_partition`` int, ``offset`` long, ``key`` and ``value`` binary.
@@ -121,7 +121,7 @@ def read_metadata(
     A record that is gone before it is read fails the job (``failOnDataLoss``): a plan of half a history would be wrong.
 
     :param spark: the session.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what :func:`find_range` returned.
     :param begins: metadata partition → first offset to read, inclusive.
     :raises ConfigurationError: if a client property would let several tasks read one metadata partition.

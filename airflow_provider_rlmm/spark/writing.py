@@ -58,7 +58,7 @@ class PlanHeader:
     job: JobReport = field(default_factory=JobReport)
 
 
-def write_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, header: PlanHeader) -> PlanSummary:
+def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, header: PlanHeader) -> PlanSummary:
     """
     Write ``metadata-partition-<n>.parquet`` and, last, ``summary.json``: without it there is no plan.
 

@@ -40,7 +40,7 @@ from airflow_provider_rlmm.spark.plan import plan_rows
 from airflow_provider_rlmm.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.spark.segments import SegmentDataSet, data_set_of, run_tasks
 from airflow_provider_rlmm.spark.source import TopicRange
-from airflow_provider_rlmm.spark.writing import PlanHeader, write_plan
+from airflow_provider_rlmm.spark.writing import PlanHeader, save_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
 from tests.unit.spark.reference import expected_rows, in_order
@@ -134,7 +134,7 @@ def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER)
     folder.clear()
     segments = segments_of(records, output, cluster)
     try:
-        return write_plan(plan_rows(segments.frame, ABSENT), segments, folder, HEADER)
+        return save_plan(plan_rows(segments.frame, ABSENT), segments, folder, HEADER)
     finally:
         folder.delete("rows-once.tmp")
 
@@ -514,5 +514,5 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
     plan = plan_rows(segments.frame, ABSENT)
     broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
     with pytest.raises(Exception, match="the disk is full"):
-        write_plan(broken, segments, folder, HEADER)
+        save_plan(broken, segments, folder, HEADER)
     assert [path.name for path in (tmp_path / "plan").iterdir()] == []
