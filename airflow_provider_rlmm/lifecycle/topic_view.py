@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
@@ -104,13 +104,17 @@ class TopicReplay:
         )
 
     def keep(self) -> None:
-        """Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse."""
+        """
+        Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse.
+
+        It never raises what could take the place of the error that ends a task.
+        """
         if self._snapshots is None or not self._unwritten:
             return
         try:
             self._forget_settled_updates()
             self._snapshots.write(self._topic.snapshot())
-        except (OSError, SnapshotRefusedError) as e:
+        except (OSError, RlmmError) as e:
             logger.warning("no snapshot of the metadata topic was left, the next task reads more: %s", e)
         else:
             self._unwritten = 0

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.topic_state import TopicState
@@ -148,6 +149,19 @@ def test_a_snapshot_that_cannot_be_written_is_said_and_stops_nothing(
     assert read_and_keep(cluster).records_read == cluster.log.high_water_marks()[0]
     assert "no space left on device" in caplog.text
     assert read_and_keep(cluster).records_read == cluster.log.high_water_marks()[0]
+
+
+def test_a_cluster_that_does_not_answer_at_the_end_hides_no_other_error(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(name: str, _: object) -> None:
+        raise EventLogUnavailableError(f"{name}: nobody answers")
+
+    topic = cluster.topic()
+    topic.advance()
+    cluster.topics.on_effect = refuse
+    topic.keep()
+    assert "nobody answers" in caplog.text
 
 
 def test_without_a_place_to_keep_it_nothing_is_kept(cluster: Cluster) -> None:
