@@ -278,7 +278,7 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
     monkeypatch: pytest.MonkeyPatch, work: Path
 ) -> None:
     """
-    One metadata partition loses its beginning between two reads of all of it, one between two batches; a third stays whole.
+    One metadata partition loses its beginning when all of it is about to be read, one between two batches; one stays whole.
 
     Protection: a range that the log no longer has whole is not read (``event_batch.require_range``), the last records tie
     two reads together (``log_tail.LogTail``), and where a beginning is gone each user partition must be shown to be whole
@@ -288,9 +288,9 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
     with LocalKafka(metadata_partitions=3) as kafka:
         orphans = orphans_in_three_metadata_partitions(kafka)
         connect(monkeypatch, kafka)
-        between_reads, between_batches = (home_of(kafka, tip) for tip in orphans.early)
+        before_the_replay, between_batches = (home_of(kafka, tip) for tip in orphans.early)
         losses = {
-            between_reads: Loss(first_offset_of(kafka, orphans.late[0]), reads=2),
+            before_the_replay: Loss(first_offset_of(kafka, orphans.late[0]), reads=1),
             between_batches: Loss(first_offset_of(kafka, orphans.late[1]), starts=2),
         }
         living = {p for p in tiering.remote_listing(kafka) if p.startswith(f"{LIVING}-")}
