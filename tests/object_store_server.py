@@ -10,6 +10,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 
+def s3_environment(port: int) -> dict[str, str]:
+    """What leads S3 clients to a server on this machine."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "a-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "AWS_REGION": "eu-central-1",
+    }
+
+
 class ObjectStoreServer(ThreadingHTTPServer):
     """
     :ivar objects: path (``/bucket/key``) → bytes.
@@ -30,13 +41,7 @@ class ObjectStoreServer(ThreadingHTTPServer):
     @property
     def environment(self) -> dict[str, str]:
         """What leads S3 clients here."""
-        return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.server_port}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "a-key",
-            "AWS_SECRET_ACCESS_KEY": "a-secret",
-            "AWS_REGION": "eu-central-1",
-        }
+        return s3_environment(self.server_port)
 
 
 class _Handler(BaseHTTPRequestHandler):

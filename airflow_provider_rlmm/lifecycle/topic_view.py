@@ -121,8 +121,8 @@ class TopicReplay:
 
     def _forget_settled_updates(self) -> None:
         """Forget what was looked up about updates that are not in doubt any more."""
-        known, rows = self._topic.late_updates, self._topic.state.unresolved.select(["metadata_partition", "offset"])
-        doubtful = {(row["metadata_partition"], row["offset"]) for row in rows.to_pylist()}
+        known = self._topic.late_updates
+        doubtful = {(row["metadata_partition"], row["offset"]) for row in self._unresolved}
         for place in known.keys() - doubtful:
             del known[place]
 

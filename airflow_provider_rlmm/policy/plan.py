@@ -268,9 +268,7 @@ class PlanSummary:
 
         :raises PlanError: if it contradicts itself or is too large: nobody would read it.
         """
-        document = {"format_version": PLAN_FORMAT, **asdict(self)}
-        document = json.loads(json.dumps(document, allow_nan=False))
-        text = json.dumps({**document, "sha256": strict_json.checksum(document)}, indent=2, sort_keys=True)
+        text = json.dumps(strict_json.sealed(asdict(self), PLAN_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the summary of plan {self.plan_id} does not read back as it was written")
         return text
@@ -286,14 +284,7 @@ class PlanSummary:
         if len(text) > MAX_SUMMARY_BYTES:
             raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
         try:
-            document = strict_json.parse_object(text)
-            version = document.get("format_version")
-            if type(version) is not int or version != PLAN_FORMAT:
-                raise ValueError(f"format_version is {strict_json.shown(version)}, this package reads {PLAN_FORMAT}")
-            given = document.pop("sha256", None)
-            if given != strict_json.checksum(document):
-                raise ValueError("its bytes are not those that were written: sha256 differs")
-            del document["format_version"]
+            document = strict_json.unsealed(text, PLAN_FORMAT)
             summary: PlanSummary = strict_json.record(cls, _FIELDS)(document, "summary")
             summary._check_consistent()
         except ValueError as e:

@@ -47,6 +47,37 @@ def checksum(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
+def sealed(plain: Mapping[str, Any], format_version: int) -> dict[str, Any]:
+    """
+    Return a document that says which form it has and what its bytes are.
+
+    :param plain: its fields.
+    :param format_version: of their form.
+    :raises ValueError: if a number is not finite.
+    """
+    document = json.loads(json.dumps({"format_version": format_version, **plain}, allow_nan=False))
+    return {**document, "sha256": checksum(document)}
+
+
+def unsealed(text: str, format_version: int) -> dict[str, Any]:
+    """
+    Return the fields of a document.
+
+    :param text: what :func:`sealed` returned, as JSON.
+    :param format_version: of the form that is understood.
+    :raises ValueError: if it is of another form, or not as it was written.
+    """
+    document = parse_object(text)
+    version = document.get("format_version")
+    if type(version) is not int or version != format_version:
+        raise ValueError(f"format_version is {shown(version)}, this package reads {format_version}")
+    given = document.pop("sha256", None)
+    if given != checksum(document):
+        raise ValueError("its bytes are not those that were written: sha256 differs")
+    del document["format_version"]
+    return document
+
+
 def shown(value: object) -> str:
     """
     Return the beginning of a value for a message.

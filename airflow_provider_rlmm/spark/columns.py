@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
+
 SEGMENT = "segment"
 """A segment that is not finished, with all columns but ``error``; ``reason`` may be null."""
 
@@ -14,17 +16,7 @@ QUARANTINED = "quarantined"
 
 SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
     ("kind", "string"),
-    ("metadata_partition", "int32"),
-    ("topic_id", "binary"),  # 16 bytes
-    ("topic", "string"),
-    ("partition", "int32"),
-    ("segment_id", "binary"),  # 16 bytes
-    ("state", "int8"),
-    ("start_offset", "int64"),  # inclusive
-    ("end_offset", "int64"),  # inclusive
-    ("max_timestamp_ms", "int64"),
-    ("event_timestamp_ms", "int64"),
-    ("segment_size_in_bytes", "int64"),
+    *(column for column in PLAN_COLUMNS if column[0] not in ("reason", "exact")),
     ("segment_leader_epochs", "epochs"),
     ("added_offset", "int64"),  # of the record that added it
     ("event_offset", "int64"),  # of the last record that changed it

@@ -169,8 +169,7 @@ class Generation:
 
         :raises SnapshotRefusedError: if it contradicts itself: nobody would read it.
         """
-        document = json.loads(json.dumps({"format_version": GENERATION_FORMAT, **asdict(self)}, allow_nan=False))
-        text = json.dumps({**document, "sha256": strict_json.checksum(document)}, sort_keys=True)
+        text = json.dumps(strict_json.sealed(asdict(self), GENERATION_FORMAT), sort_keys=True)
         if self.from_json(text) != self:
             raise SnapshotRefusedError(f"the manifest of generation {self.number} does not read back as it was written")
         return text
@@ -184,14 +183,7 @@ class Generation:
         :raises SnapshotRefusedError: if it is not, to the letter.
         """
         try:
-            document = strict_json.parse_object(text)
-            if (version := document.pop("format_version", None)) != GENERATION_FORMAT:
-                raise ValueError(
-                    f"format_version is {strict_json.shown(version)}, this package reads {GENERATION_FORMAT}"
-                )
-            given = document.pop("sha256", None)
-            if given != strict_json.checksum({"format_version": version, **document}):
-                raise ValueError("its bytes are not those that were written: sha256 differs")
+            document = strict_json.unsealed(text, GENERATION_FORMAT)
             generation: Generation = strict_json.record(cls, _FIELDS)(document, "manifest")
             if sorted(generation.parts) != list(range(len(generation.parts))):
                 raise ValueError(f"it has the metadata partitions {sorted(generation.parts)}")

@@ -105,6 +105,14 @@ def assert_replayed_whole(topic: Topic, refusal: str) -> None:
     assert tables(state.state) == tables(topic.replayed().state)
 
 
+def assert_history_is_incomplete(topic: Topic, begin: int, of: set[int]) -> None:
+    """The records of metadata partition 0 below an offset are missing, and what is left of it names these partitions."""
+    state = topic.resume()
+    state.advance()
+    assert state.gaps == (HistoryGap(0, 0, begin),)
+    assert set(state.incomplete_history().column("partition").to_pylist()) == of
+
+
 def test_a_restarted_broker_is_read_on_at_the_next_offset(topic: Topic) -> None:
     saved = topic.save()
     topic.kafka.restart()
@@ -201,16 +209,24 @@ def test_records_deleted_since_the_snapshot_are_incomplete_history(topic: Topic)
     topic.fill(1000, 3)
     begin = saved.next_offsets[0] + 2
     delete_records(topic.kafka, topic.name, 0, begin)
-    state = topic.resume()
-    state.advance()
-    assert (state.refusal, state.gaps) == (None, (HistoryGap(0, saved.next_offsets[0], begin),))
-    concerned = {tip.partition for tip in TIPS if metadata_partition_for(tip, PARTITIONS) == 0}
-    assert set(state.incomplete_history().column("partition").to_pylist()) == concerned
+    assert_replayed_whole(topic, f"it was read up to offset {saved.next_offsets[0]}, and begins at {begin} now")
+    assert_history_is_incomplete(
+        topic, begin, {t.partition for t in TIPS if metadata_partition_for(t, PARTITIONS) == 0}
+    )
 
 
-def test_records_deleted_below_the_snapshot_are_still_known(topic: Topic) -> None:
+def test_records_deleted_below_the_snapshot_leave_nothing_to_know_the_log_by(topic: Topic) -> None:
     saved = topic.save()
-    delete_records(topic.kafka, topic.name, 0, saved.next_offsets[0])
+    begin = saved.next_offsets[0]
+    delete_records(topic.kafka, topic.name, 0, begin)
+    assert_replayed_whole(topic, f"is to be read from offset {saved.tails[0].records[0][0]} and begins at {begin}")
+    assert_history_is_incomplete(topic, begin, set())
+
+
+def test_records_deleted_below_the_last_ones_are_still_known(topic: Topic) -> None:
+    saved = topic.save()
+    oldest_kept, _ = saved.tails[0].records[0]
+    delete_records(topic.kafka, topic.name, 0, oldest_kept)
     state = topic.resume()
     state.advance()
     assert (state.refusal, state.gaps, tables(state.state)) == (None, (), tables(saved.state))

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+from tests.object_store_server import s3_environment
+
 BUCKET = "bucket"
 _TIME = "2026-01-01T00:00:00.000Z"
 _CHUNK = re.compile(rb"([0-9a-fA-F]+)[^\r\n]*\r\n")
@@ -33,14 +35,7 @@ class PyarrowS3Server(ThreadingHTTPServer):
     @property
     def environment(self) -> dict[str, str]:
         """What leads S3 clients here."""
-        return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.server_port}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "a-key",
-            "AWS_SECRET_ACCESS_KEY": "a-secret",
-            "AWS_REGION": "eu-central-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        return {**s3_environment(self.server_port), "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 class _Handler(BaseHTTPRequestHandler):
