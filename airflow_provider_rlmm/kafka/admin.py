@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import base64
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
     EventLogAccessError,
     MetadataTopicNotFoundError,
-    TopicIdMissingError,
 )
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
@@ -27,15 +23,16 @@ from airflow_provider_rlmm.kafka.client import (
     is_unknown_topic,
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.describing import (
+    chunks,
+    describe_topics,
+    list_offsets,
+    metadata_topic_description,
+    no_metadata_topic,
+    topic_id_of,
+)
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
-CHUNK = 500
-"""Topics per request: far below what a broker refuses, few round trips for a large cluster."""
-
-T = TypeVar("T")
-
-_RETRY_S = 0.1
-_NO_ID = UUID(int=0)
 _INT_SETTINGS = (
     "local.retention.bytes",
     "local.retention.ms",
@@ -143,7 +140,7 @@ class KafkaClusterTopics:
             raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
         answers: dict[str, TopicAnswer] = {}
         witnesses: set[UUID] = set()
-        for chunk in list(_chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
+        for chunk in list(chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
             described = self._describe([self._metadata_topic, *chunk])
             witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
@@ -174,7 +171,7 @@ class KafkaClusterTopics:
 
     def _metadata_topic_id(self, outcome: Any) -> UUID:
         if is_unknown_topic(outcome):
-            raise MetadataTopicNotFoundError(_no_metadata_topic(self._admin, self._metadata_topic))
+            raise MetadataTopicNotFoundError(no_metadata_topic(self._admin, self._metadata_topic))
         return topic_id_of(self._admin, self._metadata_topic, outcome)
 
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
@@ -197,7 +194,7 @@ class KafkaClusterTopics:
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
         settings: dict[str, TopicSettings] = {}
-        for chunk in _chunks(names):
+        for chunk in chunks(names):
             for name, outcome in self._describe_configs(chunk).items():
                 if not is_unknown_topic(outcome):
                     what = f"describing the configuration of topic {name!r}"
@@ -213,7 +210,7 @@ class KafkaClusterTopics:
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
         counts: dict[str, int] = {}
-        for chunk in _chunks(names):
+        for chunk in chunks(names):
             for name, outcome in self._describe(chunk).items():
                 if not is_unknown_topic(outcome):
                     counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
@@ -230,7 +227,7 @@ class KafkaClusterTopics:
         """
         partitions = [(topic, p) for topic, count in self._existing(partition_counts) for p in range(count)]
         offsets: dict[tuple[str, int], int] = {}
-        for chunk in _chunks(partitions):
+        for chunk in chunks(partitions):
             for (topic, partition), outcome in list_offsets(
                 self._admin, chunk, admin_api().OffsetSpec.earliest()
             ).items():
@@ -268,7 +265,7 @@ class KafkaClusterTopics:
         self._admin.close()
 
     def _describe(self, names: Sequence[str]) -> dict[str, Any]:
-        return _describe_topics(self._admin, names, operations=False)
+        return describe_topics(self._admin, names, operations=False)
 
     def _existing(self, partition_counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         """
@@ -276,7 +273,7 @@ class KafkaClusterTopics:
 
         Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
         """
-        for chunk in _chunks(partition_counts):
+        for chunk in chunks(partition_counts):
             for name, outcome in self._describe(chunk).items():
                 if not is_unknown_topic(outcome):
                     description = self._admin.checked(f"describing topic {name!r}", outcome)
@@ -291,108 +288,6 @@ class KafkaClusterTopics:
             lambda client: client.describe_configs(resources, request_timeout=timeout),
         )
         return {resource.name: outcome for resource, outcome in outcomes.items()}
-
-
-def topic_id_of(admin: KafkaAdmin, name: str, outcome: Any) -> UUID:
-    """
-    Return the id of a described topic.
-
-    :param admin: the client that described it.
-    :param name: the topic's name.
-    :param outcome: the description, or the ``KafkaError`` where that failed.
-    :raises TopicIdMissingError: if it has none.
-    :raises EventLogAccessError: if it may not be described.
-    """
-    # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
-    description = admin.checked(f"describing topic {name!r}", outcome)
-    topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
-    if topic_id == _NO_ID:
-        raise TopicIdMissingError(
-            f"describing topic {name!r}, brokers {admin.config.bootstrap_servers}: the cluster gives no topic id; everything "
-            "here goes by ids, and tiered storage has them on every broker"
-        )
-    return topic_id
-
-
-def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
-    """
-    Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
-
-    :param admin: the client.
-    :param partitions: (topic, partition) pairs.
-    :param spec: an ``OffsetSpec``.
-    :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
-    """
-    from confluent_kafka import TopicPartition
-
-    specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-    deadline = time.monotonic() + admin.request_timeout_s
-    while True:
-        outcomes = admin.results(
-            f"asking for offsets of {len(partitions)} partitions",
-            lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
-        )
-        if time.monotonic() + _RETRY_S >= deadline or not any(map(_is_leaderless, outcomes.values())):
-            return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
-        time.sleep(_RETRY_S)
-        # A client goes on asking the leader that it knows, with the epoch that it knows.
-        admin.close()
-
-
-def _is_leaderless(outcome: Any) -> bool:
-    """Say whether a partition was between two leaders: brokers restart, and a moment later there is one."""
-    from confluent_kafka import KafkaError
-
-    return isinstance(outcome, KafkaError) and outcome.code() in {
-        KafkaError._NOENT,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-
-
-def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:
-    """
-    Describe the metadata topic, which must exist.
-
-    :param admin: the client.
-    :param topic: its name.
-    :param operations: ask for the operations that the principal may use.
-    :return: confluent-kafka's ``TopicDescription``.
-    :raises MetadataTopicNotFoundError: if it does not exist.
-    """
-    outcome = _describe_topics(admin, [topic], operations=operations)[topic]
-    if is_unknown_topic(outcome):
-        raise MetadataTopicNotFoundError(_no_metadata_topic(admin, topic))
-    return admin.checked(f"describing topic {topic!r}", outcome)
-
-
-def _no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
-    return (
-        f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
-        "tiered topic; it is never created here"
-    )
-
-
-def _describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:
-    from confluent_kafka import TopicCollection
-
-    return admin.results(
-        f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
-        lambda client: client.describe_topics(
-            TopicCollection(list(names)),
-            include_authorized_operations=operations,
-            request_timeout=admin.request_timeout_s,
-        ),
-    )
-
-
-def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk
 
 
 def _settings(entries: Mapping[str, Any]) -> TopicSettings:

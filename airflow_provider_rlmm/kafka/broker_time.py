@@ -24,17 +24,18 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records, written_by_brokers
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics, list_offsets
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
-    ClientWatch,
     KafkaAdmin,
     admin_api,
     open_client,
     serve,
 )
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.describing import list_offsets
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 
 if TYPE_CHECKING:

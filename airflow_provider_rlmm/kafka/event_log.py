@@ -17,11 +17,9 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, require_range
 from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
-from airflow_provider_rlmm.kafka.admin import list_offsets, metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
-    ClientWatch,
     Handle,
     KafkaAdmin,
     admin_api,
@@ -29,7 +27,9 @@ from airflow_provider_rlmm.kafka.client import (
     open_client,
     require_cluster,
 )
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
+from airflow_provider_rlmm.kafka.describing import list_offsets, metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
 

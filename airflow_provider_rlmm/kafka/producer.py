@@ -10,7 +10,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
-from airflow_provider_rlmm.kafka.client import ClientWatch, open_client, serve
+from airflow_provider_rlmm.kafka.client import open_client, serve
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[
 
     :param error: the report's error, if any.
     :param offset: the report's offset.
-    :param text_of: says an error in words (:meth:`~airflow_provider_rlmm.kafka.client.ClientWatch.text_of`).
+    :param text_of: says an error in words (:meth:`~airflow_provider_rlmm.kafka.client_watch.ClientWatch.text_of`).
     """
     if error is not None:
         refused = error.code() in _refusal_codes() and not error.fatal()

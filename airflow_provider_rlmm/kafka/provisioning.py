@@ -10,13 +10,13 @@ from functools import cache
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka.admin import metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
 )
+from airflow_provider_rlmm.kafka.describing import metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_MIN_ISR,
     TOPIC_NUM_PARTITIONS,

@@ -15,7 +15,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import (
-    orphaned_partitions,
     planned_segments,
     read_plan,
     write_document,
@@ -52,13 +51,10 @@ from airflow_provider_rlmm.operators.arguments import (
 )
 from airflow_provider_rlmm.operators.check import prove_session_root
 from airflow_provider_rlmm.operators.session import cleaner_session
-from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.settings import artifact_uri, plan_uri
+from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from airflow.sdk import Context
 
 DAY_MS = 86_400_000
@@ -104,7 +100,7 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         conn_id, source_plan = text("rlmm_conn_id", self.rlmm_conn_id), text_or_none("source_plan", self.source_plan)
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run) as session:
-            work = _work_of(source_plan, session.cluster_id, session.clock())
+            work = session.work_of(source_plan)
             publisher = session.hook.get_publisher(session.log)
             with session.topic() as topic:
                 report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
@@ -176,7 +172,7 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         dry_run = flag("dry_run_only", self.dry_run_only)
         name = artifact_name(context)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
-            work = _work_of(source_plan, session.cluster_id, session.clock())
+            work = session.work_of(source_plan)
             with session.topic() as topic:
                 root = prove_session_root(session, topic, limits)
                 planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
@@ -278,7 +274,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
                 dry_run=dry_run,
-                hold=_added_up(session.hold, summary.hold),
+                hold=session.hold_with(summary.hold),
                 root=session.root_expectation(limits),
                 samples=samples_of(summary.root),
                 on_root=on_root,
@@ -388,21 +384,6 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
             states=["failed", "upstream_failed"],
         )
         return count
-
-
-def _added_up(hold: HoldSource, entries: Sequence[str]) -> HoldSource:
-    """Return a hold that also names what the plan was made with."""
-    return lambda: Hold.of(hold().entries, entries)
-
-
-def _work_of(source_plan: str | None, cluster_id: str, now_ms: int) -> frozenset[tuple[UUID, int]] | None:
-    """Return the partitions that a valid plan of this cluster names as orphaned, ``None`` where no plan was given."""
-    if source_plan is None:
-        return None
-    uri = plan_uri(source_plan)
-    summary = read_plan(uri)
-    summary.check_valid(cluster_id, now_ms)
-    return orphaned_partitions(uri, summary)
 
 
 def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -87,6 +88,29 @@ class CleanerSession:
         finally:
             # What was read is worth keeping whatever came of it.
             topic.keep()
+
+    def hold_with(self, entries: Sequence[str]) -> HoldSource:
+        """
+        Return the hold with further entries.
+
+        :param entries: those that a plan was made with.
+        """
+        return lambda: Hold.of(self.hold().entries, entries)
+
+    def work_of(self, source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:
+        """
+        Return the partitions that a plan names as orphaned.
+
+        :param source_plan: name or URI of a plan, ``None`` for none.
+        :return: topic id and partition, ``None`` where no plan was given.
+        :raises PlanError: if it cannot be read, has expired or is of another cluster.
+        """
+        if source_plan is None:
+            return None
+        uri = plan_uri(source_plan)
+        summary = read_plan(uri)
+        summary.check_valid(self.cluster_id, self.clock())
+        return orphaned_partitions(uri, summary)
 
     @property
     def roots_uri(self) -> str:

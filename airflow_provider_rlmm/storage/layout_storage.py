@@ -30,17 +30,14 @@ from airflow_provider_rlmm.storage.remote_storage import (
 )
 from airflow_provider_rlmm.storage.root import (
     UNKNOWN_ROOT,
-    Place,
     PlaceCheck,
     PlaceLook,
     RootCheck,
     RootExpectation,
-    Stamp,
     StampOutcome,
     StampResult,
-    is_stamp,
-    stamp_key,
 )
+from airflow_provider_rlmm.storage.stamp import Place, Stamp, is_stamp, stamp_key
 
 logger = logging.getLogger(__name__)
 

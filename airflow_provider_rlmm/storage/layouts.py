@@ -26,7 +26,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.remote_storage import IndexType
-from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.stamp import Place
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamp import Location
 
 
 @dataclass(frozen=True, slots=True)

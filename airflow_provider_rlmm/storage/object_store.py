@@ -31,7 +31,7 @@ from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamp import Location
 
 if TYPE_CHECKING:
     from obstore import OffsetRange

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamp import Location
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig

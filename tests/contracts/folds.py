@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.errors import InvalidStateTransitionError, MalformedMetadataError
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

@@ -9,7 +9,7 @@ from uuid import UUID
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, ParsedKey, SegmentKeys
 from airflow_provider_rlmm.storage.remote_storage import IndexType
-from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.stamp import Place
 
 OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
 _LOCAL = LocalTieredStorageLayout()

@@ -34,16 +34,14 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import (
-    OLD_STAMP_KEY,
     UNKNOWN_ROOT,
-    Place,
     PlaceCheck,
     RootCheck,
     RootExpectation,
     RootProof,
     StampOutcome,
-    stamp_key,
 )
+from airflow_provider_rlmm.storage.stamp import OLD_STAMP_KEY, Place, stamp_key
 
 LAYOUT = LocalTieredStorageLayout()
 (PLACE,) = LAYOUT.places

@@ -9,13 +9,14 @@ QUOTING = "quoting.py"
 RECORDS = "metadata/records.py"
 ATTENTION = "policy/attention.py"
 REDACTION = "redaction.py"
+CLIENT_WATCH = "kafka/client_watch.py"
 KAFKA_CLIENT = "kafka/client.py"
 KAFKA_CONFIG = "kafka/config.py"
 TLS_ERRORS = "kafka/tls_errors.py"
 CONNECTION_CHECK = "hooks/connection_check.py"
 URIS = "uris.py"
 SETTINGS = "settings.py"
-CLEANER_OPERATORS = "operators/cleaner.py"
+CLEANER_SESSION = "operators/session.py"
 DOCUMENTS = "plugins/documents.py"
 PAGES = "plugins/pages.py"
 WEB = "plugins/web.py"
@@ -62,7 +63,7 @@ SECRETS = [
     Mutation(
         "secrets",
         "an error repeats what librdkafka repeats",
-        KAFKA_CLIENT,
+        CLIENT_WATCH,
         'without_secrets(f"{error.name()}: {error.str()}", self._secrets)',
         'f"{error.name()}: {error.str()}"',
         f"{_CLIENT_SECRETS}test_what_librdkafka_repeats_of_them_is_hidden",
@@ -70,7 +71,7 @@ SECRETS = [
     Mutation(
         "secrets",
         "librdkafka's log lines pass as they are",
-        KAFKA_CLIENT,
+        CLIENT_WATCH,
         "without_secrets(text, self._secrets)",
         "text",
         f"{_CLIENT_SECRETS}test_librdkafkas_own_lines_repeat_none",
@@ -133,7 +134,7 @@ SECRETS = [
     Mutation(
         "certificates",
         "a refused certificate is a network that may recover",
-        KAFKA_CLIENT,
+        CLIENT_WATCH,
         " or is_tls_refusal(error.str())",
         "",
         "kafka/test_tls_errors.py::test_a_refused_certificate_is_final_under_either_code",
@@ -164,7 +165,7 @@ SECRETS = [
     Mutation(
         "source plan",
         "the operators do not ask where a plan lies",
-        CLEANER_OPERATORS,
+        CLEANER_SESSION,
         "    uri = plan_uri(source_plan)\n",
         "    uri = source_plan\n",
         "airflow/test_operators.py::test_a_source_plan_is_named_or_lies_below_an_allowed_root",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switched_off
 
 ROOT = "storage/root.py"
+STAMP = "storage/stamp.py"
 OBJECT_STORE = "storage/object_store.py"
 DEADLINE = "storage/deadline.py"
 OPENING = "storage/opening.py"
@@ -97,7 +98,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes another cluster's stamp for its own",
-        ROOT,
+        STAMP,
         '    return f"{STAMP_FOLDER}{_quoted(cluster_id)}/',
         '    return f"{STAMP_FOLDER}all/',
         "storage/test_in_memory.py",

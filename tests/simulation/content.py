@@ -8,7 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,

@@ -23,7 +23,8 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, ClientWatch, open_client
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, open_client
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
@@ -32,7 +33,8 @@ from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.settings import plan_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
-from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
+from airflow_provider_rlmm.storage.root import PlaceLook, RootExpectation
+from airflow_provider_rlmm.storage.stamp import Location, Place, Stamp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000

@@ -24,7 +24,8 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options

@@ -31,7 +31,8 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     WriteRefusedError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -58,7 +59,7 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamp import Location
 
 PARTITIONS = 2
 SECRET = "correct-horse-battery-staple"

@@ -17,7 +17,8 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
     SnapshotRefusedError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState

@@ -22,7 +22,8 @@ from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.client import ClientWatch, KafkaAdmin, client_logger, open_client, serve
+from airflow_provider_rlmm.kafka.client import KafkaAdmin, open_client, serve
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch, client_logger
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, _Reader
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore

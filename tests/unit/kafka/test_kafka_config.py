@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.client import ClientWatch, open_client
+from airflow_provider_rlmm.kafka.client import open_client
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}

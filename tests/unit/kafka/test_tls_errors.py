@@ -18,7 +18,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
-from airflow_provider_rlmm.kafka.client import ClientWatch, KafkaAdmin
+from airflow_provider_rlmm.kafka.client import KafkaAdmin
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.tls_errors import explain_tls_refusal, is_tls_refusal
 from dev.secured import CertificateAuthority

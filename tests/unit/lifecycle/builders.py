@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import SnapshotRefusedError
-from airflow_provider_rlmm.event_log.in_process import InProcessClusterTopics, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
 from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
@@ -42,7 +43,8 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
+from airflow_provider_rlmm.storage.root import RootExpectation
+from airflow_provider_rlmm.storage.stamp import Stamp, stamp_key
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 BROKER = 1

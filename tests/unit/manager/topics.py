@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, InProcessClusterTopics, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.metadata.columnar import ColumnarState
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

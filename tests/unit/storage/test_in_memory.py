@@ -11,7 +11,8 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.storage.root import Stamp, StampOutcome, StampResult
+from airflow_provider_rlmm.storage.root import StampOutcome, StampResult
+from airflow_provider_rlmm.storage.stamp import Stamp
 from tests.contracts.layouts import NEW, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
