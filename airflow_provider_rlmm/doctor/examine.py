@@ -35,7 +35,7 @@ from airflow_provider_rlmm.doctor.open_ends import (
 )
 from airflow_provider_rlmm.doctor.proof_watch import ProofWatch
 from airflow_provider_rlmm.doctor.served import ServedPartitions, TieredClusterTopics, served_partitions
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState, user_partitions
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.metadata.outcomes import EventFate
@@ -60,7 +60,7 @@ _OF_A_FINDING = [
 
 
 def examine(
-    log: MetadataEventLog,
+    log: MetadataLogReader,
     topics: TieredClusterTopics,
     *,
     min_age_ms: int = DEFAULT_MIN_AGE_MS,
@@ -220,7 +220,7 @@ class _Examination:
             self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
 
     def topics_that_do_not_live(
-        self, partition_deletes: pa.Table, segments: pa.Table, topics: ClusterTopics, log: MetadataEventLog
+        self, partition_deletes: pa.Table, segments: pa.Table, topics: ClusterTopics, log: MetadataLogReader
     ) -> None:
         """Ask about the topics that were not listed: one that may not be described is neither living nor absent."""
         import pyarrow as pa

@@ -92,7 +92,7 @@ def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int |
     """
     Return records as columns, see :func:`~airflow_provider_rlmm.metadata.columnar.decode`; bad records never raise.
 
-    :param records: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields them.
+    :param records: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields them.
     :param metadata_partition: where all of them lie, or each of them.
     :param num_partitions: number of metadata partitions.
     """
@@ -172,7 +172,7 @@ def decode_batch(
     """
     Decode a batch; bad records never raise.
 
-    :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields it.
+    :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields it.
     :param metadata_partition: where all of it lies.
     :param num_partitions: number of metadata partitions.
     :param topic_ids: whose events are wanted.

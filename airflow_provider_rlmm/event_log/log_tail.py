@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.errors import LogReplacedError
 from airflow_provider_rlmm.event_log.event_batch import event_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class LogTail:
         """Offset and SHA-256 of the last records, by offset."""
         return tuple(self._records)
 
-    def read_on(self, log: MetadataEventLog, position: int, end: int) -> Iterator[pa.RecordBatch]:
+    def read_on(self, log: MetadataLogReader, position: int, end: int) -> Iterator[pa.RecordBatch]:
         """
         Yield the records that were not read before, once those right before them were seen to be the same.
 
@@ -77,7 +77,7 @@ class LogTail:
         """
         Remember the last records of a batch.
 
-        :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog.read` yields it.
+        :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields it.
         """
         self._records.extend(_digests(batch.slice(max(0, batch.num_rows - KEPT))))
 
@@ -98,7 +98,7 @@ class LogTail:
             )
 
 
-def require_tail(log: MetadataEventLog, metadata_partition: int, tail: ReadTail) -> None:
+def require_tail(log: MetadataLogReader, metadata_partition: int, tail: ReadTail) -> None:
     """
     Refuse a log that does not hold the records that a plan was made from.
 

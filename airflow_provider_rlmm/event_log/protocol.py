@@ -52,12 +52,11 @@ class Unknown:
 PublishOutcome = Acked | Failed | Unknown
 
 
-class MetadataEventLog(Protocol):
+class MetadataLogReader(Protocol):
     """
-    A partitioned, ordered, append-only log of metadata records (Kafka: the topic ``__remote_log_metadata``).
+    A partitioned, ordered, append-only log of metadata records (Kafka: the topic ``__remote_log_metadata``), to be read.
 
-    Nothing publishes through this protocol directly: :class:`~airflow_provider_rlmm.event_log.write_guard.GuardedPublisher`
-    is the only way to write.
+    Hooks hand out these: what reads the log cannot write to it.
     """
 
     @property
@@ -68,16 +67,6 @@ class MetadataEventLog(Protocol):
     @property
     def topic_id(self) -> UUID:
         """Id of the topic that is read and written: two clusters share names and addresses, never this."""
-        ...
-
-    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
-        """
-        Append a batch, keeping the order within each metadata partition, and wait once for all of it.
-
-        :param records: (metadata partition, value); keys are always null.
-        :return: one outcome per record, in the same order.
-        :raises MetadataPartitionOutOfRangeError: before anything is written.
-        """
         ...
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -114,6 +103,38 @@ class MetadataEventLog(Protocol):
         ...
 
 
+class MetadataLogWriter(Protocol):
+    """
+    The same log, to be written to.
+
+    Only :class:`~airflow_provider_rlmm.event_log.write_guard.GuardedPublisher` holds one.
+    """
+
+    @property
+    def partition_count(self) -> int:
+        """Number of metadata partitions; the existing topic decides it."""
+        ...
+
+    @property
+    def topic_id(self) -> UUID:
+        """Id of the topic that is written to."""
+        ...
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """
+        Append a batch, keeping the order within each metadata partition, and wait once for all of it.
+
+        :param records: (metadata partition, value); keys are always null.
+        :return: one outcome per record, in the same order.
+        :raises MetadataPartitionOutOfRangeError: before anything is written.
+        """
+        ...
+
+
+class MetadataEventLog(MetadataLogReader, MetadataLogWriter, Protocol):
+    """Reader and writer in one: what keeps the log, a fake for instance, is both."""
+
+
 class EventStream(Protocol):
     """
     What is appended to the assigned metadata partitions, in order and once.
@@ -129,7 +150,7 @@ class EventStream(Protocol):
 
         :param timeout_s: seconds to wait at most, for as long as the brokers answer; an in-process log never waits.
         :return: batches of one metadata partition each, not empty: the columns ``metadata_partition`` int32 and those of
-            :meth:`MetadataEventLog.read`.
+            :meth:`MetadataLogReader.read`.
         :raises OffsetOutOfRangeError: if a partition's next offset is not in the log. The partition is no longer
             assigned then, the others are.
         :raises EventLogUnavailableError: if the brokers do not answer; polling on is what retries.

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
 from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TopicState:
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         topics: ClusterTopics,
         *,
         snapshot: Snapshot | None = None,
@@ -105,7 +105,7 @@ class TopicState:
         """Why :meth:`resume` did not take its snapshot and a full replay is due."""
 
     @classmethod
-    def resume(cls, snapshots: SnapshotStore, log: MetadataEventLog, topics: ClusterTopics, **options: Any) -> Self:
+    def resume(cls, snapshots: SnapshotStore, log: MetadataLogReader, topics: ClusterTopics, **options: Any) -> Self:
         """
         Begin with a snapshot if it is one of this log, else at the beginning.
 

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog, ProvenLook, PublishOutcome
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -76,7 +76,7 @@ class GuardedPublisher:
     :param allow_writes: off means that nothing is ever written.
     """
 
-    def __init__(self, log: MetadataEventLog, *, allow_writes: bool) -> None:
+    def __init__(self, log: MetadataLogWriter, *, allow_writes: bool) -> None:
         self._log = log
         self._allow_writes = allow_writes
 
@@ -108,7 +108,7 @@ class GuardedPublisher:
 
 
 def check_events(
-    events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataEventLog
+    events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataLogReader | MetadataLogWriter
 ) -> list[tuple[int, bytes]]:
     """
     Check a batch and return its records.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.hooks.connection import CONN_TYPE, DEFAULT_CONN_ID, RlmmConnection
@@ -22,10 +24,33 @@ class RlmmHook(BaseHook):
     def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
         super().__init__()
         self.rlmm_conn_id = rlmm_conn_id
+        self._settings: RlmmConnection | None = None
+
+    @classmethod
+    def beside(cls, other: RlmmHook) -> Self:
+        """
+        Return a hook for the connection of another one, as that one has read it.
+
+        :param other: the other hook.
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        hook = cls(other.rlmm_conn_id)
+        hook._settings = other.get_connection_settings()
+        return hook
 
     def get_connection_settings(self) -> RlmmConnection:
         """
-        Read the connection.
+        Return the connection, read once for this hook: a change in the middle of a task would make it two connections.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        if self._settings is None:
+            self._settings = self.read_connection_settings()
+        return self._settings
+
+    def read_connection_settings(self) -> RlmmConnection:
+        """
+        Read the connection as it is now, for what may change while a task works: the hold.
 
         :raises ConfigurationError: naming the connection and the field.
         """

@@ -125,7 +125,7 @@ class ConnectionCheck:
         uri = self._hook.get_connection_settings().storage_uri
         if uri is None:
             return "No storage is configured."
-        hook = RemoteStorageHook(self._hook.rlmm_conn_id)
+        hook = RemoteStorageHook.beside(self._hook)
         manager = hook.get_storage_manager()
         if not self._cluster_id:
             manager.check_root(frozenset(), "unknown")

@@ -20,13 +20,13 @@ from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_provider_rlmm.event_log.protocol import MetadataEventLog, ProvenLook
+    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter, ProvenLook
     from airflow_provider_rlmm.event_log.snapshot import Snapshot
     from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
     from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
     from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
     from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
     from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
     from airflow_provider_rlmm.kafka.provisioning import ProvisionedTopic
@@ -101,7 +101,7 @@ class RemoteLogMetadataHook(RlmmHook):
             check_files(config.properties)
         return config
 
-    def get_event_log(self) -> KafkaMetadataEventLog:
+    def get_event_log(self) -> KafkaMetadataLogReader:
         """
         Open the metadata topic for reading; close it after use, for writing take :meth:`get_publisher`.
 
@@ -109,11 +109,11 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails or an ACL forbids it.
         """
-        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
 
         settings = self.get_connection_settings()
         cluster = self.get_cluster()
-        log = KafkaMetadataEventLog(cluster.config, settings.metadata_topic, cluster_id=cluster.cluster_id)
+        log = KafkaMetadataLogReader(cluster.config, settings.metadata_topic, cluster_id=cluster.cluster_id)
         # Asked here, so that what is wrong with the connection is said once, at the start, and names it.
         with naming_connection(settings.kafka_conn_id):
             self.log.info("metadata topic %s has %d partitions", settings.metadata_topic, log.partition_count)
@@ -136,7 +136,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
     def get_metadata_manager(
         self,
-        log: MetadataEventLog,
+        log: KafkaMetadataLogReader,
         properties: Mapping[str, Any] | None = None,
         *,
         snapshot: Snapshot | None = None,
@@ -191,18 +191,20 @@ class RemoteLogMetadataHook(RlmmHook):
         with naming_connection(settings.kafka_conn_id):
             return provision_metadata_topic(config, allow_create=settings.allow_writes, topic=settings.metadata_topic)
 
-    def get_publisher(self, log: MetadataEventLog) -> GuardedPublisher:
+    def get_publisher(self, log: KafkaMetadataLogReader | MetadataLogWriter) -> GuardedPublisher:
         """
         Return the write guard, the only way to write; it writes only where the connection allows writes.
 
-        :param log: what :meth:`get_event_log` returned.
+        :param log: what :meth:`get_event_log` returned; a log that can be written to, such as the public fake, does as well.
         :raises ConfigurationError: if the connection allows writes and does not say to which cluster.
         """
         from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
 
         settings = self.get_connection_settings()
         settings.check_writable()
-        return GuardedPublisher(log, allow_writes=settings.allow_writes)
+        writer = KafkaMetadataLogWriter(log) if isinstance(log, KafkaMetadataLogReader) else log
+        return GuardedPublisher(writer, allow_writes=settings.allow_writes)
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""
@@ -212,7 +214,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
     def get_proven_clock(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         *,
         dry_run: bool = False,
         overrides: frozenset[str] = frozenset(),

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.errors import (
     UnprovenClockError,
 )
 from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records, written_by_brokers
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -199,7 +199,7 @@ class KafkaTime:
             raise EventLogUnavailableError(f"topic {OFFSETS_TOPIC!r} is being created")
         return group_partition(self._group_id, count)
 
-    def newest_metadata_record(self, log: MetadataEventLog) -> list[TimeBound]:
+    def newest_metadata_record(self, log: MetadataLogReader) -> list[TimeBound]:
         """
         Return the newest time that a broker has put on a record of the metadata topic, if there is one.
 

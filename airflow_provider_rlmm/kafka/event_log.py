@@ -45,19 +45,18 @@ _CONSUME_SLICE_S = 0.1
 _CONSUME_ROWS = 500
 
 
-class KafkaMetadataEventLog:
+class KafkaMetadataLogReader:
     """
-    A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog` on confluent-kafka.
+    A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader` on confluent-kafka.
 
     Clients are opened when first used, so the object may be built before a fork, not shared across one. Every call ends
-    within its timeout, with one error that names the brokers. One thread may publish while others read.
+    within its timeout, with one error that names the brokers. One thread may publish, by a
+    :class:`KafkaMetadataLogWriter`, while others read.
 
     :param config: the clients' properties.
     :param topic: the metadata topic; never created here.
     :param cluster_id: the cluster that every client must have reached; ``None`` takes the one that answers first.
     :param request_timeout_s: seconds for one request, and for a read to make progress.
-    :param delivery_timeout_s: seconds until a published record that is not acked becomes
-        :class:`~airflow_provider_rlmm.event_log.protocol.Unknown`.
     """
 
     def __init__(
@@ -67,12 +66,10 @@ class KafkaMetadataEventLog:
         *,
         cluster_id: str | None = None,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
-        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
         self._config = config
         self._topic = topic
         self._admin = KafkaAdmin(config, request_timeout_s)
-        self._producer = BatchProducer(config, topic, delivery_timeout_s, require_cluster=self._require_cluster)
         self._cluster_id = cluster_id
         self._identity: tuple[UUID, int] | None = None
         self._idle_readers: list[_Reader] = []
@@ -80,7 +77,7 @@ class KafkaMetadataEventLog:
     @property
     def partition_count(self) -> int:
         """
-        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; asked once.
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`; asked once.
 
         :raises MetadataTopicNotFoundError: if the topic does not exist.
         :raises EventLogAccessError: if it may not be described.
@@ -91,7 +88,7 @@ class KafkaMetadataEventLog:
     @property
     def topic_id(self) -> UUID:
         """
-        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; asked once, with the partition count.
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`; asked once, with the partition count.
 
         :raises TopicIdMissingError: if the cluster gives it none.
         """
@@ -123,28 +120,9 @@ class KafkaMetadataEventLog:
             self._cluster_id = cluster_id_of(self._admin)
         require_cluster(handle, self._cluster_id, f"{what} of {self._topic}", self._admin)
 
-    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
-        """
-        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`.
-
-        :raises MetadataTopicNotFoundError: if the topic is gone or is not the one that this log was opened on.
-        :raises EventLogAccessError: if the principal may not write; nothing was written.
-        """
-        for metadata_partition, _ in records:
-            self._check(metadata_partition)
-        if not records:
-            return []
-        # A producer creates a missing topic where the brokers allow it, and one with more partitions routes differently.
-        if self._describe(to_write=True) != self._identity:
-            raise MetadataTopicNotFoundError(
-                f"topic {self._topic!r} at {self._config.bootstrap_servers} was replaced or got more partitions since it was "
-                "first described: nothing was written, start the run anew"
-            )
-        return self._producer.publish(records)
-
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """
-        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`.
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`.
 
         Records are read as the brokers' own consumers read them, those of aborted or open transactions included. The
         range may end in offsets that hold no record.
@@ -175,7 +153,7 @@ class KafkaMetadataEventLog:
 
     def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
         """
-        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`; records are read as :meth:`read` does.
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`; records are read as :meth:`read` does.
 
         Each subscription has a consumer of its own, which outlives :meth:`close`: close its stream.
         """
@@ -187,11 +165,11 @@ class KafkaMetadataEventLog:
         return subscription, subscription
 
     def beginning_offsets(self) -> Mapping[int, int]:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
         return self._offsets(range(self.partition_count), admin_api().OffsetSpec.earliest())
 
     def high_water_marks(self) -> Mapping[int, int]:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
         return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
 
     def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
@@ -209,7 +187,6 @@ class KafkaMetadataEventLog:
 
     def close(self) -> None:
         """Close every client; the log can be used again afterwards."""
-        self._producer.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._admin.close()
@@ -221,6 +198,88 @@ class KafkaMetadataEventLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class KafkaMetadataLogWriter:
+    """
+    A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogWriter` on confluent-kafka.
+
+    Its producer is opened by the first :meth:`publish`, and goes with it: between two calls nothing is queued.
+
+    :param reader: of the topic to write to; what it was first described as is what is written to.
+    :param delivery_timeout_s: seconds until a published record that is not acked becomes
+        :class:`~airflow_provider_rlmm.event_log.protocol.Unknown`.
+    """
+
+    def __init__(self, reader: KafkaMetadataLogReader, *, delivery_timeout_s: float = DELIVERY_TIMEOUT_S) -> None:
+        self._reader = reader
+        self._producer = BatchProducer(
+            reader._config, reader._topic, delivery_timeout_s, require_cluster=reader._require_cluster
+        )
+
+    @property
+    def partition_count(self) -> int:
+        """See :class:`KafkaMetadataLogReader`."""
+        return self._reader.partition_count
+
+    @property
+    def topic_id(self) -> UUID:
+        """See :class:`KafkaMetadataLogReader`."""
+        return self._reader.topic_id
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """
+        See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogWriter`.
+
+        :raises MetadataTopicNotFoundError: if the topic is gone or is not the one that its reader was opened on.
+        :raises EventLogAccessError: if the principal may not write; nothing was written.
+        """
+        for metadata_partition, _ in records:
+            self._reader._check(metadata_partition)
+        if not records:
+            return []
+        # A producer creates a missing topic where the brokers allow it, and one with more partitions routes differently.
+        if self._reader._describe(to_write=True) != self._reader._identity:
+            raise MetadataTopicNotFoundError(
+                f"topic {self._reader._topic!r} at {self._reader._config.bootstrap_servers} was replaced or got more "
+                "partitions since it was first described: nothing was written, start the run anew"
+            )
+        return self._producer.publish(records)
+
+    def close(self) -> None:
+        """Let the producer go; the next :meth:`publish` opens another."""
+        self._producer.close()
+
+
+class KafkaMetadataEventLog(KafkaMetadataLogReader):
+    """
+    Reader and writer in one, for programs that see to the guard themselves; hooks hand out a reader.
+
+    :param config: the clients' properties.
+    :param topic: the metadata topic; never created here.
+    :param delivery_timeout_s: as of :class:`KafkaMetadataLogWriter`.
+    :param options: ``cluster_id`` and ``request_timeout_s`` of :class:`KafkaMetadataLogReader`.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        topic: str = METADATA_TOPIC,
+        *,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        super().__init__(config, topic, **options)
+        self._writer = KafkaMetadataLogWriter(self, delivery_timeout_s=delivery_timeout_s)
+
+    def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        """See :meth:`KafkaMetadataLogWriter.publish`."""
+        return self._writer.publish(records)
+
+    def close(self) -> None:
+        """See :meth:`KafkaMetadataLogReader.close`."""
+        self._writer.close()
+        super().close()
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.errors import EventLogError, RlmmError
 from airflow_provider_rlmm.event_log.log_tail import require_tail
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog, OffsetStore
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
@@ -74,7 +74,7 @@ class RemoteLogCleaner:
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         publisher: GuardedPublisher,
         offsets: OffsetStore,
         topics: ClusterTopics,

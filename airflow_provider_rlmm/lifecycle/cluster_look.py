@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy.absence import Observation, Presence, observe
 from airflow_provider_rlmm.storage.layouts import is_legal_topic_name
@@ -37,7 +37,7 @@ class ClusterLook:
     denied: frozenset[str]
 
 
-def look(topics: ClusterTopics, log: MetadataEventLog, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:
+def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:
     """
     Observe topic ids: the listing supplies names, one describe answers for them and for the names in question.
 

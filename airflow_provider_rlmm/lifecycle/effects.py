@@ -11,7 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, OffsetStore, PublishOutcome
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.view import Belief
@@ -125,7 +125,7 @@ class DryRunEffects:
     :param clock: time.
     """
 
-    def __init__(self, log: MetadataEventLog, storage: RemoteStorageManager, clock: Clock) -> None:
+    def __init__(self, log: MetadataLogReader, storage: RemoteStorageManager, clock: Clock) -> None:
         self._log = log
         self._storage = storage
         self._clock = clock

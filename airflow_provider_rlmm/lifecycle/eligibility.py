@@ -9,7 +9,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import StorageError, StorageRootError
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
@@ -63,7 +63,7 @@ class CleaningContext:
     :param hold: what is never touched, asked before every batch.
     """
 
-    log: MetadataEventLog
+    log: MetadataLogReader
     topics: ClusterTopics
     replay: MetadataPartitionReplay
     effects: Effects

@@ -12,14 +12,14 @@ from collections.abc import Collection
 from uuid import UUID
 
 from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, SegmentEvent, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import deserialize
 
 
 def without_add(
-    log: MetadataEventLog, metadata_partition: int, segment_ids: Collection[UUID], end: int
+    log: MetadataLogReader, metadata_partition: int, segment_ids: Collection[UUID], end: int
 ) -> frozenset[RemoteLogSegmentId]:
     """
     Return those of some segments whose state is not certain by all that the log holds of them.

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.errors import (
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
-from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataEventLog, Unknown
+from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
@@ -78,7 +78,7 @@ def parse_event(raw: Mapping[str, Any], now_ms: int) -> WritableEvent:
 def publish_events(
     events: Sequence[WritableEvent],
     *,
-    log: MetadataEventLog,
+    log: MetadataLogReader,
     publisher: GuardedPublisher,
     topics: ClusterTopics,
     limits: CleanerLimits,

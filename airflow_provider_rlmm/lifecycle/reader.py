@@ -10,7 +10,7 @@ from itertools import chain
 
 from airflow_provider_rlmm.errors import ConfigurationError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.event_decoding import decode_records
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.file_systems import replacing
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ReadReport:
 
 
 def read_to_parquet(
-    log: MetadataEventLog,
+    log: MetadataLogReader,
     uri: str,
     *,
     start_offsets: Mapping[int, int] | None = None,
@@ -76,7 +76,7 @@ def read_to_parquet(
     return ReadReport(rows, quarantined, ends)
 
 
-def _read_partition(log: MetadataEventLog, uri: str, metadata_partition: int, start: int, end: int) -> tuple[int, int]:
+def _read_partition(log: MetadataLogReader, uri: str, metadata_partition: int, start: int, end: int) -> tuple[int, int]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

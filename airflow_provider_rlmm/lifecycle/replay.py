@@ -14,7 +14,7 @@ from airflow_provider_rlmm.event_log.event_decoding import (
     quarantined_records,
 )
 from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
 from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
@@ -44,7 +44,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         metadata_partition: int,
         topic_ids: frozenset[UUID] | None = None,
         chosen_at: int = 0,

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -140,7 +140,7 @@ def prove_root(
     return ProvenRoot(check, freshness, expectation.recorded)
 
 
-def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataEventLog) -> frozenset[UUID]:
+def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataLogReader) -> frozenset[UUID]:
     """Return the ids of the topics that are not Kafka's own: these are never tiered."""
     own = {log.topic_id, *(living[name] for name in INTERNAL_TOPICS & living.keys())}
     return frozenset(living.values()) - own

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import RlmmError
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.lifecycle.late_updates import without_add
@@ -48,7 +48,7 @@ class TopicReplay:
     """
 
     def __init__(
-        self, log: MetadataEventLog, topics: ClusterTopics, clock: Clock, snapshots: SnapshotStore | None = None
+        self, log: MetadataLogReader, topics: ClusterTopics, clock: Clock, snapshots: SnapshotStore | None = None
     ) -> None:
         self.log = log
         self.topics = topics

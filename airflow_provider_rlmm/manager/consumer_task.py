@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.manager.liveness import Liveness, MetadataPartitionLiveness, Quarantine
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
 from airflow_provider_rlmm.manager.resumption import Resumption
@@ -95,7 +95,7 @@ class ConsumerTask:
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         store: RemotePartitionMetadataStore,
         *,
         clock: Clock,

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.errors import (
     QuarantinedRecordsError,
     ReadAfterWriteError,
 )
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, ProvenLook, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, ProvenLook, PublishOutcome, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
@@ -100,7 +100,7 @@ class GuardedView:
 
 
 def find_records(
-    log: MetadataEventLog, records: Collection[tuple[int, bytes]], starts: Mapping[int, int]
+    log: MetadataLogReader, records: Collection[tuple[int, bytes]], starts: Mapping[int, int]
 ) -> dict[tuple[int, bytes], list[int]]:
     """
     Look for records by their values, up to the high watermark as of now.
@@ -155,7 +155,7 @@ class Publication:
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         publisher: GuardedPublisher,
         store: RemotePartitionMetadataStore,
         lookups: LookupReplay,

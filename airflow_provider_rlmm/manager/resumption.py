@@ -18,7 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.manager.liveness import MAX_QUARANTINED_SHOWN, Quarantine
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
@@ -50,7 +50,7 @@ class Resumption:
     :raises SnapshotRefusedError: if it is of another topic.
     """
 
-    def __init__(self, snapshot: Snapshot, log: MetadataEventLog) -> None:
+    def __init__(self, snapshot: Snapshot, log: MetadataLogReader) -> None:
         seen = snapshot.identity
         if (seen.topic_id, seen.partition_count) != (log.topic_id, log.partition_count):
             raise SnapshotRefusedError(
@@ -154,7 +154,7 @@ class LookupReplay:
     :param store: the local view.
     """
 
-    def __init__(self, log: MetadataEventLog, store: RemotePartitionMetadataStore) -> None:
+    def __init__(self, log: MetadataLogReader, store: RemotePartitionMetadataStore) -> None:
         self._log = log
         self._store = store
         self._replaying = threading.Lock()

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.errors import (
     PublishOutcomeUnknownError,
 )
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, PublishOutcome, Unknown
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
@@ -64,7 +64,7 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
 
     def __init__(
         self,
-        log: MetadataEventLog,
+        log: MetadataLogReader,
         publisher: GuardedPublisher,
         *,
         look_at: LookAt = no_look,

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataEventLog
+    from airflow_provider_rlmm.event_log.protocol import ClusterTopics
     from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import RootExpectation
 
@@ -67,7 +68,7 @@ class CleanerSession:
     hook: RemoteLogMetadataHook
     storage: RemoteStorageHook
     cluster_id: str
-    log: MetadataEventLog
+    log: KafkaMetadataLogReader
     topics: ClusterTopics
     clock: Clock
     hold: HoldSource
@@ -156,7 +157,7 @@ def cleaner_session(
         )
         yield CleanerSession(
             hook,
-            RemoteStorageHook(rlmm_conn_id),
+            RemoteStorageHook.beside(hook),
             cluster_id,
             log,
             hook.get_cluster_topics(),
@@ -171,7 +172,7 @@ def _fresh_hold(hook: RemoteLogMetadataHook, entries: tuple[str, ...]) -> HoldSo
 
     def hold() -> Hold:
         if not read or time.monotonic() - read[0][0] > HOLD_AGE_S:
-            read[:] = [(time.monotonic(), Hold.of(hook.get_connection_settings().hold, entries))]
+            read[:] = [(time.monotonic(), Hold.of(hook.read_connection_settings().hold, entries))]
         return read[0][1]
 
     return hold

@@ -255,13 +255,13 @@ class TestBrokerDies:
         # The records wait in the client until the broker is dead.
         config = config_of(mortal, **{"linger.ms": 1_900})
         log = KafkaMetadataEventLog(config, topic, delivery_timeout_s=2)
-        wait = log._producer._wait
+        wait = log._writer._producer._wait
 
         def after_the_kill(producer):
             mortal.kill()
             wait(producer)
 
-        monkeypatch.setattr(log._producer, "_wait", after_the_kill)
+        monkeypatch.setattr(log._writer._producer, "_wait", after_the_kill)
         started = time.monotonic()
 
         outcomes = log.publish([(n % 2, b"%d" % n) for n in range(100)])
@@ -277,7 +277,7 @@ class TestBrokerDies:
         topic = create_topic(mortal, 1)
         log = log_of(mortal, topic, delivery_timeout_s=3)
         records = [(0, n.to_bytes(200, "big")) for n in range(30_000)]
-        enqueue = log._producer._enqueue
+        enqueue = log._writer._producer._enqueue
 
         def with_a_kill_in_the_middle(producer, partition, value, report, deadline):
             if value == records[15_000][1]:
@@ -286,7 +286,7 @@ class TestBrokerDies:
                 mortal.kill()
             return enqueue(producer, partition, value, report, deadline)
 
-        monkeypatch.setattr(log._producer, "_enqueue", with_a_kill_in_the_middle)
+        monkeypatch.setattr(log._writer._producer, "_enqueue", with_a_kill_in_the_middle)
 
         outcomes = log.publish(records)
 

@@ -114,6 +114,7 @@ def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
     )
 
     with hook.get_event_log() as log:
+        assert not hasattr(log, "publish")
         (outcome,) = hook.get_publisher(log).publish([marker], Absent(log.topic_id))
         assert isinstance(outcome, Acked)
         partition = metadata_partition_for(tip, log.partition_count)

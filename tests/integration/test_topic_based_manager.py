@@ -186,14 +186,14 @@ class TestBrokerDies:
         for managing in managing_on(mortal, **IMPATIENT, **{"linger.ms": 1_900}):
             managing.orphaned(2)
             manager = managing.following(GONE)
-            wait = managing.log._producer._wait
+            wait = managing.log._writer._producer._wait
 
             def kill_and_restart(producer, wait=wait):
                 mortal.kill()
                 wait(producer)
                 mortal.start()
 
-            monkeypatch.setattr(managing.log._producer, "_wait", kill_and_restart)
+            monkeypatch.setattr(managing.log._writer._producer, "_wait", kill_and_restart)
 
             outcomes = manager.publish(started(range(2)))
 

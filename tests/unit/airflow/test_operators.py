@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
@@ -194,6 +194,21 @@ def test_the_four_steps_delete_what_is_gone_and_nothing_else(cluster: Cluster, w
     assert ctx["ti"].pushed == {"rlmm_plan": "dag.run", "rlmm_report": "dag.run"}
     assert json.loads(Path(totals["report"]).read_text())["totals"]["segments_deleted"] == 6
     assert {key for key in cluster.storage.keys if key.startswith("kafka-tiered-storage/")} == alive
+
+
+def test_a_task_reads_its_connection_once_and_the_hold_anew(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata_partition, *_ = mark_and_plan()
+    read: list[str] = []
+    get_connection = BaseHook.get_connection
+
+    def counted(conn_id: str) -> Any:
+        read.append(conn_id)
+        return get_connection(conn_id)
+
+    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(counted))
+    clean(metadata_partition)
+    # The settings, and the hold as it is now; the Kafka provider resolves its own connection once more.
+    assert sorted(read) == ["kafka_prod"] * 2 + ["rlmm_default"] * 2
 
 
 def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> None:
