@@ -17,7 +17,8 @@ from tests.simulation.runs import digest, play, play_many, remembered_decoding
 from tests.simulation.witness import Process
 from tests.simulation.world import World
 
-EXHAUSTIVE_SEEDS = range(4)
+EXHAUSTIVE_SEEDS = (0, 1, 3)
+"""Worlds with two, one and three partitions to clean, of 200 to 300 effects each."""
 
 EVERY_TROUBLE = {
     *(f"crash {when} {name}" for when in ("before", "after") for name in ("publish", "delete", "list", "read")),
