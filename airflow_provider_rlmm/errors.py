@@ -61,6 +61,8 @@ class RlmmError(Exception):
     """Base of every error of this package."""
 
     retriable: ClassVar[bool] = False
+    connection: str | None = None
+    """Id of the Airflow connection that the message names, if it names one."""
 
 
 class ConfigurationError(RlmmError, ValueError):

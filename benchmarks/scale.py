@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The main job at scale: marking and planning beside a bare replay of the topic, and again once little is new.
+The main job at scale, and again once little is new.
+
+Marking and planning beside a bare replay of the topic, the Spark job beside bare scans of it.
 
 Prints one line per budget and what was measured; ends with 1 if a budget is missed. Quote ratios: the machine's speed drifts.
 """
@@ -11,15 +13,17 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from benchmarks import ours
 from benchmarks.cleaning import Run, mark_and_plan
 from benchmarks.measuring import Budget, spread
-from benchmarks.topic import METADATA_PARTITIONS, create_topics, publish, served_topic
+from benchmarks.spark import SparkJob, session
+from benchmarks.topic import METADATA_PARTITIONS, TOPIC, create_metadata_topic, create_topics, publish, served_topic
 from benchmarks.workload import Workload, generate, topics_of
 
 GONE = 0.02
@@ -27,6 +31,7 @@ GONE = 0.02
 NEW = 0.01
 """Share of the events that are written after the first run."""
 MOST_BYTES = 1.2e9
+SMALL, SMALL_S = 50_000, 3.0
 
 
 def main() -> int:
@@ -58,12 +63,17 @@ def _measured(config: KafkaClientConfig, size: int, runs: int, folder: Path) -> 
         assert first[-1].records == events
         replays.append(ours.replay_topic(config).seconds)
     yield from _p8(first, replays, events)
-    idle = [mark_and_plan(properties, _copy(folder, f"idle-{n}")) for n in range(runs)]
-    publish(config, values[-later:], partitions[-later:])
-    new = [mark_and_plan(properties, _copy(folder, f"new-{n}")) for n in range(runs)]
-    assert [run.records for run in (*idle, *new)] == [0] * runs + [later] * runs
-    yield _p9("P9 an hour later, 1 % new events", new, first, events)
-    yield _p9("P9 an idle run", idle, first, events)
+    with session(folder) as spark:
+        job = SparkJob(spark, config, TOPIC, folder / "spark")
+        full = yield from _p3(job, runs, events)
+        yield from _p3_other_sizes(config, spark, folder, size, full)
+        idle = [mark_and_plan(properties, _copy(folder, f"idle-{n}")) for n in range(runs)]
+        publish(config, values[-later:], partitions[-later:])
+        new = [mark_and_plan(properties, _copy(folder, f"new-{n}")) for n in range(runs)]
+        assert [run.records for run in (*idle, *new)] == [0] * runs + [later] * runs
+        yield _p9("P9 an hour later, 1 % new events", new, first, events)
+        yield _p9("P9 an idle run", idle, first, events)
+        yield _p3i(job, runs, full, later)
 
 
 def _topic(config: KafkaClientConfig, size: int) -> Workload:
@@ -91,6 +101,54 @@ def _p8(first: list[Run], replays: list[float], events: int) -> Iterator[Budget]
     ratio = statistics.median(run.seconds for run in first) / statistics.median(replays)
     yield Budget("P8 mark and plan, nothing kept", ratio, 1.5, False, details)
     yield Budget("P8 peak memory, of 1.2 GB", peak / MOST_BYTES, 1.0, False, [f"{peak:,} B"])
+
+
+def _p3(job: SparkJob, runs: int, events: int) -> Generator[Budget, None, list[float]]:
+    """Return the times of the full runs, whose data sets are ``full-0`` and so on."""
+    # The first two runs compile what later ones call.
+    for name in ("warm-0", "warm-1"):
+        job.run(job.data_set(name))
+    job.scan()
+    full: list[float] = []
+    scans: list[float] = []
+    tuned: list[float] = []
+    for number in range(runs):
+        taken, records = job.run(job.data_set(f"full-{number}"))
+        assert records == events
+        full.append(taken)
+        scans.append(job.scan())
+        tuned.append(job.tuned_scan())
+    for name, peer, bound in (("with defaults", scans, 2.2), ("tuned", tuned, 2.7)):
+        ratio = statistics.median(full) / statistics.median(peer)
+        details = [spread("ours", full, events), spread("peer", peer, events)]
+        yield Budget(f"P3 Spark, beside a scan {name}", ratio, bound, False, details)
+    return full
+
+
+def _p3_other_sizes(
+    config: KafkaClientConfig, spark: Any, folder: Path, size: int, full: list[float]
+) -> Iterator[Budget]:
+    """The same job on topics of its own, half as large and small."""
+    taken: dict[str, list[float]] = {}
+    for name, events in (("half", size // 2), ("small", SMALL)):
+        workload = generate(events, metadata_partitions=METADATA_PARTITIONS)
+        create_metadata_topic(config, name)
+        publish(config, workload.values, workload.metadata_partitions, name)
+        job = SparkJob(spark, config, name, folder / name)
+        taken[name] = [job.run(job.data_set(f"full-{number}"))[0] for number in range(len(full))]
+    ratio = statistics.median(full) / statistics.median(taken["half"])
+    yield Budget("P3 Spark, twice the events", ratio, 2.2, False, [spread("half", taken["half"], size // 2)])
+    small = statistics.median(taken["small"]) / SMALL_S
+    yield Budget("P3 Spark, 50,000 events, of 3 s", small, 1.0, False, [spread("small", taken["small"], SMALL)])
+
+
+def _p3i(job: SparkJob, runs: int, full: list[float], later: int) -> Budget:
+    """Read on behind each of the full runs, once."""
+    found = [job.run(job.data_set(f"full-{number}")) for number in range(runs)]
+    assert [records for _, records in found] == [later] * runs
+    new = [taken for taken, _ in found]
+    ratio = statistics.median(new) / statistics.median(full)
+    return Budget("P3i Spark, 1 % new events", ratio, 0.25, False, [spread("ours", new, later)])
 
 
 def _p9(name: str, runs: list[Run], first: list[Run], events: int) -> Budget:

@@ -27,8 +27,9 @@ BROKER_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 def served_topic() -> Iterator[KafkaClientConfig]:
     """Start a broker with an empty topic; yield what its clients need."""
     with LocalKafka(jvm_options=BROKER_OPTIONS) as kafka:
-        _create(kafka)
-        yield KafkaClientConfig(kafka.client_config())
+        config = KafkaClientConfig(kafka.client_config())
+        create_metadata_topic(config, TOPIC)
+        yield config
 
 
 def create_topics(config: KafkaClientConfig, topics: Mapping[str, int]) -> dict[str, UUID]:
@@ -45,15 +46,16 @@ def create_topics(config: KafkaClientConfig, topics: Mapping[str, int]) -> dict[
         return dict(cluster.list_topics())
 
 
-def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any) -> None:
+def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any, topic: str = TOPIC) -> None:
     """
-    Append values to the topic.
+    Append values to a metadata topic.
 
     :param config: the clients' properties.
     :param values: binary array.
     :param metadata_partitions: of :data:`METADATA_PARTITIONS`, where each of them belongs.
+    :param topic: its name.
     """
-    with KafkaMetadataEventLog(config, TOPIC) as log:
+    with KafkaMetadataEventLog(config, topic) as log:
         assert log.partition_count == METADATA_PARTITIONS
         # One partition after the other fills larger batches.
         for partition in range(METADATA_PARTITIONS):
@@ -64,11 +66,17 @@ def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any) ->
                 assert all(isinstance(outcome, Acked) for outcome in outcomes)
 
 
-def _create(kafka: LocalKafka) -> None:
+def create_metadata_topic(config: KafkaClientConfig, name: str) -> None:
+    """
+    Make a metadata topic, and wait until it is served.
+
+    :param config: the clients' properties.
+    :param name: its name.
+    """
     from confluent_kafka import Consumer
 
-    admin = AdminClient(dict(kafka.client_config()))
-    admin.create_topics([NewTopic(TOPIC, METADATA_PARTITIONS, 1)])[TOPIC].result(30.0)
-    consumer = Consumer(kafka.client_config(group_id="unused"))
-    await_condition(lambda: partitions_served(consumer, TOPIC) == METADATA_PARTITIONS, f"{TOPIC} is served", 30.0)
+    admin = AdminClient(dict(config.properties))
+    admin.create_topics([NewTopic(name, METADATA_PARTITIONS, 1)])[name].result(30.0)
+    consumer = Consumer(dict(config.properties) | {"group.id": "unused"})
+    await_condition(lambda: partitions_served(consumer, name) == METADATA_PARTITIONS, f"{name} is served", 30.0)
     consumer.close()

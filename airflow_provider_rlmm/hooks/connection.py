@@ -64,19 +64,19 @@ class RlmmConnection:
         :param connection: of type ``rlmm``; its extra holds the fields, blank ones count as not given.
         :raises ConfigurationError: naming the connection and the field.
         """
-        conn_id = connection.conn_id
-        if connection.conn_type != CONN_TYPE:
-            raise ConfigurationError(f"connection {conn_id!r} is of type {connection.conn_type!r}, not {CONN_TYPE!r}")
-        known = [f.name for f in fields(cls) if f.name != "conn_id"]
-        given = {k: v for k, v in extra_of(connection).items() if not _is_blank(v)}
-        if unknown := sorted(given.keys() - set(known)):
-            raise ConfigurationError(f"connection {conn_id!r}: unknown fields {unknown} in extra; known are {known}")
-        values: dict[str, Any] = {
-            name: _boolean(conn_id, name, value) if name == "allow_writes" else _text(conn_id, name, value)
-            for name, value in given.items()
-        }
-        settings = cls(conn_id=conn_id, **values)
-        settings._check()
+        with naming_connection(connection.conn_id):
+            if connection.conn_type != CONN_TYPE:
+                raise ConfigurationError(f"its type is {connection.conn_type!r}, not {CONN_TYPE!r}")
+            known = [f.name for f in fields(cls) if f.name != "conn_id"]
+            given = {k: v for k, v in extra_of(connection).items() if not _is_blank(v)}
+            if unknown := sorted(given.keys() - set(known)):
+                raise ConfigurationError(f"unknown fields {unknown} in extra; known are {known}")
+            values: dict[str, Any] = {
+                name: _boolean(name, value) if name == "allow_writes" else _text(name, value)
+                for name, value in given.items()
+            }
+            settings = cls(conn_id=connection.conn_id, **values)
+            settings._check()
         return settings
 
     def required_storage_uri(self) -> str:
@@ -85,9 +85,10 @@ class RlmmConnection:
 
         :raises ConfigurationError: if the connection has none.
         """
-        if self.storage_uri is None:
-            raise ConfigurationError(f"connection {self.conn_id!r}: storage_uri is missing, and storage is needed here")
-        return self.storage_uri
+        with naming_connection(self.conn_id):
+            if self.storage_uri is None:
+                raise ConfigurationError("storage_uri is missing, and storage is needed here")
+            return self.storage_uri
 
     def check_writable(self) -> None:
         """
@@ -95,52 +96,50 @@ class RlmmConnection:
 
         :raises ConfigurationError: naming the connection.
         """
-        if self.allow_writes and self.expected_cluster_id is None:
-            raise ConfigurationError(
-                f"connection {self.conn_id!r}: allow_writes needs expected_cluster_id, so that nothing is ever written to "
-                "another cluster; the connection's test prints the id to copy"
-            )
+        with naming_connection(self.conn_id):
+            if self.allow_writes and self.expected_cluster_id is None:
+                raise ConfigurationError(
+                    "allow_writes needs expected_cluster_id, so that nothing is ever written to another cluster; the "
+                    "connection's test prints the id to copy"
+                )
 
     def _check(self) -> None:
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
-            raise ConfigurationError(f"connection {self.conn_id!r}: metadata_topic is no name that Kafka allows")
+            raise ConfigurationError("metadata_topic is no name that Kafka allows")
         if self.clock_topic is not None and (
             not _TOPIC_NAME.fullmatch(self.clock_topic) or self.clock_topic == self.metadata_topic
         ):
-            raise ConfigurationError(
-                f"connection {self.conn_id!r}: clock_topic must be a name that Kafka allows, and not the metadata topic's"
-            )
+            raise ConfigurationError("clock_topic must be a name that Kafka allows, and not the metadata topic's")
         if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
             raise ConfigurationError(
-                f"connection {self.conn_id!r}: expected_root must be a root id or a location such as "
+                "expected_root must be a root id or a location such as "
                 "s3://bucket/prefix/…, both as the connection test prints them"
             )
         if self.storage_uri is None:
             return
         refuse_secrets_in_uri(
-            f"connection {self.conn_id!r}: storage_uri",
+            "storage_uri",
             self.storage_uri,
             "put them into a connection and name it in storage_conn_id",
         )
         if not urlsplit(self.storage_uri).scheme:
-            raise ConfigurationError(
-                f"connection {self.conn_id!r}: storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder"
-            )
+            raise ConfigurationError("storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder")
 
 
 @contextmanager
 def naming_connection(conn_id: str) -> Iterator[None]:
     """
-    Make errors about Kafka say which Airflow connection they are about; put it around calls that reach the cluster.
+    Make errors say which Airflow connection they are about; put it around calls that reach the cluster, too.
 
-    :param conn_id: id of the Kafka connection; an error that names a connection already stays as it is.
+    :param conn_id: id of the connection; an error that names a connection already stays as it is.
     """
     try:
         yield
     except (EventLogError, ConfigurationError) as e:
-        if not str(e).startswith("connection '"):
+        if e.connection is None:
             # In place: an error may hold more than its message, and whoever catches it asks for its type.
             e.args = (f"connection {conn_id!r}: {e}",)
+            e.connection = conn_id
         raise
 
 
@@ -157,7 +156,7 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     except ValueError:
         extra = None
     if not isinstance(extra, dict):
-        raise ConfigurationError(f"connection {connection.conn_id!r}: extra is not a JSON object")
+        raise ConfigurationError("extra is not a JSON object")
     return extra
 
 
@@ -165,15 +164,15 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _text(conn_id: str, name: str, value: object) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"connection {conn_id!r}: {name} must be text, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be text, not {type(value).__name__}")
     return value.strip()
 
 
-def _boolean(conn_id: str, name: str, value: object) -> bool:
+def _boolean(name: str, value: object) -> bool:
     # Connections given as a URI can only carry text.
     spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(spelled, bool):
-        raise ConfigurationError(f"connection {conn_id!r}: {name} must be true or false, nothing else")
+        raise ConfigurationError(f"{name} must be true or false, nothing else")
     return spelled

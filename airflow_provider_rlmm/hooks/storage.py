@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import RlmmConnection, extra_of
+from airflow_provider_rlmm.hooks.connection import RlmmConnection, extra_of, naming_connection
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -78,12 +78,11 @@ def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Conn
     """
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    try:
-        return BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as e:
-        raise ConfigurationError(
-            f"connection {settings.conn_id!r}: {field} names {conn_id!r}, which does not exist"
-        ) from e
+    with naming_connection(settings.conn_id):
+        try:
+            return BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException as e:
+            raise ConfigurationError(f"{field} names {conn_id!r}, which does not exist") from e
 
 
 def store_options(uri: str, connection: Connection) -> dict[str, str]:
@@ -95,18 +94,18 @@ def store_options(uri: str, connection: Connection) -> dict[str, str]:
     :return: option → value; extra wins over login and password.
     :raises ConfigurationError: naming the connection and the field, never a value.
     """
-    where = f"connection {connection.conn_id!r}"
-    scheme = uri.partition("://")[0]
-    options: dict[str, str] = {}
-    if connection.login or connection.password:
-        if scheme not in _CREDENTIALS:
-            raise ConfigurationError(
-                f"{where}: login and password mean nothing to a {scheme}:// store; put its options into extra"
-            )
-        login, password = _CREDENTIALS[scheme]
-        options = {k: v for k, v in ((login, connection.login), (password, connection.password)) if v}
-    for name, value in extra_of(connection).items():
-        if not isinstance(value, str | bool | int):
-            raise ConfigurationError(f"{where}: {name} in extra must be text, a number or a boolean")
-        options[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return options
+    with naming_connection(connection.conn_id):
+        scheme = uri.partition("://")[0]
+        options: dict[str, str] = {}
+        if connection.login or connection.password:
+            if scheme not in _CREDENTIALS:
+                raise ConfigurationError(
+                    f"login and password mean nothing to a {scheme}:// store; put its options into extra"
+                )
+            login, password = _CREDENTIALS[scheme]
+            options = {k: v for k, v in ((login, connection.login), (password, connection.password)) if v}
+        for name, value in extra_of(connection).items():
+            if not isinstance(value, str | bool | int):
+                raise ConfigurationError(f"{name} in extra must be text, a number or a boolean")
+            options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return options

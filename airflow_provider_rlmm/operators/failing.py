@@ -3,29 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from airflow_provider_rlmm.errors import (
-    ConfigurationError,
-    EventLogUnavailableError,
-    NotReadyError,
-    PublishOutcomeUnknownError,
-    RlmmError,
-    StorageUnavailableError,
-)
+from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+
+def _retriable(error: type[RlmmError] = RlmmError) -> Iterator[type[RlmmError]]:
+    """Yield the errors that may pass by themselves."""
+    if error.retriable:
+        yield error
+    for kind in error.__subclasses__():
+        yield from _retriable(kind)
+
+
 RETRY_WHAT_MAY_PASS = ExceptionRetryPolicy(
     rules=[
-        # Every run reads back where the topic stands: an unknown outcome is known to the next try.
-        RetryRule(
-            [EventLogUnavailableError, NotReadyError, PublishOutcomeUnknownError, StorageUnavailableError],
-            RetryAction.DEFAULT,
-        ),
+        # Every try reads back where the topic stands: an unknown outcome is known to the next one.
+        RetryRule([*_retriable(), PublishOutcomeUnknownError], RetryAction.DEFAULT),
         RetryRule(RlmmError, RetryAction.FAIL, reason="trying again changes nothing: somebody has to look at it"),
     ]
 )

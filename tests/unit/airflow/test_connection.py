@@ -116,7 +116,7 @@ def test_a_secret_in_the_storage_uri_is_refused_and_not_repeated(uri: str) -> No
 
 
 def test_another_type_of_connection_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'rlmm_prod' is of type 'kafka', not 'rlmm'"):
+    with pytest.raises(ConfigurationError, match="'rlmm_prod': its type is 'kafka', not 'rlmm'"):
         parse({}, conn_type="kafka")
 
 

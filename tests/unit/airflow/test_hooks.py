@@ -214,7 +214,7 @@ def test_an_error_that_holds_more_than_its_message_stays_what_it_is(error: Event
     held = dict(vars(error))
     with pytest.raises(type(error), match=r"^connection 'k': ") as caught, naming_connection("k"):
         raise error
-    assert vars(caught.value) == held
+    assert vars(caught.value) == held | {"connection": "k"}
 
 
 # -- storage ---------------------------------------------------------------------------------------------------------
