@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local Kafka behind TLS and SASL/SCRAM: what a client sees whose password, certificate or permission is wrong."""
+"""A local Kafka behind TLS, with logins by SCRAM, token and certificate, and what a client sees whose login is wrong."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 LISTENER = "SECURED"
+MUTUAL_LISTENER = "MUTUAL"
 MECHANISM = "SCRAM-SHA-512"
 
 _VALIDITY = datetime.timedelta(days=1)
@@ -77,10 +78,11 @@ class CertificateAuthority:
 
 class SecuredKafka(LocalKafka):
     """
-    A broker with a second listener, where users log in by SASL/SCRAM over TLS and may do what ACLs allow.
+    A broker with two more listeners over TLS, where users may do what ACLs allow.
 
-    On the first listener everybody is anonymous and may do everything: the broker itself, its clients for the metadata
-    topic, and the tests.
+    On the second they log in by SASL: SCRAM, or OAUTHBEARER with tokens that nobody has signed. On the third a certificate
+    is their login, and they are called ``CN=<user>``. On the first everybody is anonymous and may do everything: the broker
+    itself, its clients for the metadata topic, and the tests.
 
     :param users: user → password.
     :param data_dir: as for :class:`~dev.broker.LocalKafka`.
@@ -89,8 +91,9 @@ class SecuredKafka(LocalKafka):
 
     def __init__(self, users: Mapping[str, str], data_dir: Path | None = None, *, metadata_partitions: int = 5) -> None:
         super().__init__(data_dir, metadata_partitions=metadata_partitions)
-        (self._secured_port,) = free_ports(1)
+        self._secured_port, self._mutual_port = free_ports(2)
         self._users = dict(users)
+        self._authority: CertificateAuthority | None = None
         self._key_store = self.data_dir / "broker.pem"
         self.ca_path = self.data_dir / "ca.pem"
         """Certificate of the authority that clients must trust."""
@@ -115,6 +118,39 @@ class SecuredKafka(LocalKafka):
             "ssl.ca.location": str(self.ca_path),
         }
 
+    def token_login(self, user: str) -> dict[str, str]:
+        """
+        Properties of a client that logs in as a user by a token.
+
+        :param user: any name.
+        """
+        return {
+            "bootstrap.servers": self.secured_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={user}",
+            "ssl.ca.location": str(self.ca_path),
+        }
+
+    def certificate_login(self, user: str) -> dict[str, str]:
+        """
+        Properties of a client that logs in by a certificate of its own.
+
+        :param user: the common name in it.
+        """
+        assert self._authority is not None, "the broker was not started"
+        path = self.data_dir / f"{user}.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(self._authority.issue_pem(user, "127.0.0.1"))
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self._mutual_port}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.ca_path),
+            "ssl.certificate.location": str(path),
+            "ssl.key.location": str(path),
+        }
+
     def start(self, timeout: float = 60.0) -> None:
         """
         Start as :class:`~dev.broker.LocalKafka` does; make the certificates first, if this has not been done.
@@ -123,25 +159,31 @@ class SecuredKafka(LocalKafka):
         """
         if not self._key_store.exists():
             self.data_dir.mkdir(parents=True, exist_ok=True)
-            authority = CertificateAuthority.make("rlmm test authority")
-            self.ca_path.write_bytes(authority.certificate_pem())
+            self._authority = CertificateAuthority.make("rlmm test authority")
+            self.ca_path.write_bytes(self._authority.certificate_pem())
             self._key_store.touch(mode=0o600)
-            self._key_store.write_bytes(authority.issue_pem("rlmm test broker", "127.0.0.1"))
+            self._key_store.write_bytes(self._authority.issue_pem("rlmm test broker", "127.0.0.1"))
         super().start(timeout)
 
     def _default_properties(self) -> dict[str, str]:
         properties = super()._default_properties()
-        address = f"{LISTENER}://{self.secured_servers}"
-        prefix = f"listener.name.{LISTENER.lower()}."
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        addresses = f"{LISTENER}://{self.secured_servers},{MUTUAL_LISTENER}://127.0.0.1:{self._mutual_port}"
+        protocols = f"{LISTENER}:SASL_SSL,{MUTUAL_LISTENER}:SSL"
+        sasl, mutual = (f"listener.name.{name.lower()}." for name in (LISTENER, MUTUAL_LISTENER))
+        package = "org.apache.kafka.common.security"
+        token = f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+        key_store = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._key_store)}
         return properties | {
-            "listeners": f"{properties['listeners']},{address}",
-            "advertised.listeners": f"{properties['advertised.listeners']},{address}",
-            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
-            f"{prefix}sasl.enabled.mechanisms": MECHANISM,
-            f"{prefix}{MECHANISM.lower()}.sasl.jaas.config": module,
-            f"{prefix}ssl.keystore.type": "PEM",
-            f"{prefix}ssl.keystore.location": str(self._key_store),
+            "listeners": f"{properties['listeners']},{addresses}",
+            "advertised.listeners": f"{properties['advertised.listeners']},{addresses}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{protocols}",
+            f"{sasl}sasl.enabled.mechanisms": f"{MECHANISM},OAUTHBEARER",
+            f"{sasl}{MECHANISM.lower()}.sasl.jaas.config": f"{package}.scram.ScramLoginModule required;",
+            f"{sasl}oauthbearer.sasl.jaas.config": token,
+            **{f"{listener}{name}": value for listener in (sasl, mutual) for name, value in key_store.items()},
+            f"{mutual}ssl.client.auth": "required",
+            f"{mutual}ssl.truststore.type": "PEM",
+            f"{mutual}ssl.truststore.location": str(self.ca_path),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-TLS and SASL/SCRAM by Airflow's ``kafka`` connection: everything works with the right login, and each wrong one is one error.
+TLS and logins by Airflow's ``kafka`` connection: everything works with the right one, and each wrong one is one error.
 
 ``docs/troubleshooting.md`` prints these errors; it is held against what is really said here.
 """
@@ -65,8 +65,10 @@ def kafka() -> Iterator[SecuredKafka]:
 def connect(kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RemoteLogMetadataHook]:
     """Set up both Airflow connections and return a hook."""
 
-    def connect(*, kafka_extra: dict[str, str] | None = None, **extra: Any) -> RemoteLogMetadataHook:
-        login = kafka.login(USER) | (kafka_extra or {})
+    def connect(
+        *, login: dict[str, str] | None = None, kafka_extra: dict[str, str] | None = None, **extra: Any
+    ) -> RemoteLogMetadataHook:
+        login = (login or kafka.login(USER)) | (kafka_extra or {})
         rlmm = {"kafka_conn_id": "kafka_prod", "allow_writes": True, "expected_cluster_id": kafka.cluster_id} | extra
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_PROD", json.dumps({"conn_type": "kafka", "extra": login}))
         monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps({"conn_type": "rlmm", "extra": rlmm}))
@@ -105,9 +107,12 @@ class Absent:
         return True
 
 
-def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
-    allow_exactly(kafka, USER, EVERYTHING_NEEDED)
-    hook = connect(expected_cluster_id=kafka.cluster_id)
+@pytest.mark.parametrize(
+    ("login", "principal"), [("login", USER), ("token_login", USER), ("certificate_login", f"CN={USER}")]
+)
+def test_reading_publishing_and_asking_work_with_every_login(kafka, connect, login, principal):
+    allow_exactly(kafka, principal, EVERYTHING_NEEDED)
+    hook = connect(login=getattr(kafka, login)(USER), expected_cluster_id=kafka.cluster_id)
     tip = TopicIdPartition(uuid4(), "gone", 0)
     marker = RemotePartitionDeleteMetadata(
         tip, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, system_clock(), OWN_BROKER_ID
@@ -125,7 +130,7 @@ def test_reading_publishing_and_asking_work_over_tls_and_scram(kafka, connect):
     assert set(hook.get_cluster_topics().list_topics()) == existing_topics(kafka)
     store = hook.get_offset_store()
     store.commit({partition: outcome.offset})
-    assert store.committed() == {partition: outcome.offset}
+    assert store.committed()[partition] == outcome.offset
 
 
 def test_the_forms_test_of_such_a_connection(kafka, connect):

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark job in a warm session with Spark's default settings, and bare scans of the same topic."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.lifecycle.observing import observe_cluster
+from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
+from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
+from airflow_provider_rlmm.spark.source import find_range, read_metadata
+from benchmarks.measuring import seconds
+from dev import ensure_spark_jars
+
+JOB = Path(__file__).parents[1] / "spark_jobs" / "segment_retention.py"
+CORES = 2
+
+
+class SparkJob:
+    """
+    The job on one topic.
+
+    :param spark: the session.
+    :param config: clients' properties.
+    :param topic: the metadata topic.
+    :param folder: for plans and data sets.
+    """
+
+    def __init__(self, spark: Any, config: KafkaClientConfig, topic: str, folder: Path) -> None:
+        self._spark, self._config, self._topic, self._folder = spark, config, topic, folder
+        self._properties = {BOOTSTRAP_SERVERS: str(config.properties["bootstrap.servers"])}
+        self._job = _job()
+        self._plans = 0
+        folder.mkdir()
+
+    def data_set(self, name: str) -> Path:
+        """Return the folder of a data set."""
+        return self._folder / name
+
+    def run(self, data_set: Path) -> tuple[float, int]:
+        """
+        Make a plan, from the listing of the cluster to the written summary, as the DAG's task does.
+
+        :param data_set: folder of the generations: what an earlier run has left there is not read again.
+        :return: s, and the records that were read.
+        """
+        self._plans += 1
+        plan = self._folder / f"plan-{self._plans}"
+        records = 0
+
+        def work() -> None:
+            nonlocal records
+            with closing(KafkaClusterTopics(self._config, self._topic)) as topics:
+                state = observe_cluster(topics, self._topic, system_clock)
+            words = {
+                "--bootstrap-servers": self._properties[BOOTSTRAP_SERVERS],
+                "--topic": self._topic,
+                "--cluster-state": "",
+                "--output": plan.as_uri(),
+                "--data-set": data_set.as_uri(),
+                "--plan-id": plan.name,
+            }
+            arguments = self._job.parse_arguments([word for pair in words.items() for word in pair])
+            limits = EvaluationLimits(system_clock())
+            summary = self._job.make_plan(self._spark, arguments, state, limits, self._properties)
+            records = summary.job["records"]
+
+        return seconds(work), records
+
+    def scan(self) -> float:
+        """Read the topic with the connector's defaults, and throw it away; return s."""
+        options = {"kafka.bootstrap.servers": self._properties[BOOTSTRAP_SERVERS], "subscribe": self._topic}
+        frame = self._spark.read.format("kafka").options(**options, startingOffsets="earliest").load()
+        return seconds(lambda: _throw_away(frame))
+
+    def tuned_scan(self) -> float:
+        """Read the topic with the consumers' settings that the job has, and throw it away; return s."""
+        with closing(KafkaClusterTopics(self._config, self._topic)) as topics:
+            cluster = verify_spark_cluster(self._spark, self._properties, self._topic, topics.cluster_id())
+        topic_range = find_range(self._spark, cluster, self._topic)
+        frame = read_metadata(self._spark, cluster, topic_range, topic_range.begin)
+        return seconds(lambda: _throw_away(frame))
+
+
+def _throw_away(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[Any]:
+    """
+    Open a session on this machine; nothing is set but what ``spark-submit`` gives the job.
+
+    :param folder: for the package's zip.
+    """
+    os.environ |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    from pyspark.sql import SparkSession
+
+    jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
+    (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.submit.pyFiles", str(build_py_files(folder)))
+        .config("spark.jars", jars)
+        .getOrCreate()
+    )
+    spark = _job().open_session()
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _job() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("segment_retention_job", JOB)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
