@@ -25,7 +25,7 @@ from confluent_kafka import Message, Producer
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader, KafkaMetadataLogWriter
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -205,12 +205,13 @@ def lose_in_mid_run(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, losses: 
                 moment, lambda before: delete_records(kafka, METADATA_TOPIC, metadata_partition, before)
             )
 
-    class LosingLog(KafkaMetadataEventLog):
+    class LosingReader(KafkaMetadataLogReader):
         def read(self, metadata_partition: int, start: int, end: int) -> Iterator[Any]:
             if start == 0:
                 note(metadata_partition, "reads")
             return super().read(metadata_partition, start, end)
 
+    class LosingWriter(KafkaMetadataLogWriter):
         def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
             outcomes = super().publish(records)
             for number in {n for n, value in records if getattr(deserialize(value), "state", None) is SEGMENT_STARTED}:
@@ -226,7 +227,8 @@ def lose_in_mid_run(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, losses: 
         finally:
             cleaning[0] = False
 
-    monkeypatch.setattr(kafka_event_log, "KafkaMetadataEventLog", LosingLog)
+    monkeypatch.setattr(kafka_event_log, "KafkaMetadataLogReader", LosingReader)
+    monkeypatch.setattr(kafka_event_log, "KafkaMetadataLogWriter", LosingWriter)
     monkeypatch.setattr(RemoteLogCleaner, "clean", clean_noted)
 
 

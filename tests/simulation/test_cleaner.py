@@ -86,7 +86,7 @@ def test_whatever_happens_no_invariant_breaks_and_it_converges(seeds: int) -> No
 
 def test_the_same_seed_makes_the_same_run() -> None:
     # The order of sets of strings is another one in each process: nothing may depend on it.
-    program = "from tests.simulation.runs import *; print(*(digest(play(seed)) for seed in range(25)))"
+    program = "from tests.simulation.runs import *; print(*(digest(play(seed)) for seed in range(12)))"
     root = Path(__file__).parents[2]
     stories = {
         subprocess.run(
@@ -99,4 +99,4 @@ def test_the_same_seed_makes_the_same_run() -> None:
         ).stdout
         for hash_seed in ("1", "2")
     }
-    assert stories == {" ".join(digest(play(seed)) for seed in range(25)) + "\n"}
+    assert stories == {" ".join(digest(play(seed)) for seed in range(12)) + "\n"}
