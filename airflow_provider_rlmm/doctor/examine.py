@@ -164,7 +164,7 @@ class _Examination:
             self.findings.add_one(*found)
 
     def _bad_records(self, quarantined: Any) -> None:
-        """Each kind by metadata partition: which brokers read a record depends on that."""
+        """Report bad records, each kind by metadata partition: which brokers read a record depends on that."""
         import pyarrow.compute as pc
 
         from airflow_provider_rlmm.metadata.columnar import ErrorCode

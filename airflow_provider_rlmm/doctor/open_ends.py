@@ -49,7 +49,7 @@ def stopped_copies(user_partitions: Any, topic_ids: Iterable[UUID], before_ms: i
 
 def deletions_under_way(partition_deletes: Any) -> Any:
     """
-    Return the last deletion event of each user partition where that is none that finished it, in the order of the topic.
+    Return the last deletion event of each user partition whose deletion is not finished, in the order of the topic.
 
     :param partition_deletes: the state's.
     """

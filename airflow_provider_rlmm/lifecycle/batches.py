@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The cleaning of the user partitions of one metadata partition, batch by batch, from their markers to
-DELETE_PARTITION_FINISHED (DESIGN: I1 to I8).
+DELETE_PARTITION_FINISHED (I1 to I8 of docs/architecture.md).
 
 A batch goes across user partitions, so that many small ones cost what one large one does. Follow it through
 :meth:`BatchCleaner._clean`: start the deletion of its user partitions, then look at the cluster again, publish
@@ -132,7 +132,7 @@ class BatchCleaner:
         return context.replay.doubt_about(work.tip, context.limits.allowed_quarantine) is not None
 
     def _look(self, works: Sequence[UserPartitionWork]) -> tuple[list[UserPartitionWork], ProvenLook]:
-        """Return the works of which what allowed them to begin still holds, absence above all, and what proves it."""
+        """Look at the cluster again; return the work that may still go on, and the look that says so."""
         seen = self._context.look(work.history for work in works)
         for work in works:
             refusal = self._context.refusal(work.history, seen)

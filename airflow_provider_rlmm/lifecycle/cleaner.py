@@ -45,11 +45,11 @@ LOST_END_ADVICE = (
 
 
 def _forget(report: MetadataPartitionReport) -> None:
-    """Leave it at the error that is raised."""
+    """Keep no report: the error that ended the run says enough."""
 
 
 def _forget_root(root: ProvenRoot) -> None:
-    """Record nothing of it."""
+    """Record no root."""
 
 
 class RemoteLogCleaner:
@@ -221,7 +221,7 @@ class RemoteLogCleaner:
 def _prepared(
     histories: Sequence[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
 ) -> list[UserPartitionWork]:
-    """Return the work on each user partition, once it was decided upon all of them."""
+    """Decide about every user partition; then return the work on each of them."""
     eligible = find_eligible(histories, context, planned)
     works = [UserPartitionWork(h, eligible[h.topic_id_partition], context.replay.metadata_partition) for h in histories]
     for work in works:

@@ -62,7 +62,7 @@ class Effects(Protocol):
 
 class RealEffects:
     """
-    Does it.
+    The effects for real: events are published, objects deleted, stamps and offsets written.
 
     :param publisher: the write guard.
     :param storage: remote storage.
@@ -117,7 +117,7 @@ class RealEffects:
 
 class DryRunEffects:
     """
-    Says it: events pass the same guard and are applied to the replay as if they had been read back; deletions answer
+    The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been read back; deletions answer
     from a listing.
 
     :param log: the log, for its partition count only.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be done to the user partitions of one metadata partition, decided before anything is changed (DESIGN: I2, I7)."""
+"""What may be done to the user partitions of one metadata partition, decided before anything is changed (I2, I7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether the storage root is up to date: the newest copies of living topics must be there (DESIGN §7: when a root is fresh).
+Whether the storage root is up to date: the newest copies of living topics must be there.
 
 A copy of the root, or an old root, holds objects of this cluster and perhaps its stamp, but nothing that was copied since.
 The order is read, list, read again: what is missing counts only if the log, read after the listing, still says that it is

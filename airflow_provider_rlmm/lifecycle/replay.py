@@ -127,7 +127,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
             yield offset, timestamp_ms, deserialize(value)
 
     def _note_unread_deletions(self, unwanted: pa.RecordBatch) -> None:
-        """Remember where a topic was marked of which no history is kept, after the topic ids were chosen."""
+        """Remember the first marker of each topic that was not chosen: no history of it is kept."""
         import pyarrow.compute as pc
 
         if self._first_unread_deletion is None:

@@ -18,7 +18,7 @@ _Reader = Callable[[object, str], Any]
 
 
 def _text(value: object, what: str) -> str:
-    """A report's texts have no bound of their own: the document has."""
+    """Read a text of any length: the document as a whole is bounded."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is {strict_json.shown(value)}, not a text")
     return value

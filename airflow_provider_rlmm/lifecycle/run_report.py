@@ -151,7 +151,7 @@ def _found_problems(run: RunDocuments) -> Iterator[Attention]:
 
 
 def _not_listed(run: RunDocuments) -> Iterator[Attention]:
-    """A plan counts all quarantined records and lists the first: the others are not to be forgotten."""
+    """Return a problem for the quarantined records that a plan counts and does not list."""
     listed = {(r.metadata_partition, r.offset) for r in run.not_planned if r.kind is RefusalKind.QUARANTINED}
     for number, total in run.plan.quarantined.items() if run.plan else ():
         if (more := total - sum(place[0] == number for place in listed)) > 0:

@@ -271,7 +271,7 @@ class TopicReplay:
         return view
 
     def _late_updates(self, metadata_partition: int, topic_ids: Collection[bytes]) -> list[RemoteLogSegmentId]:
-        """Return the segments of some topics of which nothing is uncertain but what came after they were finished."""
+        """Return the segments of some topics that are uncertain only because of updates after they were finished."""
         rows = [
             row
             for row in self._unresolved

@@ -32,7 +32,7 @@ _SOURCE = f"Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}"
 
 def acknowledgements(now_ms: int) -> Acknowledgements:
     """
-    Return what people have said; that it cannot be read is a problem of its own, that there is nothing is none.
+    Return what people have said. A list that cannot be read is a problem of its own; no list is none.
 
     :param now_ms: ms since the epoch.
     """

@@ -70,7 +70,7 @@ def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MA
 
 
 class _UnusableError(Exception):
-    """Says what the file is."""
+    """Raised for a file that cannot be shown; it says what the file is."""
 
 
 def _read_local(folder: Path, steps: tuple[str, ...], max_bytes: int) -> bytes:

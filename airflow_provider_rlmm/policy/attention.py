@@ -330,7 +330,7 @@ class JudgedAttention:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """
-    What fails a run, and what would have.
+    What fails a run, and what would have failed it if nobody had acknowledged it.
 
     :param failing: what needs a person now.
     :param acknowledged: what a person has seen; it is shown and fails nothing.
@@ -377,7 +377,7 @@ def judge(
 
 
 def _each_once(problems: Iterable[Attention]) -> Iterable[Attention]:
-    """Two tasks of a run may meet the same problem."""
+    """Keep each problem once: two tasks of a run may meet the same one."""
     first: dict[object, Attention] = {}
     for problem in problems:
         # What cannot be acknowledged is told apart by its words too: two of it are two.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the newest copies of living topics say about a storage root: whether it is up to date (DESIGN §7)."""
+"""What the newest copies of living topics say about a storage root: whether it is up to date."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether a segment may be finished although no object of it was ever seen (DESIGN: I2).
+Whether a segment may be finished although no object of it was ever seen (I2 of docs/architecture.md).
 
 Stores say that what was never there is deleted. So a segment without objects is finished only where having none is
 legitimate, at a place that was listed and is verified; where its objects must have been is *missing*.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether all that was ever said about a user partition can be seen, judged one user partition at a time (DESIGN §6).
+Whether all that was ever said about a user partition can be seen, judged one user partition at a time.
 
 A metadata partition that lost its beginning, or holds a record that cannot be applied, may have said more than can be read.
 That is no reason to leave every topic in it alone for ever: a user partition is whole if every segment in the log has its
