@@ -117,8 +117,8 @@ class RealEffects:
 
 class DryRunEffects:
     """
-    The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been read back; deletions answer
-    from a listing.
+    The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been
+    read back; deletions answer from a listing.
 
     :param log: the log, for its partition count only.
     :param storage: remote storage, listed only.
