@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 2
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
 	package bench-replay bench-scale bench-publish lock clean
 
 help: ## List the targets
@@ -49,6 +49,10 @@ format: setup ## Rewrite the sources in the house style
 unit: setup ## Unit and property tests: no server
 	$(PYTEST) tests/unit tests/property
 
+coverage: setup ## Which lines of the package unit and property tests reach, worst modules first
+	$(BIN)/python -m coverage run -m pytest -q tests/unit tests/property
+	$(BIN)/python -m coverage report --sort=cover
+
 simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
 
@@ -71,7 +75,7 @@ cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of me
 	$(PYTEST) -m cluster tests/integration
 
 scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
-	$(PYTEST) -m scenarios tests/integration
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m scenarios tests/integration tests/system
 
 spark: setup ## Tests on a real Spark
 	$(PYTEST) tests/spark
@@ -80,7 +84,7 @@ test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on
 	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
 
 system: setup ## Tests on a real Airflow with its scheduler
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/system
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios" tests/system
 
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
@@ -88,8 +92,8 @@ package: setup ## Build the wheel and try it in a clean environment
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay
 
-bench-scale: setup ## Marking and planning at scale beside a bare replay, with their budgets (minutes, 4 GB of memory)
-	$(BIN)/python -m benchmarks.scale
+bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)
+	$(BIN)/python -m benchmarks.scale; scale=$$?; $(BIN)/python -m benchmarks.replay && exit $$scale
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

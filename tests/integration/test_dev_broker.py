@@ -50,6 +50,7 @@ def _remote(kafka: LocalKafka, topic: str) -> dict[str, int]:
 # -- life --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenarios
 def test_address_identity_and_data_survive_stop_kill_and_a_new_instance(tmp_path: Path, kafka: LocalKafka) -> None:
     with LocalKafka(tmp_path / "data", metadata_partitions=2) as first:
         assert first.bootstrap_servers != kafka.bootstrap_servers, "two brokers live side by side"
@@ -138,6 +139,7 @@ def test_produced_segments_are_remote_and_served_from_there(kafka: LocalKafka) -
     assert len([path for path in _remote(kafka, "produced") if path.endswith(LOG_SUFFIX)]) == 8
 
 
+@pytest.mark.scenarios
 def test_scenario_b_orphans_every_segment_and_spares_the_others(kafka: LocalKafka) -> None:
     doomed_id = tiering.create_tiered_topic(kafka, "doomed", 4)
     tiering.create_tiered_topic(kafka, "spared", 1)
@@ -163,6 +165,7 @@ def test_a_topic_without_remote_segments_proves_nothing(kafka: LocalKafka) -> No
         tiering.consume_from_beginning(kafka, "local", timeout=0.5)
 
 
+@pytest.mark.scenarios
 def test_a_poisoned_metadata_topic_is_noticed_and_wiping_makes_a_new_cluster(fresh_kafka: LocalKafka) -> None:
     kafka = fresh_kafka
     tiering.create_tiered_topic(kafka, "victim", 5)

@@ -51,7 +51,7 @@ from tests.integration.scenarios.orphans import clone_orphans, clone_unnamed
 from tests.integration.test_remote_log_cleaner import NOW, DagRun, TaskInstance, connect
 from tests.scrub import Place, scrub, unfinished_segments
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
 
 LIVING = "orders"
 OBJECTS = 5

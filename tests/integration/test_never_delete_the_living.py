@@ -305,8 +305,17 @@ def unfinished(kafka: LocalKafka, topic_id: UUID) -> dict[UUID, RemoteLogSegment
     }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("in_mid_run", [False, True], ids=["before-the-cleaner", "between-two-batches"])
+MOMENTS = {"before-the-cleaner": False, "between-two-batches": True}
+IN_EVERY_RUN = ["before-the-cleaner-root-gone", "between-two-batches-prefix-unmounted"]
+FAULTS_AT_MOMENTS = [
+    pytest.param(fault, in_mid_run, id=name, marks=() if name in IN_EVERY_RUN else pytest.mark.scenarios)
+    for moment, in_mid_run in MOMENTS.items()
+    for fault in FAULTS
+    for name in [f"{moment}-{fault}"]
+]
+
+
+@pytest.mark.parametrize(("fault", "in_mid_run"), FAULTS_AT_MOMENTS)
 def test_storage_that_is_taken_away_proves_nothing(
     kafka: AuthorizedKafka, runs: Runs, doomed: UUID, fault: str, in_mid_run: bool
 ) -> None:

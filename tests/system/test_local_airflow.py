@@ -33,6 +33,7 @@ def test_it_listens_on_this_machine_only(local_airflow: LocalAirflow) -> None:
     assert {(address.ip, address.port) for address in listening} == {("127.0.0.1", local_airflow.port)}
 
 
+@pytest.mark.scenarios
 def test_a_start_that_fails_says_why_and_leaves_nothing_behind(tmp_path: Path) -> None:
     broken = Watched(
         tmp_path / "home", dags_folder=tmp_path, connections={}, env={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"}
