@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -q
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header -q
 
-SIDE_BY_SIDE ?= 2
+SIDE_BY_SIDE ?= 3
 # Each lane prints as a whole when it ends; an old make mixes their lines.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
@@ -30,7 +30,7 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-# The longest first. On average a lane keeps less than one core busy: brokers and schedulers are waited for.
+# The longest first. A lane keeps about half a core busy on average: brokers and schedulers are waited for.
 LANES := integration simulate system unit spark differential package
 
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
