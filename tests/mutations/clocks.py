@@ -75,7 +75,6 @@ CLOCKS = [
         'pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)',
         'pc.is_valid(decoded.column("api_key"))',
         "lifecycle/test_marker_bounds.py::test_what_nobody_can_rely_on_bounds_nothing",
-        simulated=True,
     ),
     Mutation(
         "time",
@@ -84,7 +83,6 @@ CLOCKS = [
         "        index = bisect_right(offsets, offset)\n",
         "        index = 0\n",
         "lifecycle/test_marker_bounds.py::test_the_next_record_of_a_broker_about_any_topic_bounds_it",
-        simulated=True,
     ),
     switched_off(
         PARTITION_DELETION,

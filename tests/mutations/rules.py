@@ -99,7 +99,7 @@ RULES = [
         "I9",
         "believes the topics of another cluster than the log's",
         "    if described.metadata_topic_id != log.topic_id:",
-        "lifecycle/test_shrinking_log.py::test_a_cluster_that_answers_with_another_metadata_topic_ends_the_run_before_anything_is_done",
+        "lifecycle/test_cluster_look.py::test_the_topics_of_another_cluster_are_no_look",
     ),
     switched_off(
         WRITE_GUARD,
