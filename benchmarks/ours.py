@@ -8,7 +8,7 @@ import gc
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -101,14 +101,14 @@ class TimedLog(KafkaMetadataEventLog):
         self.records = 0
         self.read_s = 0.0
 
-    def read(self, metadata_partition: int, start: int, end: int) -> Iterator[Any]:
-        """See :class:`~airflow_provider_rlmm.kafka.event_log.KafkaMetadataEventLog`."""
+    def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Any]]:
+        """See :class:`~airflow_provider_rlmm.kafka.event_log.KafkaMetadataLogReader`."""
         started = time.perf_counter()
-        batches = super().read(metadata_partition, start, end)
-        while (batch := next(batches, None)) is not None:
-            self.records += batch.num_rows
+        batches = super().read_many(ranges)
+        while (found := next(batches, None)) is not None:
+            self.records += found[1].num_rows
             self.read_s += time.perf_counter() - started
-            yield batch
+            yield found
             started = time.perf_counter()
         self.read_s += time.perf_counter() - started
 

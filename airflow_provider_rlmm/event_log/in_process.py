@@ -169,6 +169,12 @@ class InProcessMetadataEventLog:
         require_range(metadata_partition, (start, end), (partition.beginning, partition.end))
         return self._read(partition, ReadEffect(metadata_partition, start, end))
 
+    def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`; one partition after the other."""
+        # All ranges are checked before the first is read.
+        reads = {number: self.read(number, start, end) for number, (start, end) in ranges.items()}
+        return ((number, batch) for number, batches in reads.items() for batch in batches)
+
     def _read(self, partition: _Partition, effect: ReadEffect) -> Iterator[pa.RecordBatch]:
         cut = self.on_effect("read", effect)
         end = min(cut, effect.end) if isinstance(cut, int) else effect.end

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.errors import LogReplacedError
-from airflow_provider_rlmm.event_log.event_batch import event_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
@@ -53,25 +52,19 @@ class LogTail:
         :raises OffsetOutOfRangeError: if the log has lost records since, at its beginning or at its end.
         :raises LogReplacedError: if it is not the log that was read before.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        start = self._records[0][0] if self._records else position
-        known = [event_batch([], [], [], [])]
-        tied = start == position
-        for batch in log.read(self._metadata_partition, start, end):
-            fresh = batch
-            if not tied:
-                new = pc.greater_equal(batch.column("offset"), position)
-                known.append(batch.filter(pc.invert(new)))
-                fresh = batch.filter(new)
-            if fresh.num_rows:
-                if not tied:
-                    self._check(pa.concat_batches(known))
-                tied = True
+        tie = self.tie(position)
+        for batch in log.read(self._metadata_partition, tie.start, end):
+            if (fresh := tie.take(batch)).num_rows:
                 yield fresh
-        if not tied:
-            self._check(pa.concat_batches(known))
+        tie.close()
+
+    def tie(self, position: int) -> Tie:
+        """
+        Return what a read that goes on at an offset has to show first.
+
+        :param position: offset of the first record that was not read before, inclusive.
+        """
+        return Tie(self._metadata_partition, self.records, position)
 
     def note(self, batch: pa.RecordBatch) -> None:
         """
@@ -88,14 +81,57 @@ class LogTail:
         records = list(self._records)
         return ReadTail(records[0][0], records[-1][0] + 1, _sha256(records))
 
-    def _check(self, batch: pa.RecordBatch) -> None:
-        """Compare the records that were read before with what the log shows now."""
-        if list(self._records) != _digests(batch):
+
+class Tie:
+    """
+    Whether a read begins with the records that were read before: it is given them first, and passes on what follows.
+
+    :param metadata_partition: which one.
+    :param records: offset and SHA-256 of the last records that were read before.
+    :param position: offset of the first record that was not, inclusive.
+    """
+
+    def __init__(self, metadata_partition: int, records: Sequence[tuple[int, bytes]], position: int) -> None:
+        self._metadata_partition = metadata_partition
+        self._records = records
+        self._position = position
+        self._shown: list[tuple[int, bytes]] = []
+        self.start = records[0][0] if records else position
+        """Offset to read from, inclusive."""
+        self._open = self.start < position
+
+    def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """
+        Return the records of a batch that were not read before.
+
+        :param batch: the next of the read.
+        :raises LogReplacedError: if those before them are not the same.
+        """
+        if not self._open:
+            return batch
+        import pyarrow.compute as pc
+
+        new = pc.greater_equal(batch.column("offset"), self._position)
+        self._shown += _digests(batch.filter(pc.invert(new)))
+        fresh = batch.filter(new)
+        if fresh.num_rows:
+            self.close()
+        return fresh
+
+    def close(self) -> None:
+        """
+        Compare the records that were read before with what the read has shown of them; it shows no more.
+
+        :raises LogReplacedError: if they are others.
+        """
+        if self._open and list(self._records) != self._shown:
+            first, last = self._records[0][0], self._records[-1][0]
             raise LogReplacedError(
-                f"metadata partition {self._metadata_partition}: offsets {self._records[0][0]} to {self._records[-1][0]} "
-                "hold other records than before: the log lost its end and has grown again, or another cluster answers; "
-                "nothing more is done on this metadata partition in this run"
+                f"metadata partition {self._metadata_partition}: offsets {first} to {last} hold other records than before: "
+                "the log lost its end and has grown again, or another cluster answers; nothing more is done on this metadata "
+                "partition in this run"
             )
+        self._open = False
 
 
 def require_tail(log: MetadataLogReader, metadata_partition: int, tail: ReadTail) -> None:

@@ -84,6 +84,18 @@ class MetadataLogReader(Protocol):
         """
         ...
 
+    def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """
+        Read ranges of several metadata partitions at once, which costs little more than one of them.
+
+        :param ranges: metadata partition → first offset, inclusive, and last one, exclusive.
+        :return: (metadata partition, batch), in the order of the offsets within each partition; batches as of :meth:`read`.
+        :raises MetadataPartitionOutOfRangeError: if there is no such partition.
+        :raises OffsetOutOfRangeError: as :meth:`read`, before anything is yielded.
+        :raises EventLogUnavailableError: if a range could not be read whole; what was yielded before is valid.
+        """
+        ...
+
     def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
         """
         Follow metadata partitions from given offsets on, without end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from airflow_provider_rlmm.errors import (
     SnapshotRefusedError,
 )
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
-from airflow_provider_rlmm.event_log.log_tail import LogTail
+from airflow_provider_rlmm.event_log.log_tail import LogTail, Tie
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
 
@@ -130,10 +130,8 @@ class TopicState:
 
     def _require_tails(self) -> None:
         """Refuse a log that does not hold the last records that are in the state."""
-        for metadata_partition, tail in self.tails.items():
-            position = self.next_offsets[metadata_partition]
-            for _ in tail.read_on(self._log, position, position):
-                raise AssertionError("nothing lies between an offset and itself")
+        for _ in self._read_on(self.next_offsets):
+            raise AssertionError("nothing lies between an offset and itself")
 
     def advance(
         self,
@@ -201,21 +199,32 @@ class TopicState:
     def _chunks(self, ends: dict[int, int]) -> Iterator[_Chunk]:
         """Yield what is to be read, in chunks that may hold several metadata partitions."""
         chunk = _Chunk()
+        for metadata_partition, batch in self._read_on(ends):
+            chunk.add(metadata_partition, batch)
+            if chunk.rows >= self._chunk_rows:
+                yield chunk
+                chunk = _Chunk()
+        # Not every offset holds a record, the last ones neither.
+        chunk.next_offsets |= ends
+        yield chunk
+
+    def _read_on(self, ends: Mapping[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records that were not read before, of some metadata partitions, tied to those that were."""
         beginnings = self._log.beginning_offsets()
+        ties: dict[int, Tie] = {}
         for metadata_partition, end in sorted(ends.items()):
             start, tail = self.next_offsets[metadata_partition], self.tails[metadata_partition]
             if not tail.records:
                 # What was deleted before it was read becomes a gap.
                 start = max(start, min(beginnings[metadata_partition], end))
-            # A first read that has nothing to yield would only ask a broker for its offsets.
-            for batch in tail.read_on(self._log, start, end) if start < end or tail.records else ():
-                chunk.add(metadata_partition, batch)
-                if chunk.rows >= self._chunk_rows:
-                    yield chunk
-                    chunk = _Chunk()
-            # Not every offset holds a record, the last ones neither.
-            chunk.next_offsets[metadata_partition] = end
-        yield chunk
+            ties[metadata_partition] = tail.tie(start)
+        # A read that has nothing to yield would only ask a broker for its offsets.
+        ranges = {p: (tie.start, ends[p]) for p, tie in ties.items() if tie.start < ends[p]}
+        for metadata_partition, batch in self._log.read_many(ranges):
+            if (fresh := ties[metadata_partition].take(batch)).num_rows:
+                yield metadata_partition, fresh
+        for tie in ties.values():
+            tie.close()
 
     def _apply(self, chunk: _Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
         gaps = self.gaps + self._gaps_of(chunk)

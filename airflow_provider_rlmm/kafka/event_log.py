@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
@@ -35,7 +37,7 @@ from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageC
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 DELIVERY_TIMEOUT_S = 60.0
 
@@ -127,14 +129,21 @@ class KafkaMetadataLogReader:
         Records are read as the brokers' own consumers read them, those of aborted or open transactions included. The
         range may end in offsets that hold no record.
         """
-        self._check(metadata_partition)
-        high = self._offsets([metadata_partition], admin_api().OffsetSpec.latest())[metadata_partition]
-        begin = self._offsets([metadata_partition], admin_api().OffsetSpec.earliest())[metadata_partition]
-        require_range(metadata_partition, (start, end), (begin, high))
-        return self._read(metadata_partition, start, end)
+        return (batch for _, batch in self.read_many({metadata_partition: (start, end)}))
 
-    def _read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        if start >= end:
+    def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`; one consumer reads all of them."""
+        for metadata_partition in ranges:
+            self._check(metadata_partition)
+        if ranges:
+            high = self._offsets(list(ranges), admin_api().OffsetSpec.latest())
+            begin = self._offsets(list(ranges), admin_api().OffsetSpec.earliest())
+            for metadata_partition, given in ranges.items():
+                require_range(metadata_partition, given, (begin[metadata_partition], high[metadata_partition]))
+        return self._read({p: (start, end) for p, (start, end) in ranges.items() if start < end})
+
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not ranges:
             return
         try:
             reader = self._idle_readers.pop()
@@ -142,7 +151,7 @@ class KafkaMetadataLogReader:
             reader = _Reader(self._config, self._topic, self._require_cluster)
         done = False
         try:
-            yield from reader.read(metadata_partition, start, end, self._admin.request_timeout_s)
+            yield from reader.read(ranges, self._admin.request_timeout_s)
             done = True
         finally:
             # One that failed, or was left in mid-read, is not worth knowing the state of.
@@ -282,9 +291,41 @@ class KafkaMetadataEventLog(KafkaMetadataLogReader):
         super().close()
 
 
+@dataclass(slots=True)
+class _Range:
+    """
+    A range of offsets that is being read.
+
+    :param position: everything below it was read.
+    :param end: exclusive.
+    :param columns: what has come since the last batch.
+    """
+
+    position: int
+    end: int
+    columns: MessageColumns = field(default_factory=MessageColumns)
+
+    @property
+    def left(self) -> int:
+        """Offsets that were not read yet."""
+        return self.end - self.position
+
+    def take(self, records: Sequence[Message], reached: int) -> None:
+        """Take records up to the end, and the offset up to which the partition is known with them."""
+        if self.left:
+            # Ascending offsets: mostly the last one speaks for all.
+            self.columns.extend(records if reached <= self.end else [m for m in records if _offset(m) < self.end])
+            self.position = max(self.position, min(reached, self.end))
+
+    def batch(self) -> pa.RecordBatch:
+        """Return what has come, and begin anew."""
+        columns, self.columns = self.columns, MessageColumns()
+        return columns.batch()
+
+
 class _Reader:
     """
-    One consumer that is assigned a partition at a time and joins no group.
+    One consumer that is assigned the partitions of one read at a time and joins no group.
 
     :param config: the client's properties.
     :param topic: the topic.
@@ -300,66 +341,89 @@ class _Reader:
         self._consumer: Consumer = open_client(Consumer, config.consumer(group_id), self._watch)
         require_cluster(self._consumer, "the consumer")
 
-    def read(self, partition: int, start: int, end: int, timeout_s: float) -> Iterator[pa.RecordBatch]:
-        """Yield the records of ``start`` to ``end``; ``end`` lies at or below the high watermark."""
-        from confluent_kafka import TopicPartition
-
-        what = f"reading {self._topic}-{partition}"
+    def read(self, wanted: Mapping[int, tuple[int, int]], timeout_s: float) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records of ranges that are not empty, each of which ends at or below its high watermark."""
+        ranges = {partition: _Range(start, end) for partition, (start, end) in wanted.items()}
         self._watch.forget()
-        self._consumer.assign([TopicPartition(self._topic, partition, start)])
-        position = start
+        self._consumer.assign([self._place(partition, r.position) for partition, r in ranges.items()])
+        left = sum(r.left for r in ranges.values())
         deadline = time.monotonic() + timeout_s
-        while position < end:
-            columns, reached = self._collect(partition, position, end, what)
-            if columns.offsets:
-                yield columns.batch()
-            if reached > position:
-                position = reached
+        while reading := {partition: r for partition, r in ranges.items() if r.left}:
+            self._collect(ranges, left)
+            for partition, r in reading.items():
+                if r.columns.offsets:
+                    yield partition, r.batch()
+            before, left = left, sum(r.left for r in reading.values())
+            if left and (done := [self._place(partition, r.end) for partition, r in reading.items() if not r.left]):
+                # What comes behind a range must not stand in the way of the others.
+                self._consumer.incremental_unassign(done)
+            if left < before:
                 deadline = time.monotonic() + timeout_s
             elif time.monotonic() > deadline:
-                raise self._watch.error(what, f"no progress for {timeout_s:g} s at offset {position}, before {end}")
+                partition, slow = next(iter(reading.items()))
+                raise self._watch.error(
+                    self._what(partition),
+                    f"no progress for {timeout_s:g} s at offset {slow.position}, before {slow.end}",
+                )
         self._consumer.unassign()
 
-    def _collect(self, partition: int, position: int, end: int, what: str) -> tuple[MessageColumns, int]:
-        """Return what comes within a moment, a batch at most, and the offset up to which the partition is known then."""
-        columns = MessageColumns()
-        until = time.monotonic() + _CONSUME_SLICE_S
-        while True:
-            # Asking for no more than is left makes the last call return as soon as it has it.
-            rows = min(_CONSUME_ROWS, BATCH_ROWS - len(columns.offsets), end - position)
-            messages = self._consumer.consume(rows, max(0.0, until - time.monotonic()))
-            self._watch.raise_if_denied(what)
-            records, reached = self._sort(messages, (partition, position), what)
-            # Ascending offsets: mostly the last one speaks for all.
-            columns.extend(records if reached <= end else [m for m in records if _offset(m) < end])
-            position = max(position, reached)
-            if position >= end or len(columns.offsets) == BATCH_ROWS or time.monotonic() >= until:
-                return columns, position
+    def _place(self, partition: int, offset: int) -> Any:
+        from confluent_kafka import TopicPartition
 
-    def _sort(self, messages: Sequence[Message], at: tuple[int, int], what: str) -> tuple[list[Message], int]:
-        """Return the records, and the offset up to which the partition is known, -1 where these messages do not tell."""
-        from confluent_kafka import KafkaError, Message
+        return TopicPartition(self._topic, partition, offset)
+
+    def _what(self, partition: int) -> str:
+        return f"reading {self._topic}-{partition}"
+
+    def _collect(self, ranges: Mapping[int, _Range], left: int) -> None:
+        """Take what comes within a moment, a batch at most."""
+        rows = 0
+        until = time.monotonic() + _CONSUME_SLICE_S
+        while left and rows < BATCH_ROWS:
+            # Asking for no more than is left makes the last call return as soon as it has it.
+            most = min(_CONSUME_ROWS, BATCH_ROWS - rows, left)
+            messages = self._consumer.consume(most, max(0.0, until - time.monotonic()))
+            self._watch.raise_if_denied(self._what(next(iter(ranges))))
+            rows += len(messages)
+            self._sort(messages, ranges)
+            left = sum(r.left for r in ranges.values())
+            if time.monotonic() >= until:
+                return
+
+    def _sort(self, messages: Sequence[Message], ranges: Mapping[int, _Range]) -> None:
+        """Give each range its records."""
+        from confluent_kafka import Message
 
         if messages and not any(map(Message.error, messages)):
-            # The loop below costs more than the rest of a read.
-            return list(messages), _offset(messages[-1]) + 1
-        records: list[Message] = []
-        reached = -1
+            # Looking at each message by itself costs more than the rest of a read.
+            for partition, found in groupby(messages, Message.partition) if len(ranges) > 1 else [(None, messages)]:
+                records = list(found)
+                one = next(iter(ranges.values())) if partition is None else ranges[partition]
+                one.take(records, _offset(records[-1]) + 1)
+            return
         for message in messages:
-            error = message.error()
-            if error is None:
-                records.append(message)
-                reached = _offset(message) + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                # The end of what is readable, past any offsets without records (transaction markers, compaction).
-                reached = max(reached, _offset(message))
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                text = self._watch.text_of(error)
-                raise OffsetOutOfRangeError(f"{what}: records were lost while they were read: {text}", *at)
-            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
-                raise self._watch.error(what, error)
-        return records, reached
+            if (error := message.error()) is None:
+                ranges[_partition(message)].take([message], _offset(message) + 1)
+            else:
+                self._take_event(message, error, ranges)
+
+    def _take_event(self, message: Message, error: KafkaError, ranges: Mapping[int, _Range]) -> None:
+        """Take the end of a partition; raise an error that is one."""
+        from confluent_kafka import KafkaError
+
+        partition = _partition(message)
+        if error.code() == KafkaError._PARTITION_EOF:
+            # The end of what is readable, past any offsets without records (transaction markers, compaction).
+            ranges[partition].take([], _offset(message))
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise OffsetOutOfRangeError(
+                f"{self._what(partition)}: records were lost while they were read: {self._watch.text_of(error)}",
+                partition,
+                ranges[partition].position,
+            )
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
+            raise self._watch.error(self._what(partition), error)
 
     def close(self) -> None:
         self._consumer.close()
@@ -368,3 +432,8 @@ class _Reader:
 def _offset(message: Message) -> int:
     offset = message.offset()
     return -1 if offset is None else offset
+
+
+def _partition(message: Message) -> int:
+    partition = message.partition()
+    return -1 if partition is None else partition

@@ -195,6 +195,41 @@ class MetadataEventLogContract:
             ).to_string()
         }
 
+    def test_several_ranges_are_read_at_once_each_in_its_order(self, under_test):
+        under_test.log.publish([(n % 2, b"%d" % n) for n in range(24_000)])
+        under_test.log.publish([(2, b"z")])
+        ranges = {0: (3, 11_000), 1: (11_990, 12_000), 2: (1, 1)}
+
+        found: dict[int, list[tuple[int, bytes]]] = {}
+        for metadata_partition, batch in under_test.log.read_many(ranges):
+            rows = [(row["offset"], row["value"]) for row in batch.to_pylist()]
+            assert rows
+            found.setdefault(metadata_partition, []).extend(rows)
+
+        assert found == {
+            0: [(offset, b"%d" % (2 * offset)) for offset in range(3, 11_000)],
+            1: [(offset, b"%d" % (2 * offset + 1)) for offset in range(11_990, 12_000)],
+        }
+
+    def test_many_reads_of_the_same_ranges_are_the_same(self, under_test):
+        under_test.log.publish([(n % PARTITIONS, b"x") for n in range(3 * PARTITIONS)])
+        ranges = dict.fromkeys(range(PARTITIONS), (0, 2))
+
+        for _ in range(3):
+            read = {p: batch.column("offset").to_pylist() for p, batch in under_test.log.read_many(ranges)}
+            assert read == {number: [0, 1] for number in range(PARTITIONS)}
+
+    def test_no_range_is_read_as_nothing(self, under_test):
+        assert list(under_test.log.read_many({})) == []
+
+    def test_one_range_that_cannot_be_read_stops_all_before_the_first_record(self, under_test):
+        under_test.log.publish([(0, b"x"), (1, b"x")])
+
+        with pytest.raises(OffsetOutOfRangeError, match=r"up to offset 2 and its high watermark is 1"):
+            under_test.log.read_many({0: (0, 1), 1: (0, 2)})
+        with pytest.raises(MetadataPartitionOutOfRangeError):
+            under_test.log.read_many({0: (0, 1), PARTITIONS: (0, 0)})
+
     def test_two_reads_do_not_disturb_each_other(self, under_test):
         under_test.log.publish([(0, b"a"), (1, b"b")])
 

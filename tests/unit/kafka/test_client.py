@@ -25,7 +25,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.client import KafkaAdmin, open_client, serve
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch, client_logger
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, _Reader
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, _Range, _Reader
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.kafka.producer import BatchProducer, outcome_of
 from dev.broker import await_condition
@@ -415,9 +415,9 @@ class TestProducer:
         assert time.monotonic() - started < 30
 
 
-def message(offset, code=None):
+def message(offset, code=None, partition=0):
     error = None if code is None else KafkaError(code, "because")
-    return Message("topic", 0, offset, None, b"v", None, error, (1, 1000))
+    return Message("topic", partition, offset, None, b"v", None, error, (1, 1000))
 
 
 class TestSorting:
@@ -429,21 +429,32 @@ class TestSorting:
         yield reader
         reader.close()
 
-    def test_the_end_of_the_partition_counts_the_offsets_without_records(self, reader):
-        records, reached = reader._sort([message(3), message(9, KafkaError._PARTITION_EOF)], (0, 3), "reading")
+    @pytest.fixture
+    def reading(self):
+        return _Range(0, 100)
 
-        assert [record.offset() for record in records] == [3]
-        assert reached == 9
+    def test_the_end_of_the_partition_counts_the_offsets_without_records(self, reader, reading):
+        reader._sort([message(3), message(9, KafkaError._PARTITION_EOF)], {0: reading})
 
-    def test_nothing_is_known_without_messages(self, reader):
-        assert reader._sort([], (0, 0), "reading") == ([], -1)
+        assert (reading.columns.offsets, reading.position) == ([3], 9)
 
-    def test_no_permission_for_the_unused_group_does_not_matter(self, reader):
-        records, reached = reader._sort(
-            [message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], (0, 0), "reading"
-        )
+    def test_nothing_is_known_without_messages(self, reader, reading):
+        reader._sort([], {0: reading})
 
-        assert (len(records), reached) == (1, 1)
+        assert (reading.columns.offsets, reading.position) == ([], 0)
+
+    def test_no_permission_for_the_unused_group_does_not_matter(self, reader, reading):
+        reader._sort([message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], {0: reading})
+
+        assert (reading.columns.offsets, reading.position) == ([0], 1)
+
+    def test_what_lies_behind_a_range_is_not_part_of_it(self, reader):
+        ranges = {0: _Range(0, 2), 1: _Range(5, 6)}
+
+        reader._sort([message(0), message(1), message(2), message(5, partition=1), message(3)], ranges)
+        reader._sort([message(6, partition=1), message(4)], ranges)
+
+        assert [(r.columns.offsets, r.left) for r in ranges.values()] == [([0, 1], 0), ([5], 0)]
 
     @pytest.mark.parametrize(
         ("code", "expected"),
@@ -453,9 +464,9 @@ class TestSorting:
             (KafkaError.UNKNOWN_TOPIC_OR_PART, EventLogUnavailableError),
         ],
     )
-    def test_other_errors_end_the_read(self, reader, code, expected):
-        with pytest.raises(expected, match="reading"):
-            reader._sort([message(0), message(OFFSET_INVALID, code)], (0, 0), "reading")
+    def test_other_errors_end_the_read(self, reader, reading, code, expected):
+        with pytest.raises(expected, match="reading topic-0"):
+            reader._sort([message(0), message(OFFSET_INVALID, code)], {0: reading})
 
 
 class Answers:
@@ -503,10 +514,10 @@ class TestBatches:
     def test_a_batch_is_large_and_each_request_small(self, reader_of):
         reader = reader_of(message(offset) for offset in range(2 * BATCH_ROWS + 7))
 
-        batches = list(reader.read(0, 0, 2 * BATCH_ROWS + 3, 1.0))
+        batches = list(reader.read({0: (0, 2 * BATCH_ROWS + 3)}, 1.0))
 
-        assert [batch.num_rows for batch in batches] == [BATCH_ROWS, BATCH_ROWS, 3]
-        assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(
+        assert [batch.num_rows for _, batch in batches] == [BATCH_ROWS, BATCH_ROWS, 3]
+        assert [offset for _, batch in batches for offset in batch.column("offset").to_pylist()] == list(
             range(2 * BATCH_ROWS + 3)
         )
         # Fewer than make Python look for garbage.
@@ -515,20 +526,20 @@ class TestBatches:
     def test_what_has_come_is_not_kept_back_while_the_rest_is_late(self, reader_of):
         reader = reader_of((message(offset) for offset in range(2000)), 500, 3)
 
-        assert [batch.num_rows for batch in reader.read(0, 0, 2000, 1.0)] == [503, 1497]
+        assert [batch.num_rows for _, batch in reader.read({0: (0, 2000)}, 1.0)] == [503, 1497]
 
     def test_the_time_of_the_caller_is_not_the_brokers(self, reader_of):
         reader = reader_of((message(offset) for offset in range(1000)), 500, 0, 0)
-        batches = reader.read(0, 0, 1000, 0.5)
+        batches = reader.read({0: (0, 1000)}, 0.5)
         next(batches)
         reader._consumer.now += 0.6
 
-        assert [batch.num_rows for batch in batches] == [500]
+        assert [batch.num_rows for _, batch in batches] == [500]
 
     def test_no_progress_ends_the_read(self, reader_of):
         reader = reader_of((message(offset) for offset in range(3)), 3)
-        batches = reader.read(0, 0, 1000, 0.05)
+        batches = reader.read({0: (0, 1000)}, 0.05)
 
-        assert next(batches).num_rows == 3
+        assert next(batches)[1].num_rows == 3
         with pytest.raises(EventLogUnavailableError, match=r"no progress for 0\.05 s at offset 3, before 1000"):
             next(batches)
