@@ -95,7 +95,7 @@ def _workers_clock() -> Iterator[Any]:
 def _lost_beginning() -> Iterator[Any]:
     """A5: reading goes on where the log begins by now."""
     yield mock.patch.object(in_process, "require_range", _nothing)
-    yield mock.patch.object(log_tail.LogTail, "_check", _nothing)
+    yield mock.patch.object(log_tail.Tie, "close", _nothing)
     batch = in_process._Partition.batch
     yield mock.patch.object(
         in_process._Partition, "batch", lambda self, start, end: batch(self, max(start, self.beginning), end)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.protections import PROTECTIONS, switched_off
 from tests.simulation.runs import digest, play, play_many, remembered_decoding
 from tests.simulation.witness import Process
 from tests.simulation.world import World
@@ -74,6 +75,12 @@ def test_a_crash_at_every_effect_converges(seed: int) -> None:
             (end,) = world.run(Process(world, crash_at=crash_at))
             assert end.startswith(("before ", "after ")), f"seed {seed}: effect {crash_at} did not crash: {end}"
             world.converge()
+
+
+@pytest.mark.parametrize("name", PROTECTIONS)
+def test_every_protection_is_where_it_is_switched_off(name: str) -> None:
+    with switched_off(name):
+        assert World(1).happened == {}
 
 
 @pytest.mark.timeout(0)  # --seeds decides how long it takes
