@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from airflow_provider_rlmm.clock import system_clock
@@ -24,8 +22,8 @@ from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from benchmarks.measuring import seconds
 from dev import ensure_spark_jars
+from dev.spark_job import load_job
 
-JOB = Path(__file__).parents[1] / "spark_jobs" / "segment_retention.py"
 CORES = 2
 
 
@@ -42,7 +40,7 @@ class SparkJob:
     def __init__(self, spark: Any, config: KafkaClientConfig, topic: str, folder: Path) -> None:
         self._spark, self._config, self._topic, self._folder = spark, config, topic, folder
         self._properties = {BOOTSTRAP_SERVERS: str(config.properties["bootstrap.servers"])}
-        self._job = _job()
+        self._job = load_job()
         self._plans = 0
         folder.mkdir()
 
@@ -121,18 +119,9 @@ def session(folder: Path) -> Iterator[Any]:
         .config("spark.jars", jars)
         .getOrCreate()
     )
-    spark = _job().open_session()
+    spark = load_job().open_session()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-def _job() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("segment_retention_job", JOB)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -6,14 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID, uuid4
 
-from airflow_provider_rlmm.errors import (
-    EventLogAccessError,
-    MetadataTopicNotFoundError,
-)
+from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, METADATA_TOPIC_ID, EffectHook, no_effect_hook
-from airflow_provider_rlmm.event_log.protocol import (
-    DescribedTopics,
-)
+from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
 
@@ -26,7 +21,7 @@ class InProcessClusterTopics:
 
     :param topics: name → topic id.
     :param cluster_id: the cluster's id.
-    :param metadata_topic_id: id of the metadata topic, by default that of the log in this module.
+    :param metadata_topic_id: id of the metadata topic, by default that of the fake of the log.
     :param on_effect: called before each effect; raise from it to make an answer fail.
     :param after_effect: called after each effect.
     """

@@ -10,14 +10,8 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
-    MetadataTopicNotFoundError,
-    TopicIdMissingError,
-)
-from airflow_provider_rlmm.kafka.client import (
-    KafkaAdmin,
-    is_unknown_topic,
-)
+from airflow_provider_rlmm.errors import MetadataTopicNotFoundError, TopicIdMissingError
+from airflow_provider_rlmm.kafka.client import KafkaAdmin, is_unknown_topic
 
 CHUNK = 500
 """Topics per request: far below what a broker refuses, few round trips for a large cluster."""

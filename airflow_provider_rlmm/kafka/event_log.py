@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import (
@@ -396,10 +396,9 @@ class _Reader:
 
         if messages and not any(map(Message.error, messages)):
             # Looking at each message by itself costs more than the rest of a read.
-            for partition, found in groupby(messages, Message.partition) if len(ranges) > 1 else [(None, messages)]:
+            for partition, found in groupby(messages, Message.partition):
                 records = list(found)
-                one = next(iter(ranges.values())) if partition is None else ranges[partition]
-                one.take(records, _offset(records[-1]) + 1)
+                ranges[cast("int", partition)].take(records, _offset(records[-1]) + 1)
             return
         for message in messages:
             if (error := message.error()) is None:

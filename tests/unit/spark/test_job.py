@@ -3,25 +3,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-JOB = Path(__file__).parents[3] / "spark_jobs" / "segment_retention.py"
+from dev.spark_job import load_job
+
 PLAN = ["--bootstrap-servers", "a:1", "--cluster-state", "listing.json", "--output", "out", "--plan-id", "p"]
 WHAT_IF = ["--cluster-state", "listing.json", "--data-set", "data", "--what-if", "orders:retention.ms=5"]
 
 
 @pytest.fixture(scope="module")
 def job() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("segment_retention_job", JOB)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_job()
 
 
 def test_a_plan_needs_no_data_set_and_other_settings_need_no_brokers(job: ModuleType) -> None:
