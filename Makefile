@@ -18,6 +18,9 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
+# Tests, demo and benchmarks start hundreds of interpreters: each would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
 .venv/.ready: requirements.lock pyproject.toml

@@ -112,7 +112,7 @@ def generate(
     """
     rng = np.random.default_rng(seed)
     segments = _segments(rng, max(30, round(size / EVENTS_PER_SEGMENT)), topic_ids or {})
-    events, irregular = _events(rng, segments)
+    events, irregular = _events(rng, segments, marked or ())
     deletions = _partition_deletes(rng, segments) if marked is None else _markers(segments, marked)
     order = np.argsort(np.concatenate([events.time, deletions.time]), kind="stable")
     # Where each event comes to lie.
@@ -184,12 +184,18 @@ def _segments(rng: Any, count: int, topic_ids: Mapping[str, UUID]) -> _Segments:
     )  # fmt: skip
 
 
-def _events(rng: Any, segments: _Segments) -> tuple[_Events, int]:
-    """The events of regular segments, and a few others: copied again by a new leader, repeated, too early, unknown, left."""
+def _events(rng: Any, segments: _Segments, marked: Collection[str]) -> tuple[_Events, int]:
+    """
+    The events of regular segments, and a few others: copied again by a new leader, repeated, too early, unknown, left.
+
+    What is unknown is of no marked topic: it could not be cleaned.
+    """
     copied_at = segments.share
     count = len(copied_at)
     irregular = rng.choice(count, max(5, round(count * IRREGULAR)), replace=False)
     again, repeated, early, unknown, left = np.array_split(irregular, 5)
+    is_marked = np.array([tip.topic in marked for tip in segments.tips])[segments.user_partition]
+    unknown = unknown[~is_marked[unknown]]
     _copy_again(rng, segments, again)
     again = np.arange(count, count + len(again))
     everyone = np.arange(count)

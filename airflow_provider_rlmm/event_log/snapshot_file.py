@@ -73,7 +73,8 @@ def encode_snapshot(snapshot: Snapshot) -> list[bytes]:
     description = json.dumps(_description(snapshot), sort_keys=True).encode()
     # JSON does not mind spaces.
     description += b" " * (-(_HEAD.size + len(description)) % _ALIGNMENT)
-    state = snapshot.state.to_ipc()
+    # What is finished would make it grow for ever.
+    state = snapshot.state.to_ipc(forget_finished=True)
     checked = _HEAD.pack(_MAGIC, SNAPSHOT_VERSION, len(description), len(state), 0)[:_CHECKED_HEAD]
     checksum = zlib.crc32(state, zlib.crc32(description, zlib.crc32(checked)))
     return [checked, checksum.to_bytes(4, "big"), description, state]

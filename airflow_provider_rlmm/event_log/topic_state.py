@@ -64,6 +64,8 @@ class TopicState:
     :param snapshot: what to begin with; ``None`` begins at the beginning of the log. :meth:`resume` checks one first.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
+    :param keep_finished: remember finished segments of a topic that is read from its beginning, 100 bytes each, so that what
+        is said of them later is not taken for news of segments that nobody knows. No snapshot keeps them.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     """
@@ -76,6 +78,7 @@ class TopicState:
         snapshot: Snapshot | None = None,
         clock: Clock = system_clock,
         chunk_rows: int = CHUNK_ROWS,
+        keep_finished: bool = False,
     ) -> None:
         from airflow_provider_rlmm.metadata.columnar import ColumnarState
 
@@ -90,7 +93,7 @@ class TopicState:
                 f"{self.identity.topic_id}: these are two clusters, or the topic was replaced; name the brokers of one "
                 "cluster only, then run again"
             )
-        self.state = snapshot.state if snapshot else ColumnarState.empty()
+        self.state = snapshot.state if snapshot else ColumnarState.empty(keep_finished=keep_finished)
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
         self.next_offsets = dict(offsets)
         self.gaps = snapshot.gaps if snapshot else ()

@@ -55,9 +55,9 @@ class TopicReplay:
         self._clock = clock
         self._snapshots = snapshots
         self._topic = (
-            TopicState(log, topics, clock=clock)
+            TopicState(log, topics, clock=clock, keep_finished=True)
             if snapshots is None
-            else TopicState.resume(snapshots, log, topics, clock=clock)
+            else TopicState.resume(snapshots, log, topics, clock=clock, keep_finished=True)
         )
         self.resumed_at: Mapping[int, int] = dict(self._topic.next_offsets)
         """Metadata partition → first offset that is not in the snapshot, inclusive; 0 where there was none."""
@@ -247,8 +247,8 @@ class TopicReplay:
         """
         Return what is known of a metadata partition, with the histories of some topics.
 
-        Columns do not keep finished segments, so an update that came after its segment was finished looks like one without
-        its add. Which of both it is says the log, which is asked once for each.
+        A snapshot does not keep finished segments, so behind one an update that came after its segment was finished looks
+        like one without its add. Which of both it is says the log, which is asked once for each.
 
         :param metadata_partition: which one.
         :param topic_ids: the topics whose histories are wanted.

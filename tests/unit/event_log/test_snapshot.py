@@ -150,7 +150,7 @@ def test_a_state_of_another_version_is_refused(path: Path, monkeypatch: pytest.M
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, empty.schema) as writer:
         writer.write_table(empty)
-    monkeypatch.setattr(ColumnarState, "to_ipc", lambda _: sink.getvalue().to_pybytes())
+    monkeypatch.setattr(ColumnarState, "to_ipc", lambda *_, **__: sink.getvalue().to_pybytes())
     SnapshotFile(str(path)).write(snapshot())
     assert "its state cannot be read" in refusal(path)
 

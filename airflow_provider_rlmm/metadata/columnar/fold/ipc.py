@@ -15,7 +15,7 @@ from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation, PartitionDeletion
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
-VERSION = 4
+VERSION = 5
 """Of the fold: a state that another version has made may mean something else."""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": str(VERSION).encode()}
@@ -25,20 +25,29 @@ _SMALL: dict[str, Any] = {
     "deletions": np.dtype([("row", "i8"), ("state", "i1"), ("unsettled_marker_offset", "i8")]),
     "observations": np.dtype([("row", "i8"), ("offset", "i8"), ("time_ms", "i8"), ("bounded", "u1")]),
     "unresolved": np.dtype(
-        [("row", "i8"), ("high", "u8"), ("low", "u8"), ("offset", "i8"), ("without_add", "u1"), ("for_good", "u1")]
+        [
+            ("row", "i8"),
+            ("high", "u8"),
+            ("low", "u8"),
+            ("offset", "i8"),
+            ("without_add", "u1"),
+            ("for_good", "u1"),
+            ("finished_known", "u1"),
+        ]
     ),
 }
 _UNDER_WAY = (RemotePartitionDeleteState.DELETE_PARTITION_MARKED, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
 _LAST_PARTITION_DELETE_STATE = max(RemotePartitionDeleteState)
 
 
-def to_ipc(store: Store) -> bytes:
+def to_ipc(store: Store, *, keep_finished: bool) -> bytes:
     """
     Return a store as bytes.
 
     :param store: the store.
+    :param keep_finished: whether finished segments, where they were kept, go with it.
     """
-    store = store.rebuilt()
+    store = store.rebuilt(keep_finished=keep_finished)
     columns = {f"{name}.{column}": table[column] for name, table in store.tables.items() for column in TABLES[name]}
     columns |= {name: np.array(list(rows), _SMALL[name]) for name, rows in _small_tables(store).items()}
     arrays = {name: _one_value(values) for name, values in columns.items()}

@@ -80,7 +80,7 @@ class ColumnarState:
         """
         store, self._store = self._own(), None
         outcome = apply_batch(store, batch)
-        after = ColumnarState(store.rebuilt() if store.is_wasteful() else store)
+        after = ColumnarState(store.rebuilt(keep_finished=store.keep_finished) if store.is_wasteful() else store)
         return after, ApplyReport(
             outcome.applied,
             outcome.quarantined.table(batch),
@@ -157,9 +157,14 @@ class ColumnarState:
         """Bytes in use by the columns and their indexes; room to grow that was never touched does not count."""
         return self._own().nbytes
 
-    def to_ipc(self) -> bytes:
-        """Return the state as bytes, for :meth:`from_ipc`."""
-        return to_ipc(self._own())
+    def to_ipc(self, *, forget_finished: bool = False) -> bytes:
+        """
+        Return the state as bytes, for :meth:`from_ipc`.
+
+        :param forget_finished: leave out finished segments, where they were kept: who goes on from here keeps none.
+        """
+        store = self._own()
+        return to_ipc(store, keep_finished=store.keep_finished and not forget_finished)
 
     @classmethod
     def from_ipc(cls, data: bytes) -> ColumnarState:

@@ -95,11 +95,13 @@ class Uncertain(NamedTuple):
     :param offset: of the last event that says so.
     :param without_add: whether an update came without its add.
     :param for_good: whether nothing can make it certain.
+    :param finished_known: whether the finished segments were known then, so that it is certain to be none of them.
     """
 
     offset: int
     without_add: bool
     for_good: bool
+    finished_known: bool
 
 
 def _with_room(size: int) -> int:
@@ -273,15 +275,19 @@ class Store:
             or epochs > 3 * used_epochs + _TOLERATED
         )
 
-    def rebuilt(self) -> Store:
-        """Return a store of the same contents without what is dead; this one is spent."""
-        store = Store(keep_finished=self.keep_finished)
+    def rebuilt(self, *, keep_finished: bool) -> Store:
+        """
+        Return a store of the same contents without what is dead; this one is spent.
+
+        :param keep_finished: whether finished segments, where they were kept, are kept on.
+        """
+        store = Store(keep_finished=keep_finished)
         store.tables["partitions"], store.topics = self.partitions, self.topics
         store.next_event, store.live = self.next_event, self.live
         store.deletions, store.unresolved = self.deletions, self.unresolved
         if "partitions" in self._indexes:
             store._indexes["partitions"] = self._indexes["partitions"]
-        kept = np.arange(self.segments.size) if self.keep_finished else self.alive()
+        kept = np.arange(self.segments.size) if keep_finished else self.alive()
         segments = store.tables["segments"] = self.segments.taken(kept)
         at, _ = spread(segments["epochs_at"], segments["epochs_count"])
         store.tables["epochs"] = self.tables["epochs"].taken(at)

@@ -162,13 +162,14 @@ def _unresolved(store: Store) -> dict[str, Any]:
     partition = keys[:, 0].astype(np.int64)
     rows = np.lexsort((offsets, _rank(store).take(partition)))
     partition = partition.take(rows)
-    forgotten = store.partitions["finished_segments"].take(partition) > 0
+    finished_known = np.array([uncertain.finished_known for uncertain in store.unresolved.values()], bool)
+    forgotten = (store.partitions["finished_segments"].take(partition) > 0) & ~finished_known.take(rows)
     return {
         **_key(store, partition),
         "segment_id": ids_array(keys[:, 1].take(rows), keys[:, 2].take(rows)),
         "offset": offsets.take(rows),
         "without_add": without_add.take(rows),
-        "maybe_finished": forgotten & (not store.keep_finished),
+        "maybe_finished": forgotten,
     }
 
 

@@ -36,14 +36,14 @@ def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
     events = np.concatenate([doubtful, unknown.take(np.flatnonzero(ends)), _adds_of(store, part, doubtful)])
     is_thrown = np.zeros(steps.step.size, dtype=bool)
     is_thrown[thrown] = True
-    is_add = steps.step == ADDED
+    is_add, known = steps.step == ADDED, store.keep_finished
     for event in np.sort(events).tolist():
-        group = int(steps.group[event])
+        group, offset = int(steps.group[event]), int(part.offset[event])
         key = (int(part.partition[event]), int(steps.high[group]), int(steps.low[group]))
         before = store.unresolved.get(key)
         if is_thrown[event]:
             without_add = before is not None and before.without_add
-            store.unresolved[key] = Uncertain(int(part.offset[event]), without_add, for_good=True)
+            store.unresolved[key] = Uncertain(offset, without_add, for_good=True, finished_known=known)
         elif before is not None and before.for_good:
             continue
         elif is_add[event]:
@@ -54,7 +54,7 @@ def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
             # Whatever it was, it is deleted: nothing is left to resolve.
             store.unresolved.pop(key, None)
         else:
-            store.unresolved[key] = Uncertain(int(part.offset[event]), without_add=True, for_good=False)
+            store.unresolved[key] = Uncertain(offset, without_add=True, for_good=False, finished_known=known)
 
 
 def _never_added(store: Store, part: Part) -> Array:
