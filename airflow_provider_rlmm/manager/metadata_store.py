@@ -22,31 +22,19 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_pa
 
 @dataclass(slots=True)
 class UserPartitionView:
-    """
-    One user partition as far as it was consumed.
+    """One user partition as far as it was consumed."""
 
-    :param history: its segments and the state of its deletion.
-    :param metadata_partition: where its events lie.
-    :param next_offset: everything below it was delivered, once; nothing at or above it was.
-    :param assignment: number of the assignment that ``target_offset`` belongs to.
-    :param target_offset: end of the metadata partition as of that assignment: there it is initialised.
-    :param missing_before: events below this offset were deleted from the log before they could be read; 0 where none
-        were.
-    :param live: fed by the subscription; otherwise by its bootstrap.
-    :param lookups_from: where its replay has to begin before lookups by leader epoch are answered; ``None`` where they
-        are.
-    :param last_event: offset of the last event that was delivered, -1 where none was.
-    """
-
-    history: UserPartitionHistory
-    metadata_partition: int
-    next_offset: int
-    assignment: int
-    target_offset: int
+    history: UserPartitionHistory  # its segments and the state of its deletion
+    metadata_partition: int  # where its events lie
+    next_offset: int  # everything below it was delivered, once; nothing at or above it was
+    assignment: int  # number of the assignment that ``target_offset`` belongs to
+    target_offset: int  # end of the metadata partition as of that assignment: there it is initialised
+    # events below this offset were deleted from the log before they could be read; 0 where none were
     missing_before: int
-    live: bool = False
+    live: bool = False  # fed by the subscription; otherwise by its bootstrap
+    # where its replay has to begin before lookups by leader epoch are answered; ``None`` where they are
     lookups_from: int | None = None
-    last_event: int = -1
+    last_event: int = -1  # offset of the last event that was delivered, -1 where none was
 
     @property
     def caught_up(self) -> bool:

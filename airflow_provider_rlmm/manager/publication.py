@@ -127,17 +127,11 @@ def find_records(
 
 @dataclass(slots=True)
 class _Doubt:
-    """
-    A record that was sent and not found.
+    """A record that was sent and not found."""
 
-    :param start: first offset at which it can be.
-    :param copies: how often it was sent without being found.
-    :param accounted: where copies lie that are known to have been sent besides.
-    """
-
-    start: int
-    copies: int = 0
-    accounted: set[int] = field(default_factory=set)
+    start: int  # first offset at which it can be
+    copies: int = 0  # how often it was sent without being found
+    accounted: set[int] = field(default_factory=set)  # where copies lie that are known to have been sent besides
 
 
 class Publication:

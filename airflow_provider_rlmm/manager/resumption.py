@@ -29,15 +29,10 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_
 
 @dataclass(frozen=True, slots=True)
 class ResumedHistory:
-    """
-    What a snapshot says of a user partition.
+    """What a snapshot says of a user partition."""
 
-    :param history: its history, without lookups by leader epoch.
-    :param first_offset: where its first event lies.
-    """
-
-    history: UserPartitionHistory
-    first_offset: int
+    history: UserPartitionHistory  # its history, without lookups by leader epoch
+    first_offset: int  # where its first event lies
 
 
 class Resumption:

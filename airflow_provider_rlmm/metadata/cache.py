@@ -25,17 +25,13 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 @dataclass(slots=True)
 class LeaderEpochState:
-    """
-    The segments of one leader epoch (Kafka: ``RemoteLogLeaderEpochState``).
+    """The segments of one leader epoch (Kafka: ``RemoteLogLeaderEpochState``)."""
 
-    :param referenced: segments that serve reads, by the offset at which the epoch starts in them.
-    :param unreferenced: segments being copied or deleted, and those that others superseded; in order of arrival.
-    :param highest_offset: largest offset that was ever copied, inclusive; ``None`` where none was.
-    """
-
+    # segments that serve reads, by the offset at which the epoch starts in them
     referenced: dict[int, RemoteLogSegmentId] = field(default_factory=dict)
+    # segments being copied or deleted, and those that others superseded; in order of arrival
     unreferenced: dict[RemoteLogSegmentId, None] = field(default_factory=dict)
-    highest_offset: int | None = None
+    highest_offset: int | None = None  # largest offset that was ever copied, inclusive; ``None`` where none was
     _offsets: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -46,15 +46,11 @@ _ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """
-    The cluster that a job asks and reads.
+    """The cluster that a job asks and reads."""
 
-    :param cluster_id: its id.
-    :param properties: Kafka client properties whose ``bootstrap.servers`` are the addresses that the cluster itself gives to
-        its clients: none of them begins at an address that was not asked for its cluster.
-    """
-
-    cluster_id: str
+    cluster_id: str  # its id
+    # Kafka client properties whose ``bootstrap.servers`` are the addresses that the cluster itself gives to its
+    # clients: none of them begins at an address that was not asked for its cluster.
     properties: Mapping[str, str]
 
 

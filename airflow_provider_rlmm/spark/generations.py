@@ -29,21 +29,13 @@ Read = Callable[[Mapping[int, int]], "DataFrame"]
 
 @dataclass(frozen=True)
 class WrittenGeneration:
-    """
-    What a run has written.
+    """What a run has written."""
 
-    :param generation: its manifest.
-    :param data_set: its rows.
-    :param reports: what its tasks told.
-    :param read_on_from: the generation that it went on from, ``None`` where all was read.
-    :param why_all: why all was read; empty where it was not.
-    """
-
-    generation: Generation
-    data_set: SegmentDataSet
-    reports: tuple[TaskReport, ...]
-    read_on_from: int | None
-    why_all: str
+    generation: Generation  # its manifest
+    data_set: SegmentDataSet  # its rows
+    reports: tuple[TaskReport, ...]  # what its tasks told
+    read_on_from: int | None  # the generation that it went on from, ``None`` where all was read
+    why_all: str  # why all was read; empty where it was not
 
 
 def next_generation(

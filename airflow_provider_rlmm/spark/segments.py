@@ -42,19 +42,12 @@ _COUNTED = {SEGMENT: "segments", UNRESOLVED: "unresolved", QUARANTINED: "quarant
 
 @dataclass(frozen=True)
 class SegmentDataSet:
-    """
-    What the records came to, written down: to be read as often as one likes.
+    """What the records came to, written down: to be read as often as one likes."""
 
-    :param frame: rows of :data:`SEGMENT_SCHEMA`.
-    :param known: all segments that are not finished.
-    :param unresolved: segments whose state is not certain.
-    :param quarantined: metadata partition → number of records that cannot be applied.
-    """
-
-    frame: DataFrame
-    known: Count
-    unresolved: int
-    quarantined: Mapping[int, int]
+    frame: DataFrame  # rows of :data:`SEGMENT_SCHEMA`
+    known: Count  # all segments that are not finished
+    unresolved: int  # segments whose state is not certain
+    quarantined: Mapping[int, int]  # metadata partition → number of records that cannot be applied
 
 
 def run_tasks(

@@ -25,17 +25,11 @@ _SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """
-    Settings that some topics would have; what is not given stays as it is.
+    """Settings that some topics would have; what is not given stays as it is."""
 
-    :param text: as it was given.
-    :param topics: a pattern of topic names, in which ``*`` stands for anything.
-    :param changes: fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`.
-    """
-
-    text: str
-    topics: str
-    changes: Mapping[str, Any]
+    text: str  # as it was given
+    topics: str  # a pattern of topic names, in which ``*`` stands for anything
+    changes: Mapping[str, Any]  # fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`
 
     @classmethod
     def parse(cls, text: str) -> Scenario:
@@ -75,17 +69,11 @@ AS_LISTED = Scenario("as it is", "*", {})
 
 @dataclass(frozen=True, slots=True)
 class WhatWouldGo:
-    """
-    What a scenario comes to, for topics of the listing.
+    """What a scenario comes to, for topics of the listing."""
 
-    :param scenario: the settings.
-    :param by_reason: per :class:`~airflow_provider_rlmm.policy.plan.Reason`.
-    :param by_topic: per topic name.
-    """
-
-    scenario: Scenario
-    by_reason: Mapping[str, Count]
-    by_topic: Mapping[str, Count]
+    scenario: Scenario  # the settings
+    by_reason: Mapping[str, Count]  # per :class:`~airflow_provider_rlmm.policy.plan.Reason`
+    by_topic: Mapping[str, Count]  # per topic name
 
     def document(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -37,24 +37,15 @@ _ORDER = ("topic_id", "topic", "partition", "start_offset", "end_offset", "segme
 
 @dataclass(frozen=True, slots=True)
 class PlanHeader:
-    """
-    What a summary says beside its counts; the fields are those of :class:`PlanSummary`.
+    """What a summary says beside its counts; the fields are those of :class:`PlanSummary`."""
 
-    :param plan_id: names the plan.
-    :param cluster_id: the cluster that it is made for.
-    :param created_at_ms: when the reading began, ms since the epoch.
-    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
-    :param read_until: metadata partition → offset, exclusive.
-    :param refusals: what was refused before the rows were known.
-    :param job: what the job says of its own work; writing the rows is a stage of it.
-    """
-
-    plan_id: str
-    cluster_id: str
-    created_at_ms: int
-    expires_at_ms: int
-    read_until: Mapping[int, int]
-    refusals: tuple[Refusal, ...] = ()
+    plan_id: str  # names the plan
+    cluster_id: str  # the cluster that it is made for
+    created_at_ms: int  # when the reading began, ms since the epoch
+    expires_at_ms: int  # when it may no longer be applied, ms since the epoch
+    read_until: Mapping[int, int]  # metadata partition → offset, exclusive
+    refusals: tuple[Refusal, ...] = ()  # what was refused before the rows were known
+    # what the job says of its own work; writing the rows is a stage of it
     job: JobReport = field(default_factory=JobReport)
 
 

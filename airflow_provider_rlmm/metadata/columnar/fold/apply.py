@@ -110,21 +110,13 @@ class Deletions:
 
 @dataclass(slots=True)
 class Outcome:
-    """
-    What became of a batch.
+    """What became of a batch."""
 
-    :param applied: number of events that were applied.
-    :param quarantined: rows that are not good.
-    :param dropped: rows that Kafka drops.
-    :param would_end_consumer: rows that would end a broker's consumer.
-    :param deletions: rows of partition-delete events.
-    """
-
-    applied: int = 0
-    quarantined: Found = field(default_factory=Found)
-    dropped: Found = field(default_factory=Found)
-    would_end_consumer: Found = field(default_factory=Found)
-    deletions: Deletions = field(default_factory=Deletions)
+    applied: int = 0  # number of events that were applied
+    quarantined: Found = field(default_factory=Found)  # rows that are not good
+    dropped: Found = field(default_factory=Found)  # rows that Kafka drops
+    would_end_consumer: Found = field(default_factory=Found)  # rows that would end a broker's consumer
+    deletions: Deletions = field(default_factory=Deletions)  # rows of partition-delete events
 
 
 def apply_batch(store: Store, batch: Any) -> Outcome:

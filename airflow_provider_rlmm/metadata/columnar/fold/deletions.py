@@ -28,27 +28,16 @@ _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 
 @dataclass(slots=True)
 class PartEvents:
-    """
-    All events of a part, one element each, in their order.
+    """All events of a part, one element each, in their order."""
 
-    :param partition: rows of the user partitions.
-    :param metadata_partition: where the events lie.
-    :param offset: and at which offsets there.
-    :param is_deletion: whether they are partition-delete events.
-    :param state: the states that they set.
-    :param broker_id: who wrote them.
-    :param event_timestamp_ms: when, as they say.
-    :param observed_ms: the later of that and of the time of their records.
-    """
-
-    partition: Array
-    metadata_partition: Array
-    offset: Array
-    is_deletion: Array
-    state: Array
-    broker_id: Array
-    event_timestamp_ms: Array
-    observed_ms: Array
+    partition: Array  # rows of the user partitions
+    metadata_partition: Array  # where the events lie
+    offset: Array  # and at which offsets there
+    is_deletion: Array  # whether they are partition-delete events
+    state: Array  # the states that they set
+    broker_id: Array  # who wrote them
+    event_timestamp_ms: Array  # when, as they say
+    observed_ms: Array  # the later of that and of the time of their records
     _bounds: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     def part(self, some: slice) -> PartEvents:

@@ -80,21 +80,13 @@ class SegmentFields:
 
 @dataclass(slots=True)
 class Part:
-    """
-    Events of segments that are applied together, in their order.
+    """Events of segments that are applied together, in their order."""
 
-    :param fields: the batch's columns.
-    :param rows: rows of the batch.
-    :param partition: rows of the user partitions.
-    :param offset: where the events lie in their metadata partition.
-    :param steps: what they do to their segments.
-    """
-
-    fields: SegmentFields
-    rows: Array
-    partition: Array
-    offset: Array
-    steps: Steps
+    fields: SegmentFields  # the batch's columns
+    rows: Array  # rows of the batch
+    partition: Array  # rows of the user partitions
+    offset: Array  # where the events lie in their metadata partition
+    steps: Steps  # what they do to their segments
 
 
 def settle(store: Store, part: Part) -> None:

@@ -104,29 +104,17 @@ MORE_ALIVE = np.array(
 
 @dataclass(slots=True)
 class Steps:
-    """
-    Events and what they do; one element per event in their order, or per segment in any order.
+    """Events and what they do; one element per event in their order, or per segment in any order."""
 
-    :param group: the number of each event's segment here.
-    :param step: each event's step.
-    :param hashes: the upper bits of the hash of each segment's key, mostly ascending.
-    :param high: first half of each segment's id.
-    :param low: the other half.
-    :param user_partition: row of each segment's user partition.
-    :param row: row of each segment in the store, -1 where it has none.
-    :param before: each segment's state before, dead where it is not known.
-    :param after: the state after.
-    """
-
-    group: Array
-    step: Array
-    hashes: Array
-    high: Array
-    low: Array
-    user_partition: Array
-    row: Array
-    before: Array
-    after: Array
+    group: Array  # the number of each event's segment here
+    step: Array  # each event's step
+    hashes: Array  # the upper bits of the hash of each segment's key, mostly ascending
+    high: Array  # first half of each segment's id
+    low: Array  # the other half
+    user_partition: Array  # row of each segment's user partition
+    row: Array  # row of each segment in the store, -1 where it has none
+    before: Array  # each segment's state before, dead where it is not known
+    after: Array  # the state after
     _outcome: Array = field(init=False)
     _at: dict[int, Array] = field(default_factory=dict)
     _last_at: dict[int, Array] = field(default_factory=dict)
