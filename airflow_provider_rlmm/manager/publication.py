@@ -41,11 +41,7 @@ LookAt = Callable[[UUID], ProvenLook | None]
 
 
 def no_look(topic_id: UUID) -> None:
-    """
-    Look at nothing, so that every topic counts as living and nothing may be written about it.
-
-    :param topic_id: any.
-    """
+    """Look at nothing, so that every topic counts as living and nothing may be written about it."""
 
 
 class GuardedView:
@@ -279,12 +275,7 @@ class Publication:
             self._closed.wait(_BACKOFF_S)
 
     def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
-        """
-        Wait until everything that is acked was consumed.
-
-        :param events: the events.
-        :param outcomes: the outcome of each.
-        """
+        """Wait until everything that is acked was consumed; there is one outcome per event."""
         needed: dict[TopicIdPartition, int] = {}
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):

@@ -67,11 +67,7 @@ class Resumption:
         return offset if offset is not None and begin <= offset <= end else None
 
     def forget(self, metadata_partition: int) -> None:
-        """
-        Take nothing over any more: the log has lost records.
-
-        :param metadata_partition: where.
-        """
+        """Take nothing of a metadata partition over any more: its log has lost records."""
         self._next_offsets.pop(metadata_partition, None)
 
     def history_of(self, tip: TopicIdPartition, metadata_partition: int, begin: int) -> ResumedHistory | None:
@@ -89,20 +85,12 @@ class Resumption:
         return ResumedHistory(known.get(tip) or UserPartitionHistory(tip), first_offset)
 
     def missing_before(self, metadata_partition: int) -> int:
-        """
-        Return below which offset records were gone before they were read; 0 where none were.
-
-        :param metadata_partition: where.
-        """
+        """Return below which offset of a metadata partition records were gone before they were read; 0 where none were."""
         gaps = self._snapshot.gaps
         return max((gap.end for gap in gaps if gap.metadata_partition == metadata_partition), default=0)
 
     def quarantine(self, metadata_partition: int) -> Quarantine:
-        """
-        Return the records of a metadata partition that cannot be applied.
-
-        :param metadata_partition: which one.
-        """
+        """Return the records of a metadata partition that cannot be applied."""
         records = self._quarantined.get(metadata_partition, [])
         return Quarantine(
             records[:MAX_QUARANTINED_SHOWN],
@@ -113,11 +101,7 @@ class Resumption:
         )
 
     def names_of(self, topic_id: UUID) -> frozenset[str]:
-        """
-        Return every name under which the snapshot knows a topic id.
-
-        :param topic_id: the id.
-        """
+        """Return every name under which the snapshot knows a topic id."""
         return frozenset(tip.topic for tip in self._first_offsets if tip.topic_id == topic_id)
 
     @cached_property

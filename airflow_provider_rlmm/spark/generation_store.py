@@ -38,11 +38,7 @@ class GenerationStore:
         local_path(self.uri)
 
     def folder(self, number: int) -> str:
-        """
-        Return the URI of a generation's folder.
-
-        :param number: which one.
-        """
+        """Return the URI of a generation's folder."""
         return f"{self.uri}/segments/generation={number}"
 
     def numbers(self) -> list[int]:

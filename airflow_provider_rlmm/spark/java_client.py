@@ -28,11 +28,7 @@ _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
 def jvm_of(spark: SparkSession) -> Any:
-    """
-    Return the gateway to the driver's JVM; a Spark Connect session has none.
-
-    :param spark: the session.
-    """
+    """Return the gateway to the driver's JVM; a Spark Connect session has none."""
     return spark._jvm
 
 
@@ -91,12 +87,7 @@ def _connector_version(spark: SparkSession) -> str | None:
 
 
 def java_settings(jvm: Any, properties: Mapping[str, str]) -> Any:
-    """
-    Return the settings of a client as a Java map.
-
-    :param jvm: what :func:`jvm_of` returned.
-    :param properties: Kafka client properties.
-    """
+    """Return Kafka client properties as a Java map."""
     settings = jvm.java.util.HashMap()
     for name, value in {"default.api.timeout.ms": str(API_TIMEOUT_MS), **properties}.items():
         settings.put(name, value)
@@ -124,11 +115,7 @@ def kafka_errors(properties: Mapping[str, str], topic: str) -> Iterator[None]:
 
 
 def causes(exception: Any) -> list[tuple[str, str]]:
-    """
-    Return the class and the message of a Java exception and of what caused it, outermost first.
-
-    :param exception: the exception.
-    """
+    """Return the class and the message of a Java exception and of what caused it, outermost first."""
     chain = []
     while exception is not None:
         chain.append((str(exception.getClass().getName()).rpartition(".")[2], str(exception.getMessage())))

@@ -27,11 +27,7 @@ class JobReport:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """
-        Return a context manager that measures a stage.
-
-        :param name: of the stage.
-        """
+        """Return a context manager that measures a stage."""
         begun = time.perf_counter()
         try:
             yield
@@ -39,11 +35,7 @@ class JobReport:
             self._stages[name] = round((time.perf_counter() - begun) * 1000)
 
     def take(self, written: WrittenGeneration) -> None:
-        """
-        Take over what was read; the stage :data:`READ` has ended.
-
-        :param written: what was written.
-        """
+        """Take over what was read and written; the stage :data:`READ` has ended."""
         reports = written.reports
         records = sum(report.records for report in reports)
         self._read = {
@@ -62,11 +54,7 @@ class JobReport:
         return {**self._read, "stage_milliseconds": dict(self._stages)}
 
     def say(self, log: logging.Logger) -> None:
-        """
-        Log it.
-
-        :param log: where to.
-        """
+        """Log it."""
         read = self._read
         new = {number: count for number, count in read["records_read"].items() if count}
         since = "" if read["read_on_from"] is None else f" since generation {read['read_on_from']}"

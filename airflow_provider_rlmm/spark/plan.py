@@ -43,13 +43,7 @@ def plan_rows(segments: DataFrame, absent: Collection[tuple[UUID, str]]) -> Data
 
 
 def arrow_table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str]) -> DataFrame:
-    """
-    Return a small table as a DataFrame.
-
-    :param spark: the session.
-    :param rows: its rows.
-    :param columns: name → Arrow type.
-    """
+    """Return a small table, by the names of its columns and their Arrow types, as a DataFrame."""
     import pyarrow as pa
 
     values = zip(*rows, strict=True) if rows else [()] * len(columns)

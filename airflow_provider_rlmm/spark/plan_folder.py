@@ -86,11 +86,7 @@ class PlanFolder:
             self._files.delete(temporary, False)
 
     def delete(self, name: str) -> None:
-        """
-        Remove a file or a folder with all that is in it, if it is there.
-
-        :param name: below the folder.
-        """
+        """Remove a file or a folder with all that is in it, if it is there."""
         self._files.delete(self._path(name), True)
 
     def _children(self, name: str) -> list[str]:

@@ -52,11 +52,7 @@ class Scenario:
         return cls(text, topics, changes)
 
     def applied(self, state: ClusterState) -> ClusterState:
-        """
-        Return the listing as it would be.
-
-        :param state: the listing.
-        """
+        """Return the listing as it would be."""
         changed = (
             replace(topic, **self.changes) if fnmatchcase(topic.name, self.topics) else topic for topic in state.topics
         )

@@ -94,13 +94,7 @@ def window(data: Array, dtype: str) -> Array:
 
 
 def gather(data: Array, dtype: np.dtype[Any], at: Array) -> Array:
-    """
-    Return the structures that begin at the given bytes.
-
-    :param data: the bytes.
-    :param dtype: a structured type.
-    :param at: positions, all within the data.
-    """
+    """Return the structures of a type that begin at the given bytes, all within the data."""
     copied: Array = window(data, f"V{dtype.itemsize}")[at].view(dtype)
     return copied
 
@@ -141,12 +135,7 @@ class _Values:
 
 
 def taken(column: Array, index: Array) -> Array:
-    """
-    Return some elements in their order; nothing is copied if they are all.
-
-    :param column: the elements.
-    :param index: which, ascending.
-    """
+    """Return some elements, in ascending order; nothing is copied if they are all."""
     return column if index.size == column.size else column.take(index)
 
 

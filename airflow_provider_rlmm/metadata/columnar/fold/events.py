@@ -44,11 +44,7 @@ class Events:
         return int(self.rows.size)
 
     def column(self, name: str) -> Array:
-        """
-        Return a column of numbers; where it is null, anything.
-
-        :param name: the column.
-        """
+        """Return a column of numbers; where it is null, anything."""
         values = numpy_of(self.batch.column(name))
         return values if self._all else values.take(self.rows)
 
@@ -80,11 +76,7 @@ class Events:
         return topics if self._all else topics.take(pa.array(self.rows))
 
     def offsets(self, next_event: int) -> Array:
-        """
-        Return the offsets; where none are given, the events are numbered.
-
-        :param next_event: number of the first of them.
-        """
+        """Return the offsets; where none are given, the events are numbered, from ``next_event`` on."""
         column = self.batch.column("offset") if "offset" in self.batch.schema.names else None
         if column is None or column.null_count:
             return np.arange(next_event, next_event + self.size)
@@ -107,11 +99,7 @@ class Events:
 
 
 def numpy_of(array: Any) -> Array:
-    """
-    Return an Arrow array of numbers or truth values; where it is null, anything.
-
-    :param array: the array.
-    """
+    """Return an Arrow array of numbers or truth values; where it is null, anything."""
     _, data = array.buffers()
     size = len(array)
     if pa.types.is_boolean(array.type):
@@ -125,11 +113,7 @@ def numpy_of(array: Any) -> Array:
 
 
 def binary_buffers(array: Any) -> tuple[Array, Array]:
-    """
-    Return the offsets and the bytes of an array of strings.
-
-    :param array: a binary or string array.
-    """
+    """Return the offsets and the bytes of a binary or string array."""
     _, offsets, data = array.buffers()
     if not len(array):
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
@@ -138,12 +122,7 @@ def binary_buffers(array: Any) -> tuple[Array, Array]:
 
 
 def partitions_of(store: Store, events: Events) -> Array:
-    """
-    Return the row of each event's user partition; unknown ones are added.
-
-    :param store: where user partitions are rows.
-    :param events: the events.
-    """
+    """Return the row of each event's user partition in a store; unknown ones are added."""
     ids, partition, topics = events.ids("topic_id"), events.column("partition"), events.topics()
     found = np.empty(events.size, np.int64)
     for first in range(0, events.size, _AT_ONCE):
