@@ -24,8 +24,14 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.spark.java_client import causes, java_settings, jvm_of, kafka_errors, require_connector
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
+from airflow_provider_rlmm.spark.java_client import (
+    BOOTSTRAP_SERVERS,
+    causes,
+    java_settings,
+    jvm_of,
+    kafka_errors,
+    require_connector,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

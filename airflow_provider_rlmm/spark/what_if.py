@@ -14,7 +14,7 @@ from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS, spark_schema
 from airflow_provider_rlmm.spark.generation import Generation
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import GenerationStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
