@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from types import TracebackType
 from typing import Concatenate, Never, ParamSpec, Self, TypeVar
 from uuid import UUID
 
@@ -215,7 +214,5 @@ class SwappableRemoteLogMetadataManager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

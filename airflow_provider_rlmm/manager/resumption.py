@@ -56,13 +56,7 @@ class Resumption:
         self._next_offsets = dict(snapshot.next_offsets)
 
     def next_offset(self, metadata_partition: int, begin: int, end: int) -> int | None:
-        """
-        Return where to read on, ``None`` where the log does not hold what comes next.
-
-        :param metadata_partition: which one.
-        :param begin: its first offset as of now.
-        :param end: its high watermark as of now.
-        """
+        """Return where to read on, ``None`` where that is not between the first offset and the high watermark as of now."""
         offset = self._next_offsets.get(metadata_partition)
         return offset if offset is not None and begin <= offset <= end else None
 
@@ -126,12 +120,7 @@ def _tip(row: Mapping[str, Any]) -> TopicIdPartition:
 
 
 class LookupReplay:
-    """
-    Gives user partitions that were resumed their lookups by leader epoch, and the segments that were finished before.
-
-    :param log: the log.
-    :param store: the local view.
-    """
+    """Gives user partitions that were resumed their lookups by leader epoch, and the segments that were finished before."""
 
     def __init__(self, log: MetadataLogReader, store: RemotePartitionMetadataStore) -> None:
         self._log = log
@@ -177,12 +166,9 @@ class LookupReplay:
 
     def _replay(self, number: int) -> None:
         with self._store.changed:
-            views = {
-                p: v
-                for p, v in self._store.views.items()
-                if v.metadata_partition == number and v.lookups_from is not None
-            }
-            starts = {p: v.lookups_from for p, v in views.items() if v.lookups_from is not None}
+            mine = {p: v for p, v in self._store.views.items() if v.metadata_partition == number}
+            starts = {p: v.lookups_from for p, v in mine.items() if v.lookups_from is not None}
+            views = {p: mine[p] for p in starts}
             end = min((view.next_offset for view in views.values()), default=0)
         start = min(starts.values(), default=0)
         histories = {p: UserPartitionHistory(p) for p in views}

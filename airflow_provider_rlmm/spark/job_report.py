@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,12 +79,11 @@ def _as_text(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items())
 
 
-def _sums(rows: Iterator[Mapping[str, int]] | Any) -> dict[str, int]:
-    sums: dict[str, int] = {}
+def _sums(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
     for row in rows:
-        for name, value in row.items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+        sums.update(row)
+    return dict(sums)
 
 
 def _skew(reports: Sequence[TaskReport]) -> dict[str, dict[str, int]]:

@@ -28,7 +28,7 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, spark_schema
 from airflow_provider_rlmm.spark.job_report import JobReport
-from airflow_provider_rlmm.spark.segments import SegmentDataSet
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, hea
     try:
         with header.job.stage("plan"):
             counts = _write_rows(plan, f"{folder.uri}/{rows}")
-            parts = _sums(counts, "metadata_partition")
+            parts = sums_by("metadata_partition", counts)
             files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, n) for home, n in sorted(parts.items())}
     finally:
         folder.delete(rows)
@@ -117,7 +117,7 @@ def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, hea
         expires_at_ms=header.expires_at_ms,
         read_until=dict(header.read_until),
         known=segments.known,
-        by_reason=_sums(counts, "reason"),
+        by_reason=sums_by("reason", counts),
         by_metadata_partition=parts,
         quarantined=dict(segments.quarantined),
         unresolved=segments.unresolved,
@@ -136,7 +136,7 @@ def _write_rows(plan: DataFrame, uri: str) -> list[Any]:
     placed = plan.withColumn(_HOME, sf.col("metadata_partition"))
     ordered = placed.repartition(_HOME).sortWithinPartitions(_HOME, *_ORDER)
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(_HOME).parquet(uri)
-    return _counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri))
+    return counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri), "reason", "metadata_partition")
 
 
 def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) -> PlanFile:
@@ -147,16 +147,8 @@ def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) 
     return PlanFile(name, count.segments, size, sha256)
 
 
-def _counted(frame: DataFrame) -> list[Any]:
-    """Count rows of a plan per reason and metadata partition: few rows, whatever its size."""
-    from pyspark.sql import functions as sf
-
-    size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
-    counted = frame.groupBy("reason", "metadata_partition").agg(sf.count(sf.lit(1)).alias("segments"), size)
-    return list(counted.collect())
-
-
-def _sums(rows: Iterable[Any], key: str) -> dict[Any, Count]:
+def sums_by(key: str, rows: Iterable[Any]) -> dict[Any, Count]:
+    """Return the sums of rows that have counts of ``segments`` and ``bytes``, by a column."""
     sums: dict[Any, Count] = {}
     for row in rows:
         sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))

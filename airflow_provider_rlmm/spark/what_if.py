@@ -15,6 +15,7 @@ from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS, spark_schema
 from airflow_provider_rlmm.spark.generation import Generation
 from airflow_provider_rlmm.spark.generations import GenerationStore
+from airflow_provider_rlmm.spark.plan import sums_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,15 +138,8 @@ def what_if(
     if files:
         numbers = spark.range(0, len(files), 1, len(files))
         rows = numbers.mapInArrow(work, spark_schema(WHAT_IF_COLUMNS)).collect()
-    return [
-        WhatWouldGo(scenario, _sums(rows, number, "reason"), _sums(rows, number, "topic"))
-        for number, scenario in enumerate(scenarios)
-    ]
-
-
-def _sums(rows: Iterable[Any], scenario: int, key: str) -> dict[str, Count]:
-    sums: dict[str, Count] = {}
-    for row in rows:
-        if row["scenario"] == scenario:
-            sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
-    return sums
+    found = []
+    for number, scenario in enumerate(scenarios):
+        mine = [row for row in rows if row["scenario"] == number]
+        found.append(WhatWouldGo(scenario, sums_by("reason", mine), sums_by("topic", mine)))
+    return found
