@@ -17,8 +17,8 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.lifecycle.observing import observe_cluster
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
+from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS
 from airflow_provider_rlmm.spark.package import build_py_files
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from benchmarks.measuring import seconds
 from dev import ensure_spark_jars

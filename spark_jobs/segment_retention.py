@@ -32,17 +32,13 @@ from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, Evaluatio
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
-from airflow_provider_rlmm.spark.generations import next_generation, write_generation
-from airflow_provider_rlmm.spark.java_client import require_driver
+from airflow_provider_rlmm.spark.generations import GenerationStore, next_generation, write_generation
+from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS, load_properties, require_driver
 from airflow_provider_rlmm.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
-from airflow_provider_rlmm.spark.plan import plan_rows
-from airflow_provider_rlmm.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS, load_properties
+from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, plan_rows, save_plan
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, WhatWouldGo, choose_generation, what_if
-from airflow_provider_rlmm.spark.writing import PlanHeader, save_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -47,40 +47,25 @@ _EVENTS_PER_LOCK = 1_000
 
 @dataclass(slots=True)
 class _Bootstrap:
-    """
-    New user partitions of one metadata partition on their way to its subscription.
-
-    :param views: the user partitions.
-    :param start: where it began.
-    :param next_offset: they have everything below it.
-    :param end: where the read under way ends, exclusive.
-    :param reading: the read under way.
-    """
+    """New user partitions of one metadata partition on their way to its subscription."""
 
     views: dict[TopicIdPartition, UserPartitionView]
-    start: int
-    next_offset: int
-    end: int = 0
+    start: int  # where it began
+    next_offset: int  # they have everything below it
+    end: int = 0  # where the read under way ends, exclusive
     reading: Iterator[pa.RecordBatch] | None = None
 
 
 @dataclass(slots=True)
 class _Followed:
-    """
-    A metadata partition that is followed.
+    """A metadata partition that is followed."""
 
-    :param consumed: everything below it was delivered to the live views.
-    :param bootstrap: the bootstrap under way.
-    :param waiting: the user partitions of the next one.
-    :param known_end: its largest end offset that was asked for.
-    :param quarantine: its records that cannot be applied.
-    """
-
-    consumed: int
+    consumed: int  # everything below it was delivered to the live views
     bootstrap: _Bootstrap | None = None
+    # the user partitions of the next one
     waiting: dict[TopicIdPartition, UserPartitionView] = field(default_factory=dict)
-    known_end: int = 0
-    quarantine: Quarantine = field(default_factory=Quarantine)
+    known_end: int = 0  # its largest end offset that was asked for
+    quarantine: Quarantine = field(default_factory=Quarantine)  # its records that cannot be applied
 
 
 class ConsumerTask:

@@ -57,21 +57,14 @@ class Liveness:
 
 @dataclass(slots=True)
 class Quarantine:
-    """
-    The records of one metadata partition that cannot be applied.
+    """The records of one metadata partition that cannot be applied."""
 
-    :param records: the first of them.
-    :param total: number of all.
-    :param routed: number of good records, each of which proves our partitioner; some are counted again after a failure.
-    :param misrouted: number of records that lie where our partitioner would not put them.
-    :param judged: records below this offset were counted.
-    """
-
-    records: list[QuarantinedRecord] = field(default_factory=list)
-    total: int = 0
+    records: list[QuarantinedRecord] = field(default_factory=list)  # the first of them
+    total: int = 0  # number of all
+    # number of good records, each of which proves our partitioner; some are counted again after a failure
     routed: int = 0
-    misrouted: int = 0
-    judged: int = 0
+    misrouted: int = 0  # number of records that lie where our partitioner would not put them
+    judged: int = 0  # records below this offset were counted
 
     def take(self, records: Sequence[QuarantinedRecord], routed: int, end: int) -> None:
         """

@@ -22,31 +22,19 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_pa
 
 @dataclass(slots=True)
 class UserPartitionView:
-    """
-    One user partition as far as it was consumed.
+    """One user partition as far as it was consumed."""
 
-    :param history: its segments and the state of its deletion.
-    :param metadata_partition: where its events lie.
-    :param next_offset: everything below it was delivered, once; nothing at or above it was.
-    :param assignment: number of the assignment that ``target_offset`` belongs to.
-    :param target_offset: end of the metadata partition as of that assignment: there it is initialised.
-    :param missing_before: events below this offset were deleted from the log before they could be read; 0 where none
-        were.
-    :param live: fed by the subscription; otherwise by its bootstrap.
-    :param lookups_from: where its replay has to begin before lookups by leader epoch are answered; ``None`` where they
-        are.
-    :param last_event: offset of the last event that was delivered, -1 where none was.
-    """
-
-    history: UserPartitionHistory
-    metadata_partition: int
-    next_offset: int
-    assignment: int
-    target_offset: int
+    history: UserPartitionHistory  # its segments and the state of its deletion
+    metadata_partition: int  # where its events lie
+    next_offset: int  # everything below it was delivered, once; nothing at or above it was
+    assignment: int  # number of the assignment that ``target_offset`` belongs to
+    target_offset: int  # end of the metadata partition as of that assignment: there it is initialised
+    # events below this offset were deleted from the log before they could be read; 0 where none were
     missing_before: int
-    live: bool = False
+    live: bool = False  # fed by the subscription; otherwise by its bootstrap
+    # where its replay has to begin before lookups by leader epoch are answered; ``None`` where they are
     lookups_from: int | None = None
-    last_event: int = -1
+    last_event: int = -1  # offset of the last event that was delivered, -1 where none was
 
     @property
     def caught_up(self) -> bool:
@@ -54,11 +42,7 @@ class UserPartitionView:
         return self.next_offset >= self.target_offset
 
     def apply(self, located: LocatedEvent) -> None:
-        """
-        Apply an event, unless it was delivered before.
-
-        :param located: an event of this user partition.
-        """
+        """Apply an event of this user partition, unless it was delivered before."""
         if located.offset < self.next_offset:
             return
         located.apply_to(self.history)
@@ -105,11 +89,7 @@ class RemotePartitionMetadataStore:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def assign(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """
-        Follow user partitions; those that are followed already stay as they are.
-
-        :param partitions: which.
-        """
+        """Follow user partitions; those that are followed already stay as they are."""
         with self.changed:
             for partition in partitions:
                 if partition not in self.assignments:
@@ -117,42 +97,26 @@ class RemotePartitionMetadataStore:
             self.changed.notify_all()
 
     def unassign(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """
-        Follow user partitions no longer; they cannot be read from now on.
-
-        :param partitions: which; no effect for those that are not followed.
-        """
+        """Follow user partitions no longer, as far as they are followed; they cannot be read from now on."""
         with self.changed:
             for partition in partitions:
                 self.assignments.pop(partition, None)
             self.changed.notify_all()
 
     def reassign(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """
-        Follow these user partitions and no others; those that are followed already stay as they are.
-
-        :param partitions: which.
-        """
+        """Follow these user partitions and no others; those that are followed already stay as they are."""
         wanted = set(partitions)
         with self.changed:
             self.unassign([partition for partition in self.assignments if partition not in wanted])
             self.assign(wanted)
 
     def is_initialized(self, partition: TopicIdPartition) -> bool:
-        """
-        Tell whether a user partition may be read.
-
-        :param partition: any.
-        """
+        """Tell whether a user partition may be read."""
         with self.changed:
             return self._ready_view(partition) is not None
 
     def status(self, partition: TopicIdPartition) -> UserPartitionStatus | None:
-        """
-        Return how far a user partition is, ``None`` where the consumer task has not begun with it.
-
-        :param partition: any.
-        """
+        """Return how far a user partition is, ``None`` where the consumer task has not begun with it."""
         with self.changed:
             view = self.views.get(partition)
             if view is None or partition not in self.assignments:
@@ -202,13 +166,7 @@ class RemotePartitionMetadataStore:
             return self.changed.wait_for(consumed, timeout_s)
 
     def await_initialized(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
-        """
-        Wait until user partitions may be read.
-
-        :param partitions: which.
-        :param timeout_s: seconds.
-        :return: whether they all may be.
-        """
+        """Wait until user partitions may be read; return whether they all may be."""
         with self.changed:
             return self.changed.wait_for(lambda: all(self._ready_view(p) is not None for p in partitions), timeout_s)
 

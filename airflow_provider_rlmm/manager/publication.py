@@ -41,77 +41,55 @@ LookAt = Callable[[UUID], ProvenLook | None]
 
 
 def no_look(topic_id: UUID) -> None:
-    """
-    Look at nothing, so that every topic counts as living and nothing may be written about it.
-
-    :param topic_id: any.
-    """
+    """Look at nothing, so that every topic counts as living and nothing may be written about it."""
 
 
-class GuardedView:
-    """
-    A :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState` for one batch of events.
+@dataclass(slots=True)
+class _GuardedView:
+    """A :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState` for one batch of events."""
 
-    :param store: the local view.
-    :param task: knows whether the partitioner is verified.
-    :param look_at: asked once per topic id.
-    :param in_doubt: user partitions about which an event may still land.
-    """
-
-    def __init__(
-        self,
-        store: RemotePartitionMetadataStore,
-        task: ConsumerTask,
-        look_at: LookAt,
-        in_doubt: Collection[TopicIdPartition],
-    ) -> None:
-        self._store = store
-        self._task = task
-        self._look_at = look_at
-        self._in_doubt = in_doubt
-        self._looks: dict[UUID, ProvenLook | None] = {}
+    store: RemotePartitionMetadataStore
+    task: ConsumerTask  # knows whether the partitioner is verified
+    ask: LookAt  # asked once per topic id
+    in_doubt: Collection[TopicIdPartition]  # user partitions about which an event may still land
+    looks: dict[UUID, ProvenLook | None] = field(default_factory=dict)
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
-        with self._store.reading(segment_id.topic_id_partition) as view:
+        with self.store.reading(segment_id.topic_id_partition) as view:
             return view.history.cache.segment(segment_id)
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
-        with self._store.reading(topic_id_partition) as view:
+        with self.store.reading(topic_id_partition) as view:
             return view.history.delete_state if view.history.deletion_under_way() else None
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
-        if topic_id_partition in self._in_doubt:
+        if topic_id_partition in self.in_doubt:
             return "an event about it was published with an unknown outcome and may still land"
-        with self._store.reading(topic_id_partition) as view:
+        with self.store.reading(topic_id_partition) as view:
             return view.history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
-        if topic_id not in self._looks:
-            self._looks[topic_id] = self._look_at(topic_id)
-        return self._looks[topic_id]
+        if topic_id not in self.looks:
+            self.looks[topic_id] = self.ask(topic_id)
+        return self.looks[topic_id]
 
     def routing_verified(self) -> bool:
         """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
-        return self._task.routing_verified()
+        return self.task.routing_verified()
 
 
-def find_records(
+def _find_records(
     log: MetadataLogReader, records: Collection[tuple[int, bytes]], starts: Mapping[int, int]
 ) -> dict[tuple[int, bytes], list[int]]:
     """
-    Look for records by their values, up to the high watermark as of now.
+    Look for records, by metadata partition and value, from the first offsets on at which they can be; return where they lie.
 
-    What is found is durable. What is not may still land: a broker can hold it, or a connection.
-
-    :param log: the log.
-    :param records: (metadata partition, value).
-    :param starts: metadata partition → first offset at which its records can be.
-    :return: record → the offsets at which it lies, ascending.
-    :raises EventLogUnavailableError: if the log could not be read.
+    What is found lies below the high watermark and is durable. What is not may still land: a broker can hold it, or a
+    connection.
     """
     ends = log.high_water_marks()
     found: dict[tuple[int, bytes], list[int]] = {}
@@ -127,63 +105,36 @@ def find_records(
 
 @dataclass(slots=True)
 class _Doubt:
-    """
-    A record that was sent and not found.
+    """A record that was sent and not found."""
 
-    :param start: first offset at which it can be.
-    :param copies: how often it was sent without being found.
-    :param accounted: where copies lie that are known to have been sent besides.
-    """
-
-    start: int
-    copies: int = 0
-    accounted: set[int] = field(default_factory=set)
+    start: int  # first offset at which it can be
+    copies: int = 0  # how often it was sent without being found
+    accounted: set[int] = field(default_factory=set)  # where copies lie that are known to have been sent besides
 
 
+@dataclass(slots=True)
 class Publication:
-    """
-    The publishing half of the manager.
+    """The publishing half of the manager."""
 
-    :param log: the metadata event log.
-    :param publisher: the write guard around the same log.
-    :param store: the local view.
-    :param lookups: replays what was resumed, where a snapshot does not say enough.
-    :param look_at: looks at the cluster for a topic that is to be written about.
-    :param consume_wait_s: seconds to wait for the local view, before and after a batch, and to look for lost records.
-    :param closed: set when nobody waits any more.
-    """
-
-    def __init__(
-        self,
-        log: MetadataLogReader,
-        publisher: GuardedPublisher,
-        store: RemotePartitionMetadataStore,
-        lookups: LookupReplay,
-        look_at: LookAt,
-        consume_wait_s: float,
-        closed: threading.Event,
-    ) -> None:
-        self._log = log
-        self._publisher = publisher
-        self._store = store
-        self._lookups = lookups
-        self._look_at = look_at
-        self._consume_wait_s = consume_wait_s
-        self._closed = closed
-        self._publishing = threading.Lock()
-        self._in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], _Doubt]] = {}
+    log: MetadataLogReader
+    publisher: GuardedPublisher  # the write guard around the same log
+    store: RemotePartitionMetadataStore
+    lookups: LookupReplay  # replays what was resumed, where a snapshot does not say enough
+    look_at: LookAt  # looks at the cluster for a topic that is to be written about
+    consume_wait_s: float  # to wait for the local view, before and after a batch, and to look for lost records
+    closed: threading.Event  # set when nobody waits any more
+    _publishing: threading.Lock = field(default_factory=threading.Lock)
+    _in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], _Doubt]] = field(default_factory=dict)
 
     def publish(self, events: Sequence[OfferedEvent], task: ConsumerTask | None, *, wait: bool) -> list[PublishOutcome]:
         """
         Publish a batch; see :meth:`~airflow_provider_rlmm.manager.topic_based.TopicBasedRemoteLogMetadataManager.publish`.
 
-        :param events: the events.
         :param task: what consumes; ``None`` where nothing was ever assigned.
-        :param wait: whether to wait until they can be read.
         """
         if not events:
             return []
-        self._publisher.require_writes(f"write {len(events)} events")
+        self.publisher.require_writes(f"write {len(events)} events")
         if task is None:
             raise PartitionNotAssignedError("nothing was written: no user partition was ever assigned")
         partitions = {topic_id_partition_of(event): self._metadata_partition(event) for event in events}
@@ -191,25 +142,26 @@ class Publication:
             starts = self._catch_up(partitions)
             self._require_whole_history(task, partitions)
             self._look_again(partitions)
-            view = GuardedView(self._store, task, self._look_at, self._in_doubt)
-            outcomes = self._resolve(events, self._publisher.publish(events, view), starts)
+            view = _GuardedView(self.store, task, self.look_at, self._in_doubt)
+            outcomes = self._resolve(events, self.publisher.publish(events, view), starts)
         if wait:
             self.await_readable(events, outcomes)
         return outcomes
 
     def _metadata_partition(self, event: OfferedEvent) -> int:
-        return metadata_partition_for(topic_id_partition_of(event), self._log.partition_count)
+        return metadata_partition_for(topic_id_partition_of(event), self.log.partition_count)
 
     def _catch_up(self, partitions: dict[TopicIdPartition, int]) -> dict[int, int]:
         """Bring the local view to the high watermark, which is also where the batch cannot be before."""
-        ends = dict(self._log.high_water_marks())
-        if not self._await_consumed({partition: ends[number] for partition, number in partitions.items()}):
+        ends = dict(self.log.high_water_marks())
+        needed = {partition: ends[number] for partition, number in partitions.items()}
+        if not self.store.await_consumed(needed, self.consume_wait_s):
             raise NotReadyError(
                 f"nothing was written: the local view did not reach the end of the metadata topic within "
-                f"{self._consume_wait_s:g} s; see liveness()"
+                f"{self.consume_wait_s:g} s; see liveness()"
             )
         for partition in partitions:
-            with self._store.reading(partition):
+            with self.store.reading(partition):
                 pass
         return ends
 
@@ -219,8 +171,8 @@ class Publication:
             if record.metadata_partition in numbers:
                 raise QuarantinedRecordsError(f"nothing was written: {record}; look at the record first")
         for partition in partitions:
-            self._lookups.settle(partition)
-            with self._store.reading(partition) as view:
+            self.lookups.settle(partition)
+            with self.store.reading(partition) as view:
                 if view.missing_before:
                     raise QuarantinedRecordsError(
                         f"nothing was written about {partition}: its history is incomplete, metadata partition "
@@ -273,24 +225,19 @@ class Publication:
     def _find(self, records: dict[tuple[int, bytes], int]) -> dict[tuple[int, bytes], list[int]]:
         """Look for records, and try again while the brokers are away: mostly they were when the outcome became unknown."""
         starts = {number: min(s for (at, _), s in records.items() if at == number) for number, _ in records}
-        deadline = time.monotonic() + self._consume_wait_s
+        deadline = time.monotonic() + self.consume_wait_s
         while True:
             try:
-                return find_records(self._log, records, starts)
+                return _find_records(self.log, records, starts)
             except EventLogError as error:
                 # An exception would take the outcomes of the batch away from the caller.
-                if not error.retriable or time.monotonic() > deadline or self._closed.is_set():
+                if not error.retriable or time.monotonic() > deadline or self.closed.is_set():
                     _logger.warning("Events of unknown outcome could not be looked for: %s", error)
                     return {}
-            self._closed.wait(_BACKOFF_S)
+            self.closed.wait(_BACKOFF_S)
 
     def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
-        """
-        Wait until everything that is acked was consumed.
-
-        :param events: the events.
-        :param outcomes: the outcome of each.
-        """
+        """Wait until everything that is acked was consumed; there is one outcome per event."""
         needed: dict[TopicIdPartition, int] = {}
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):
@@ -298,13 +245,10 @@ class Publication:
                 needed[partition] = max(needed.get(partition, 0), outcome.offset + 1)
         written = f"{len(events)} events were published: those that are acked are written, do not publish them again"
         try:
-            consumed = self._await_consumed(needed)
+            consumed = self.store.await_consumed(needed, self.consume_wait_s)
         except PartitionNotAssignedError as error:
             raise ReadAfterWriteError(f"{written}; they cannot be read here: {error}", outcomes) from error
         if not consumed:
             raise ReadAfterWriteError(
-                f"{written}; they did not come back within {self._consume_wait_s:g} s, see liveness()", outcomes
+                f"{written}; they did not come back within {self.consume_wait_s:g} s, see liveness()", outcomes
             )
-
-    def _await_consumed(self, offsets: dict[TopicIdPartition, int]) -> bool:
-        return self._store.await_consumed(offsets, self._consume_wait_s)

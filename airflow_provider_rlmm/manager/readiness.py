@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Never, Self
+from functools import wraps
+from typing import Concatenate, Never, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError
@@ -15,8 +16,7 @@ from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
 from airflow_provider_rlmm.manager.liveness import Liveness
-from airflow_provider_rlmm.manager.metadata_store import UserPartitionStatus
-from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager
+from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -24,7 +24,37 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _unreadable(
+    method: Callable[Concatenate[_Manager, _P], object],
+) -> Callable[Concatenate[NotReadyRemoteLogMetadataManager, _P], Never]:
+    """Return a method like the given one, which reads of a user partition, that raises ``NotReadyError``."""
+    parameters = inspect.signature(method)
+
+    @wraps(method)
+    def refuse(self: NotReadyRemoteLogMetadataManager, /, *args: _P.args, **kwargs: _P.kwargs) -> Never:
+        asked = parameters.bind(self, *args, **kwargs).arguments
+        self._refuse(f"{asked['topic_id_partition']} cannot be read")
+
+    return refuse
+
+
+def _passed_on(
+    method: Callable[Concatenate[_Manager, _P], _R],
+) -> Callable[Concatenate[SwappableRemoteLogMetadataManager, _P], _R]:
+    """Return a method like the given one that calls the manager in place."""
+
+    @wraps(method)
+    def pass_on(self: SwappableRemoteLogMetadataManager, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._in_place() as manager:
+            answer: _R = getattr(manager, method.__name__)(*args, **kwargs)
+            return answer
+
+    return pass_on
 
 
 class NotReadyRemoteLogMetadataManager:
@@ -51,29 +81,12 @@ class NotReadyRemoteLogMetadataManager:
         """Raise ``NotReadyError``."""
         self._refuse(f"{metadata.state.name} of {metadata.topic_id_partition} was not written")
 
-    def remote_log_segment_metadata(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
-
-    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
-
-    def list_remote_log_segments(self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
-
-    def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
-
-    def next_segment_with_txn_index(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
+    remote_log_segment_metadata = _unreadable(_Manager.remote_log_segment_metadata)
+    highest_offset_for_epoch = _unreadable(_Manager.highest_offset_for_epoch)
+    list_remote_log_segments = _unreadable(_Manager.list_remote_log_segments)
+    remote_log_size = _unreadable(_Manager.remote_log_size)
+    next_segment_with_txn_index = _unreadable(_Manager.next_segment_with_txn_index)
+    partition_delete_state = _unreadable(_Manager.partition_delete_state)
 
     def on_partition_leadership_changes(
         self, leader_partitions: Collection[TopicIdPartition], follower_partitions: Collection[TopicIdPartition]
@@ -97,10 +110,6 @@ class NotReadyRemoteLogMetadataManager:
         """Raise ``NotReadyError``."""
         self._refuse(f"the names of topic id {kafka_uuid_str(topic_id)} are not known")
 
-    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> Never:
-        """Raise ``NotReadyError``."""
-        self._refuse(f"{topic_id_partition} cannot be read")
-
     def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> Never:
         """Raise ``NotReadyError``."""
         self._refuse(f"{len(events)} events were not written")
@@ -110,28 +119,15 @@ class NotReadyRemoteLogMetadataManager:
         self._refuse(f"{len(events)} events cannot be read here")
 
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
-        """
-        Return ``False``.
-
-        :param topic_id_partition: any.
-        """
+        """Return ``False``."""
         return False
 
     def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
-        """
-        Return ``False`` at once: whoever waits here would wait for another manager.
-
-        :param partitions: any.
-        :param timeout_s: seconds.
-        """
+        """Return ``False`` at once: whoever waits here would wait for another manager."""
         return False
 
     def status(self, topic_id_partition: TopicIdPartition) -> None:
-        """
-        Return ``None``.
-
-        :param topic_id_partition: any.
-        """
+        """Return ``None``."""
 
     def liveness(self) -> Liveness:
         """Return that nothing runs."""
@@ -158,11 +154,11 @@ class SwappableRemoteLogMetadataManager:
     """
 
     def __init__(self) -> None:
-        self._current: RemoteLogMetadataManager = NotReadyRemoteLogMetadataManager()
+        self._current: _Manager = NotReadyRemoteLogMetadataManager()
         self._calls: dict[int, int] = {}
         self._changed = threading.Condition()
 
-    def swap(self, manager: RemoteLogMetadataManager) -> RemoteLogMetadataManager:
+    def swap(self, manager: _Manager) -> _Manager:
         """
         Put another manager in place: every call that begins from now on goes to it.
 
@@ -176,7 +172,7 @@ class SwappableRemoteLogMetadataManager:
         return former
 
     @contextmanager
-    def _in_place(self) -> Iterator[RemoteLogMetadataManager]:
+    def _in_place(self) -> Iterator[_Manager]:
         with self._changed:
             manager = self._current
             self._calls[id(manager)] = self._calls.get(id(manager), 0) + 1
@@ -189,118 +185,27 @@ class SwappableRemoteLogMetadataManager:
                     del self._calls[id(manager)]
                 self._changed.notify_all()
 
-    def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.add_remote_log_segment_metadata(metadata)
-
-    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> int:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.update_remote_log_segment_metadata(update)
-
-    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> int:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.put_remote_partition_delete_metadata(metadata)
-
-    def remote_log_segment_metadata(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.remote_log_segment_metadata(topic_id_partition, leader_epoch, offset)
-
-    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.highest_offset_for_epoch(topic_id_partition, leader_epoch)
-
-    def list_remote_log_segments(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
-    ) -> list[RemoteLogSegmentMetadata]:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.list_remote_log_segments(topic_id_partition, leader_epoch)
-
-    def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.remote_log_size(topic_id_partition, leader_epoch)
-
-    def next_segment_with_txn_index(
-        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.next_segment_with_txn_index(topic_id_partition, leader_epoch, offset)
-
-    def on_partition_leadership_changes(
-        self, leader_partitions: Collection[TopicIdPartition], follower_partitions: Collection[TopicIdPartition]
-    ) -> None:
-        """Pass on."""
-        with self._in_place() as manager:
-            manager.on_partition_leadership_changes(leader_partitions, follower_partitions)
-
-    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Pass on."""
-        with self._in_place() as manager:
-            manager.on_stop_partitions(partitions)
-
-    def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Pass on."""
-        with self._in_place() as manager:
-            manager.reconcile_assignment(partitions)
-
-    def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> frozenset[int]:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.metadata_partitions_for(partitions)
-
-    def names_of(self, topic_id: UUID) -> frozenset[str]:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.names_of(topic_id)
-
-    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.partition_delete_state(topic_id_partition)
-
-    def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> list[PublishOutcome]:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.publish(events, wait=wait)
-
-    def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> None:
-        """Pass on."""
-        with self._in_place() as manager:
-            manager.await_readable(events, outcomes)
-
-    def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
-        """Pass on; a swap waits for whoever waits here."""
-        with self._in_place() as manager:
-            return manager.await_ready(partitions, timeout_s)
-
-    def status(self, topic_id_partition: TopicIdPartition) -> UserPartitionStatus | None:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.status(topic_id_partition)
-
-    def liveness(self) -> Liveness:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.liveness()
-
-    def quarantined(self) -> list[QuarantinedRecord]:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.quarantined()
-
-    def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
-        """Pass on."""
-        with self._in_place() as manager:
-            return manager.is_ready(topic_id_partition)
+    add_remote_log_segment_metadata = _passed_on(_Manager.add_remote_log_segment_metadata)
+    update_remote_log_segment_metadata = _passed_on(_Manager.update_remote_log_segment_metadata)
+    put_remote_partition_delete_metadata = _passed_on(_Manager.put_remote_partition_delete_metadata)
+    remote_log_segment_metadata = _passed_on(_Manager.remote_log_segment_metadata)
+    highest_offset_for_epoch = _passed_on(_Manager.highest_offset_for_epoch)
+    list_remote_log_segments = _passed_on(_Manager.list_remote_log_segments)
+    remote_log_size = _passed_on(_Manager.remote_log_size)
+    next_segment_with_txn_index = _passed_on(_Manager.next_segment_with_txn_index)
+    partition_delete_state = _passed_on(_Manager.partition_delete_state)
+    on_partition_leadership_changes = _passed_on(_Manager.on_partition_leadership_changes)
+    on_stop_partitions = _passed_on(_Manager.on_stop_partitions)
+    reconcile_assignment = _passed_on(_Manager.reconcile_assignment)
+    metadata_partitions_for = _passed_on(_Manager.metadata_partitions_for)
+    names_of = _passed_on(_Manager.names_of)
+    publish = _passed_on(_Manager.publish)
+    await_readable = _passed_on(_Manager.await_readable)
+    is_ready = _passed_on(_Manager.is_ready)
+    await_ready = _passed_on(_Manager.await_ready)
+    status = _passed_on(_Manager.status)
+    liveness = _passed_on(_Manager.liveness)
+    quarantined = _passed_on(_Manager.quarantined)
 
     def close(self) -> None:
         """Close the manager in place, once the calls to it have ended; calls that begin later are not ready."""
@@ -309,7 +214,5 @@ class SwappableRemoteLogMetadataManager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

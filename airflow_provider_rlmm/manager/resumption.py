@@ -29,15 +29,10 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_
 
 @dataclass(frozen=True, slots=True)
 class ResumedHistory:
-    """
-    What a snapshot says of a user partition.
+    """What a snapshot says of a user partition."""
 
-    :param history: its history, without lookups by leader epoch.
-    :param first_offset: where its first event lies.
-    """
-
-    history: UserPartitionHistory
-    first_offset: int
+    history: UserPartitionHistory  # its history, without lookups by leader epoch
+    first_offset: int  # where its first event lies
 
 
 class Resumption:
@@ -61,22 +56,12 @@ class Resumption:
         self._next_offsets = dict(snapshot.next_offsets)
 
     def next_offset(self, metadata_partition: int, begin: int, end: int) -> int | None:
-        """
-        Return where to read on, ``None`` where the log does not hold what comes next.
-
-        :param metadata_partition: which one.
-        :param begin: its first offset as of now.
-        :param end: its high watermark as of now.
-        """
+        """Return where to read on, ``None`` where that is not between the first offset and the high watermark as of now."""
         offset = self._next_offsets.get(metadata_partition)
         return offset if offset is not None and begin <= offset <= end else None
 
     def forget(self, metadata_partition: int) -> None:
-        """
-        Take nothing over any more: the log has lost records.
-
-        :param metadata_partition: where.
-        """
+        """Take nothing of a metadata partition over any more: its log has lost records."""
         self._next_offsets.pop(metadata_partition, None)
 
     def history_of(self, tip: TopicIdPartition, metadata_partition: int, begin: int) -> ResumedHistory | None:
@@ -94,20 +79,12 @@ class Resumption:
         return ResumedHistory(known.get(tip) or UserPartitionHistory(tip), first_offset)
 
     def missing_before(self, metadata_partition: int) -> int:
-        """
-        Return below which offset records were gone before they were read; 0 where none were.
-
-        :param metadata_partition: where.
-        """
+        """Return below which offset of a metadata partition records were gone before they were read; 0 where none were."""
         gaps = self._snapshot.gaps
         return max((gap.end for gap in gaps if gap.metadata_partition == metadata_partition), default=0)
 
     def quarantine(self, metadata_partition: int) -> Quarantine:
-        """
-        Return the records of a metadata partition that cannot be applied.
-
-        :param metadata_partition: which one.
-        """
+        """Return the records of a metadata partition that cannot be applied."""
         records = self._quarantined.get(metadata_partition, [])
         return Quarantine(
             records[:MAX_QUARANTINED_SHOWN],
@@ -118,11 +95,7 @@ class Resumption:
         )
 
     def names_of(self, topic_id: UUID) -> frozenset[str]:
-        """
-        Return every name under which the snapshot knows a topic id.
-
-        :param topic_id: the id.
-        """
+        """Return every name under which the snapshot knows a topic id."""
         return frozenset(tip.topic for tip in self._first_offsets if tip.topic_id == topic_id)
 
     @cached_property
@@ -147,12 +120,7 @@ def _tip(row: Mapping[str, Any]) -> TopicIdPartition:
 
 
 class LookupReplay:
-    """
-    Gives user partitions that were resumed their lookups by leader epoch, and the segments that were finished before.
-
-    :param log: the log.
-    :param store: the local view.
-    """
+    """Gives user partitions that were resumed their lookups by leader epoch, and the segments that were finished before."""
 
     def __init__(self, log: MetadataLogReader, store: RemotePartitionMetadataStore) -> None:
         self._log = log
@@ -198,12 +166,9 @@ class LookupReplay:
 
     def _replay(self, number: int) -> None:
         with self._store.changed:
-            views = {
-                p: v
-                for p, v in self._store.views.items()
-                if v.metadata_partition == number and v.lookups_from is not None
-            }
-            starts = {p: v.lookups_from for p, v in views.items() if v.lookups_from is not None}
+            mine = {p: v for p, v in self._store.views.items() if v.metadata_partition == number}
+            starts = {p: v.lookups_from for p, v in mine.items() if v.lookups_from is not None}
+            views = {p: mine[p] for p in starts}
             end = min((view.next_offset for view in views.values()), default=0)
         start = min(starts.values(), default=0)
         histories = {p: UserPartitionHistory(p) for p in views}

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Self
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
+    ManagerClosedError,
+    PartitionNotAssignedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
@@ -22,8 +24,11 @@ from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.liveness import Liveness
-from airflow_provider_rlmm.manager.local_reads import LocalReads
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionStatus
+from airflow_provider_rlmm.manager.metadata_store import (
+    RemotePartitionMetadataStore,
+    UserPartitionStatus,
+    UserPartitionView,
+)
 from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
@@ -34,6 +39,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 CONSUME_WAIT_S = 120.0
 """As Kafka's ``remote.log.metadata.consume.wait.ms``."""
@@ -44,13 +50,16 @@ _IDLE_S = 0.002
 _BACKOFF_S = 0.5
 
 
-class TopicBasedRemoteLogMetadataManager(LocalReads):
+class TopicBasedRemoteLogMetadataManager:
     """
     A :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` on the metadata topic
     (Kafka: ``TopicBasedRemoteLogMetadataManager``). Any thread may call it.
 
     One thread of its own consumes, from the first assignment on; :meth:`liveness` shows how it does. What is written
     passes the write guard, judged by a local view that is brought up to the high watermark first.
+
+    Every read raises ``PartitionNotAssignedError`` for a user partition that is not followed, and ``NotReadyError`` for one
+    that is not initialised yet. After :meth:`close`, whatever reads, changes or waits raises ``ManagerClosedError``.
 
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
@@ -72,8 +81,9 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
         consume_wait_s: float = CONSUME_WAIT_S,
         snapshot: Snapshot | None = None,
     ) -> None:
-        store = RemotePartitionMetadataStore()
-        super().__init__(store, LookupReplay(log, store))
+        self._store = store = RemotePartitionMetadataStore()
+        self._lookups = LookupReplay(log, store)
+        self._closed = threading.Event()
         self._log = log
         self._clock = clock
         self._wake = threading.Event()
@@ -93,7 +103,6 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
 
         :param leader_partitions: which.
         :param follower_partitions: and which.
-        :raises ManagerClosedError: after :meth:`close`.
         """
         self._follow(partial(self._store.assign, [*leader_partitions, *follower_partitions]))
 
@@ -104,9 +113,12 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
         Those that are followed already go on; the others cannot be read from now on.
 
         :param partitions: all that are to be followed.
-        :raises ManagerClosedError: after :meth:`close`.
         """
         self._follow(partial(self._store.reassign, list(partitions)))
+
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise ManagerClosedError("the metadata manager was closed: open another one")
 
     def _follow(self, change: Callable[[], None]) -> None:
         with self._life:
@@ -142,7 +154,6 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
         Follow user partitions no longer; from now on they cannot be read.
 
         :param partitions: which; no effect for those that are not followed.
-        :raises ManagerClosedError: after :meth:`close`.
         """
         self._require_open()
         self._store.unassign(partitions)
@@ -171,10 +182,99 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
         :param partitions: which.
         :param timeout_s: seconds.
         :return: whether they all may be.
-        :raises ManagerClosedError: after :meth:`close`.
         """
         self._require_open()
         return self._store.await_initialized(partitions, timeout_s)
+
+    # --- reads ---------------------------------------------------------------------------------------------------------
+
+    def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """
+        Return the segment that serves reads of an offset, ``None`` where there is none.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch that the offset was written in.
+        :param offset: the offset.
+        """
+        with self._reading_epochs(topic_id_partition) as view:
+            return view.history.cache.remote_log_segment_metadata(leader_epoch, offset)
+
+    def highest_offset_for_epoch(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int | None:
+        """
+        Return the largest offset of an epoch that was ever copied, inclusive.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch.
+        """
+        with self._reading_epochs(topic_id_partition) as view:
+            return view.history.cache.highest_offset_for_epoch(leader_epoch)
+
+    def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> list[RemoteLogSegmentMetadata]:
+        """
+        Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: only those of this leader epoch.
+        """
+        by_epoch = self._reading if leader_epoch is None else self._reading_epochs
+        with by_epoch(topic_id_partition) as view:
+            return view.history.cache.list_remote_log_segments(leader_epoch)
+
+    def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int:
+        """
+        Return the bytes of the segments of an epoch, in whatever state; a segment of two epochs counts whole for both.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch.
+        """
+        segments = self.list_remote_log_segments(topic_id_partition, leader_epoch)
+        return sum(segment.segment_size_in_bytes for segment in segments)
+
+    def next_segment_with_txn_index(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """
+        Return the first segment from an offset on, without a gap, that has aborted transactions.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epoch: the leader epoch that the offset was written in.
+        :param offset: the offset.
+        """
+        with self._reading_epochs(topic_id_partition) as view:
+            return view.history.cache.next_segment_with_txn_index(leader_epoch, offset)
+
+    def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
+        """
+        Return how far the deletion of a user partition is, ``None`` where it was never marked.
+
+        :param topic_id_partition: the user partition.
+        """
+        with self._reading(topic_id_partition) as view:
+            return view.history.delete_state
+
+    @contextmanager
+    def _reading(self, topic_id_partition: TopicIdPartition) -> Iterator[UserPartitionView]:
+        try:
+            with self._store.reading(topic_id_partition) as view:
+                self._require_open()
+                yield view
+        except PartitionNotAssignedError:
+            # Closing ends all assignments.
+            self._require_open()
+            raise
+
+    @contextmanager
+    def _reading_epochs(self, topic_id_partition: TopicIdPartition) -> Iterator[UserPartitionView]:
+        """Hold a view still that answers lookups by leader epoch; the first time after a restart it is replayed for them."""
+        with self._reading(topic_id_partition):
+            pass
+        self._lookups.ensure(topic_id_partition)
+        with self._reading(topic_id_partition) as view:
+            yield view
 
     # --- writes --------------------------------------------------------------------------------------------------------
 
@@ -202,14 +302,11 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
 
     def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> int:
         """
-        Publish a step of a user partition's deletion and wait until it can be read here.
+        Publish a step of a user partition's deletion, as :meth:`update_remote_log_segment_metadata` does with a segment's.
 
         :param metadata: the event.
         :return: its offset in the metadata partition.
-        :raises WriteRefusedError: if the write guard refuses it.
-        :raises PublishFailedError: if it was certainly not written.
-        :raises PublishOutcomeUnknownError: if it may or may not have been.
-        :raises ReadAfterWriteError: if it was written and did not come back in time.
+        :raises RlmmError: as there.
         """
         return self._publish_one(metadata)
 
@@ -223,7 +320,6 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
         :param events: at most one per segment and per user partition; their user partitions are followed and ready.
         :param wait: whether to wait, once for the batch, until everything that is acked can be read here.
         :return: one outcome per event, in the same order.
-        :raises ManagerClosedError: after :meth:`close`.
         :raises PartitionNotAssignedError: if a user partition is not followed.
         :raises NotReadyError: if the local view did not catch up with the high watermark in time: nothing was written.
         :raises QuarantinedRecordsError: if the local view is not the whole history: nothing was written.
@@ -284,7 +380,5 @@ class TopicBasedRemoteLogMetadataManager(LocalReads):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -25,17 +25,13 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 @dataclass(slots=True)
 class LeaderEpochState:
-    """
-    The segments of one leader epoch (Kafka: ``RemoteLogLeaderEpochState``).
+    """The segments of one leader epoch (Kafka: ``RemoteLogLeaderEpochState``)."""
 
-    :param referenced: segments that serve reads, by the offset at which the epoch starts in them.
-    :param unreferenced: segments being copied or deleted, and those that others superseded; in order of arrival.
-    :param highest_offset: largest offset that was ever copied, inclusive; ``None`` where none was.
-    """
-
+    # segments that serve reads, by the offset at which the epoch starts in them
     referenced: dict[int, RemoteLogSegmentId] = field(default_factory=dict)
+    # segments being copied or deleted, and those that others superseded; in order of arrival
     unreferenced: dict[RemoteLogSegmentId, None] = field(default_factory=dict)
-    highest_offset: int | None = None
+    highest_offset: int | None = None  # largest offset that was ever copied, inclusive; ``None`` where none was
     _offsets: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -46,13 +42,7 @@ class LeaderEpochState:
         return LeaderEpochState(dict(self.referenced), dict(self.unreferenced), self.highest_offset)
 
     def reference(self, start_offset: int, segment_id: RemoteLogSegmentId, end_offset: int) -> None:
-        """
-        Let a copied segment serve reads.
-
-        :param start_offset: where the epoch starts in the segment.
-        :param segment_id: the segment.
-        :param end_offset: the epoch's last offset in the segment, inclusive.
-        """
+        """Let a copied segment serve reads of the epoch, which has these offsets in it; the end is inclusive."""
         if self.highest_offset is None or self.highest_offset <= end_offset:
             # A new leader may copy again what the old one had copied: it supersedes all that it covers.
             while self._offsets and self._offsets[-1] >= start_offset:
@@ -64,23 +54,14 @@ class LeaderEpochState:
         self.unreferenced.pop(segment_id, None)
 
     def unreference(self, start_offset: int, segment_id: RemoteLogSegmentId) -> None:
-        """
-        Take a segment that is being deleted from those that serve reads.
-
-        :param start_offset: where the epoch starts in the segment.
-        :param segment_id: the segment.
-        """
+        """Take a segment that is being deleted, and in which the epoch starts there, from those that serve reads."""
         if self.referenced.get(start_offset) == segment_id:
             del self.referenced[start_offset]
             del self._offsets[bisect.bisect_left(self._offsets, start_offset)]
         self.unreferenced[segment_id] = None
 
     def floor(self, offset: int) -> RemoteLogSegmentId | None:
-        """
-        Return the segment with the largest start that is not above ``offset``.
-
-        :param offset: any offset.
-        """
+        """Return the segment with the largest start that is not above an offset."""
         index = bisect.bisect_right(self._offsets, offset)
         return self.referenced[self._offsets[index - 1]] if index else None
 

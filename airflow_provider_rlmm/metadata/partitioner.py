@@ -38,11 +38,7 @@ def _java_long_hash(value: int) -> int:
 
 
 def _murmur2_of_int(value: int) -> int:
-    """
-    Return Kafka's murmur2 of the four big-endian bytes of a number.
-
-    :param value: an unsigned 32-bit number.
-    """
+    """Return Kafka's murmur2 of the four big-endian bytes of an unsigned 32-bit number."""
     # The hash reads its input as little-endian words.
     k = int.from_bytes(value.to_bytes(4, "big"), "little")
     k = (k * _MURMUR2_MULTIPLIER) & _MASK_32

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata import wire
@@ -51,10 +51,12 @@ def serialize(event: RemoteLogMetadata) -> bytes:
     """
     out = bytearray()
     wire.write_uvarint(out, _FRAME_VERSION)
-    wire.write_uvarint(out, api_key_of(event))
+    api_key = api_key_of(event)
+    wire.write_uvarint(out, api_key)
     wire.write_uvarint(out, _API_VERSION)
     try:
-        _write_body(out, event)
+        _check(event)
+        _BODIES[api_key].write(out, event)
     except (ValueError, TypeError, AttributeError) as e:
         raise MalformedMetadataError(f"{event!r} cannot be written: {e}") from e
     return bytes(out)
@@ -74,12 +76,12 @@ def deserialize(data: bytes) -> RemoteLogMetadata:
         raise MalformedMetadataError(f"frame version {frame_version} is not {_FRAME_VERSION}")
     api_key = _int16(reader, "api key")
     version = _int16(reader, "api version")
-    read = _READERS.get(api_key)
-    if read is None:
+    body = _BODIES.get(api_key)
+    if body is None:
         raise UnknownApiKeyError(f"api key {api_key} is unknown")
     if version > _API_VERSION:
         raise NewerVersionError(f"api version {version} of api key {api_key} is newer than {_API_VERSION}")
-    event = read(reader)
+    event: RemoteLogMetadata = body.read(reader)
     if reader.remaining:
         raise MalformedMetadataError(f"{reader.remaining} bytes are left over after api key {api_key}")
     _check(event)
@@ -111,49 +113,41 @@ def _check(event: RemoteLogMetadata) -> None:
         raise MalformedMetadataError("a segment without leader epochs")
 
 
-def _write_body(out: bytearray, event: RemoteLogMetadata) -> None:
-    _check(event)
-    if isinstance(event, RemoteLogSegmentMetadata):
-        _write_segment_id(out, event.remote_log_segment_id)
-        _write_segment_fields(out, event)
-    elif isinstance(event, RemoteLogSegmentMetadataUpdate):
-        _write_segment_id(out, event.remote_log_segment_id)
-        wire.write_int32(out, event.broker_id)
-        wire.write_int64(out, event.event_timestamp_ms)
-        wire.write_compact_nullable_bytes(out, event.custom_metadata)
-        wire.write_int8(out, RemoteLogSegmentState(event.state))
-        wire.write_no_tags(out)
-    elif isinstance(event, RemotePartitionDeleteMetadata):
-        _write_topic_id_partition(out, event.topic_id_partition)
-        wire.write_int32(out, event.broker_id)
-        wire.write_int64(out, event.event_timestamp_ms)
-        wire.write_int8(out, RemotePartitionDeleteState(event.state))
-        wire.write_no_tags(out)
-    else:
-        wire.write_uuid(out, event.segment_id)
-        _write_segment_fields(out, event)
+def _int16(reader: Reader, what: str) -> int:
+    """Return a varint of the header as the 16-bit number that Kafka's ``AbstractApiMessageSerde`` makes of it."""
+    value = reader.uvarint(what)
+    if value >= 1 << 15:
+        raise MalformedMetadataError(f"{what} {value} is too large")
+    value &= (1 << 16) - 1
+    return value - (1 << 16) if value >= 1 << 15 else value
 
 
-def _write_segment_fields(out: bytearray, segment: _AnySegment) -> None:
-    """Write what the records of a segment and of a snapshot share."""
-    wire.write_int64(out, segment.start_offset)
-    wire.write_int64(out, segment.end_offset)
-    wire.write_int32(out, segment.broker_id)
-    wire.write_int64(out, segment.max_timestamp_ms)
-    wire.write_int64(out, segment.event_timestamp_ms)
-    epochs = [epoch for epoch, _ in segment.segment_leader_epochs]
+def _write_leader_epochs(out: bytearray, leader_epochs: tuple[tuple[int, int], ...]) -> None:
+    epochs = [epoch for epoch, _ in leader_epochs]
     if any(left >= right for left, right in itertools.pairwise(epochs)):
         # Kafka keeps them in a sorted map: no other order can be read back as it was.
         raise ValueError(f"leader epochs {epochs} are not sorted, or repeat one")
     wire.write_uvarint(out, len(epochs) + 1)
-    for leader_epoch, start_offset in segment.segment_leader_epochs:
+    for leader_epoch, start_offset in leader_epochs:
         wire.write_int32(out, leader_epoch)
         wire.write_int64(out, start_offset)
         wire.write_no_tags(out)
-    wire.write_int32(out, segment.segment_size_in_bytes)
-    wire.write_compact_nullable_bytes(out, segment.custom_metadata)
-    wire.write_int8(out, RemoteLogSegmentState(segment.state))
-    if segment.txn_idx_empty:
+
+
+def _read_leader_epochs(reader: Reader, what: str) -> tuple[tuple[int, int], ...]:
+    count = reader.length(what)
+    if not 0 <= count <= reader.remaining:
+        raise MalformedMetadataError(f"{what} claim {count} entries, {reader.remaining} bytes are left")
+    epochs: dict[int, int] = {}
+    for _ in range(count):
+        leader_epoch = reader.int32("leader epoch")
+        epochs[leader_epoch] = reader.int64("start offset of a leader epoch")
+        reader.skip_tags("tagged fields of a leader epoch")
+    return tuple(sorted(epochs.items()))
+
+
+def _write_txn_idx_empty(out: bytearray, txn_idx_empty: bool) -> None:
+    if txn_idx_empty:
         wire.write_uvarint(out, 1)
         wire.write_uvarint(out, _TXN_INDEX_EMPTY_TAG)
         wire.write_uvarint(out, 1)
@@ -163,74 +157,9 @@ def _write_segment_fields(out: bytearray, segment: _AnySegment) -> None:
         wire.write_no_tags(out)
 
 
-def _write_segment_id(out: bytearray, segment_id: RemoteLogSegmentId) -> None:
-    _write_topic_id_partition(out, segment_id.topic_id_partition)
-    wire.write_uuid(out, segment_id.id)
-    wire.write_no_tags(out)
-
-
-def _write_topic_id_partition(out: bytearray, topic_id_partition: TopicIdPartition) -> None:
-    wire.write_compact_string(out, topic_id_partition.topic)
-    wire.write_uuid(out, topic_id_partition.topic_id)
-    wire.write_int32(out, topic_id_partition.partition)
-    wire.write_no_tags(out)
-
-
-def _read_segment(reader: Reader) -> RemoteLogSegmentMetadata:
-    segment_id = _read_segment_id(reader)
-    return RemoteLogSegmentMetadata(segment_id, *_read_segment_fields(reader))
-
-
-def _read_snapshot(reader: Reader) -> RemoteLogSegmentMetadataSnapshot:
-    segment_id = reader.uuid("segment id")
-    return RemoteLogSegmentMetadataSnapshot(segment_id, *_read_segment_fields(reader))
-
-
-_SegmentFields = tuple[
-    int, int, int, int, int, int, bytes | None, RemoteLogSegmentState, tuple[tuple[int, int], ...], bool
-]
-
-
-def _read_segment_fields(reader: Reader) -> _SegmentFields:
-    start_offset = reader.int64("start offset")
-    end_offset = reader.int64("end offset")
-    broker_id = reader.int32("broker id")
-    max_timestamp_ms = reader.int64("max timestamp")
-    event_timestamp_ms = reader.int64("event timestamp")
-    epochs = _read_leader_epochs(reader)
-    segment_size_in_bytes = reader.int32("segment size")
-    custom_metadata = reader.compact_nullable_bytes("custom metadata")
-    state = _read_segment_state(reader)
-    return (
-        start_offset,
-        end_offset,
-        max_timestamp_ms,
-        broker_id,
-        event_timestamp_ms,
-        segment_size_in_bytes,
-        custom_metadata,
-        state,
-        epochs,
-        _read_txn_idx_empty(reader),
-    )
-
-
-def _read_leader_epochs(reader: Reader) -> tuple[tuple[int, int], ...]:
-    count = reader.length("leader epochs")
-    if not 0 <= count <= reader.remaining:
-        raise MalformedMetadataError(f"leader epochs claim {count} entries, {reader.remaining} bytes are left")
-    epochs: dict[int, int] = {}
-    for _ in range(count):
-        leader_epoch = reader.int32("leader epoch")
-        epochs[leader_epoch] = reader.int64("start offset of a leader epoch")
-        reader.skip_tags("tagged fields of a leader epoch")
-    return tuple(sorted(epochs.items()))
-
-
-def _read_txn_idx_empty(reader: Reader) -> bool:
+def _read_txn_idx_empty(reader: Reader, what: str) -> bool:
     """Read the closing tagged fields of a segment; of the known one Kafka ignores the size and takes one byte."""
     txn_idx_empty = False
-    what = "tagged fields of a segment"
     for _ in range(reader.uvarint(what)):
         tag = reader.uvarint(what)
         size = reader.uvarint(what)
@@ -241,67 +170,110 @@ def _read_txn_idx_empty(reader: Reader) -> bool:
     return txn_idx_empty
 
 
-def _read_update(reader: Reader) -> RemoteLogSegmentMetadataUpdate:
-    segment_id = _read_segment_id(reader)
-    broker_id = reader.int32("broker id")
-    event_timestamp_ms = reader.int64("event timestamp")
-    custom_metadata = reader.compact_nullable_bytes("custom metadata")
-    state = _read_segment_state(reader)
-    reader.skip_tags("tagged fields of a segment update")
-    return RemoteLogSegmentMetadataUpdate(segment_id, event_timestamp_ms, custom_metadata, state, broker_id)
+class _Field(NamedTuple):
+    """A field of a record: its name there, how it is written and read, and what it is called in messages."""
+
+    name: str
+    write: Callable[[bytearray, Any], None]
+    read: Callable[[Reader, str], Any]
+    what: str
 
 
-def _read_partition_delete(reader: Reader) -> RemotePartitionDeleteMetadata:
-    topic_id_partition = _read_topic_id_partition(reader)
-    broker_id = reader.int32("broker id")
-    event_timestamp_ms = reader.int64("event timestamp")
-    state_id = reader.int8("state")
-    reader.skip_tags("tagged fields of a partition delete")
-    try:
-        state = RemotePartitionDeleteState(state_id)
-    except ValueError as e:
-        raise MalformedMetadataError(f"partition delete state {state_id} is unknown") from e
-    return RemotePartitionDeleteMetadata(topic_id_partition, state, event_timestamp_ms, broker_id)
+class _Structure:
+    """
+    Fields in the order of their bytes, and an empty section of tagged fields behind them.
+
+    :param make: the class of the record.
+    :param what: its name in messages; ``None`` where the last field holds the tagged fields.
+    :param fields: the fields.
+    """
+
+    def __init__(self, make: Callable[..., Any], what: str | None, *fields: _Field) -> None:
+        self._make = make
+        self._tags = what and f"tagged fields of {what}"
+        self._fields = fields
+
+    def write(self, out: bytearray, record: Any) -> None:
+        """Append a record."""
+        for name, write, _, _ in self._fields:
+            write(out, getattr(record, name))
+        if self._tags:
+            wire.write_no_tags(out)
+
+    def read(self, reader: Reader, what: str = "") -> Any:
+        """Return a record; its fields say in messages what they are."""
+        record = self._make(**{name: read(reader, field) for name, _, read, field in self._fields})
+        if self._tags:
+            reader.skip_tags(self._tags)
+        return record
 
 
-def _read_segment_state(reader: Reader) -> RemoteLogSegmentState:
-    state_id = reader.int8("state")
-    try:
-        return RemoteLogSegmentState(state_id)
-    except ValueError as e:
-        raise MalformedMetadataError(f"segment state {state_id} is unknown") from e
+def _state(kind: type[RemoteLogSegmentState | RemotePartitionDeleteState], what: str) -> _Field:
+    def write(out: bytearray, state: int) -> None:
+        wire.write_int8(out, kind(state))
+
+    def read(reader: Reader, what: str) -> RemoteLogSegmentState | RemotePartitionDeleteState:
+        state_id = reader.int8("state")
+        try:
+            return kind(state_id)
+        except ValueError as e:
+            raise MalformedMetadataError(f"{what} {state_id} is unknown") from e
+
+    return _Field("state", write, read, what)
 
 
-def _read_segment_id(reader: Reader) -> RemoteLogSegmentId:
-    topic_id_partition = _read_topic_id_partition(reader)
-    segment_id: UUID = reader.uuid("segment id")
-    reader.skip_tags("tagged fields of a segment id")
-    return RemoteLogSegmentId(topic_id_partition, segment_id)
-
-
-def _read_topic_id_partition(reader: Reader) -> TopicIdPartition:
-    topic = reader.compact_string("topic")
-    topic_id = reader.uuid("topic id")
-    partition = reader.int32("partition")
-    reader.skip_tags("tagged fields of a topic id partition")
-    return TopicIdPartition(topic_id, topic, partition)
-
-
-def _int16(reader: Reader, what: str) -> int:
-    """Return a varint of the header as the 16-bit number that Kafka's ``AbstractApiMessageSerde`` makes of it."""
-    value = reader.uvarint(what)
-    if value >= 1 << 15:
-        raise MalformedMetadataError(f"{what} {value} is too large")
-    value &= (1 << 16) - 1
-    return value - (1 << 16) if value >= 1 << 15 else value
-
-
-_READERS: dict[int, Callable[[Reader], RemoteLogMetadata]] = {
-    SEGMENT_API_KEY: _read_segment,
-    SEGMENT_UPDATE_API_KEY: _read_update,
-    PARTITION_DELETE_API_KEY: _read_partition_delete,
-    SNAPSHOT_API_KEY: _read_snapshot,
+_BROKER_ID = _Field("broker_id", wire.write_int32, Reader.int32, "broker id")
+_EVENT_TIMESTAMP = _Field("event_timestamp_ms", wire.write_int64, Reader.int64, "event timestamp")
+_CUSTOM_METADATA = _Field(
+    "custom_metadata", wire.write_compact_nullable_bytes, Reader.compact_nullable_bytes, "custom metadata"
+)
+_SEGMENT_STATE = _state(RemoteLogSegmentState, "segment state")
+# What the records of a segment and of a snapshot share.
+_SEGMENT_FIELDS = (
+    _Field("start_offset", wire.write_int64, Reader.int64, "start offset"),
+    _Field("end_offset", wire.write_int64, Reader.int64, "end offset"),
+    _BROKER_ID,
+    _Field("max_timestamp_ms", wire.write_int64, Reader.int64, "max timestamp"),
+    _EVENT_TIMESTAMP,
+    _Field("segment_leader_epochs", _write_leader_epochs, _read_leader_epochs, "leader epochs"),
+    _Field("segment_size_in_bytes", wire.write_int32, Reader.int32, "segment size"),
+    _CUSTOM_METADATA,
+    _SEGMENT_STATE,
+    _Field("txn_idx_empty", _write_txn_idx_empty, _read_txn_idx_empty, "tagged fields of a segment"),
+)
+_TOPIC_ID_PARTITION = _Structure(
+    TopicIdPartition,
+    "a topic id partition",
+    _Field("topic", wire.write_compact_string, Reader.compact_string, "topic"),
+    _Field("topic_id", wire.write_uuid, Reader.uuid, "topic id"),
+    _Field("partition", wire.write_int32, Reader.int32, "partition"),
+)
+_TIP_FIELD = _Field("topic_id_partition", _TOPIC_ID_PARTITION.write, _TOPIC_ID_PARTITION.read, "topic id partition")
+_SEGMENT_ID = _Structure(
+    RemoteLogSegmentId, "a segment id", _TIP_FIELD, _Field("id", wire.write_uuid, Reader.uuid, "segment id")
+)
+_ID_FIELD = _Field("remote_log_segment_id", _SEGMENT_ID.write, _SEGMENT_ID.read, "segment id")
+_BODIES = {
+    SEGMENT_API_KEY: _Structure(RemoteLogSegmentMetadata, None, _ID_FIELD, *_SEGMENT_FIELDS),
+    SEGMENT_UPDATE_API_KEY: _Structure(
+        RemoteLogSegmentMetadataUpdate,
+        "a segment update",
+        *(_ID_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _CUSTOM_METADATA, _SEGMENT_STATE),
+    ),
+    PARTITION_DELETE_API_KEY: _Structure(
+        RemotePartitionDeleteMetadata,
+        "a partition delete",
+        *(_TIP_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _state(RemotePartitionDeleteState, "partition delete state")),
+    ),
+    SNAPSHOT_API_KEY: _Structure(
+        RemoteLogSegmentMetadataSnapshot,
+        None,
+        _Field("segment_id", wire.write_uuid, Reader.uuid, "segment id"),
+        *_SEGMENT_FIELDS,
+    ),
 }
+
+
 _API_KEYS: dict[type, int] = {
     RemoteLogSegmentMetadata: SEGMENT_API_KEY,
     RemoteLogSegmentMetadataUpdate: SEGMENT_UPDATE_API_KEY,

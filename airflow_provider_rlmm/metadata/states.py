@@ -45,23 +45,18 @@ class RemotePartitionDeleteState(IntEnum):
         return source == target or target in _PARTITION_TARGETS[source]
 
 
-_SEGMENT_TARGETS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
-    None: frozenset({RemoteLogSegmentState.COPY_SEGMENT_STARTED}),
-    RemoteLogSegmentState.COPY_SEGMENT_STARTED: frozenset(
-        {RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED}
-    ),
-    RemoteLogSegmentState.COPY_SEGMENT_FINISHED: frozenset({RemoteLogSegmentState.DELETE_SEGMENT_STARTED}),
-    RemoteLogSegmentState.DELETE_SEGMENT_STARTED: frozenset({RemoteLogSegmentState.DELETE_SEGMENT_FINISHED}),
-    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED: frozenset(),
+_S = RemoteLogSegmentState
+_P = RemotePartitionDeleteState
+_SEGMENT_TARGETS: dict[_S | None, frozenset[_S]] = {
+    None: frozenset({_S.COPY_SEGMENT_STARTED}),
+    _S.COPY_SEGMENT_STARTED: frozenset({_S.COPY_SEGMENT_FINISHED, _S.DELETE_SEGMENT_STARTED}),
+    _S.COPY_SEGMENT_FINISHED: frozenset({_S.DELETE_SEGMENT_STARTED}),
+    _S.DELETE_SEGMENT_STARTED: frozenset({_S.DELETE_SEGMENT_FINISHED}),
+    _S.DELETE_SEGMENT_FINISHED: frozenset(),
 }
-
-_PARTITION_TARGETS: dict[RemotePartitionDeleteState | None, frozenset[RemotePartitionDeleteState]] = {
-    None: frozenset({RemotePartitionDeleteState.DELETE_PARTITION_MARKED}),
-    RemotePartitionDeleteState.DELETE_PARTITION_MARKED: frozenset(
-        {RemotePartitionDeleteState.DELETE_PARTITION_STARTED}
-    ),
-    RemotePartitionDeleteState.DELETE_PARTITION_STARTED: frozenset(
-        {RemotePartitionDeleteState.DELETE_PARTITION_FINISHED}
-    ),
-    RemotePartitionDeleteState.DELETE_PARTITION_FINISHED: frozenset(),
+_PARTITION_TARGETS: dict[_P | None, frozenset[_P]] = {
+    None: frozenset({_P.DELETE_PARTITION_MARKED}),
+    _P.DELETE_PARTITION_MARKED: frozenset({_P.DELETE_PARTITION_STARTED}),
+    _P.DELETE_PARTITION_STARTED: frozenset({_P.DELETE_PARTITION_FINISHED}),
+    _P.DELETE_PARTITION_FINISHED: frozenset(),
 }

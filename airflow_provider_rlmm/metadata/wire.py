@@ -107,12 +107,7 @@ class Reader:
         return len(self._data) - self._position
 
     def array(self, size: int, what: str) -> bytes:
-        """
-        Return the next ``size`` bytes.
-
-        :param size: how many; a negative number is refused, as in Java.
-        :param what: name of the field, for the error.
-        """
+        """Return the next ``size`` bytes; a negative number is refused, as in Java."""
         if not 0 <= size <= self.remaining:
             raise MalformedMetadataError(
                 f"{what} at byte {self._position} claims {size} bytes, {self.remaining} are left"
@@ -155,11 +150,7 @@ class Reader:
         raise MalformedMetadataError(f"{what} before byte {self._position} is a varint of more than five bytes")
 
     def length(self, what: str) -> int:
-        """
-        Return a compact length: the varint minus one, negative where it stands for null.
-
-        :param what: name of the field, for the error.
-        """
+        """Return a compact length: the varint minus one, negative where it stands for null."""
         # Java's subtraction wraps around, so the smallest number becomes the largest.
         return to_int32(self.uvarint(what) - 1)
 
@@ -184,20 +175,12 @@ class Reader:
             raise MalformedMetadataError(f"{what} before byte {self._position} is not UTF-8") from e
 
     def compact_nullable_bytes(self, what: str) -> bytes | None:
-        """
-        Return bytes, or ``None`` for null.
-
-        :param what: name of the field, for the error.
-        """
+        """Return bytes, or ``None`` for null."""
         size = self.length(what)
         return None if size < 0 else self.array(size, what)
 
     def skip_tags(self, what: str) -> None:
-        """
-        Skip a section of tagged fields, all of them unknown.
-
-        :param what: name of the structure, for the error.
-        """
+        """Skip a section of tagged fields, all of them unknown."""
         for _ in range(self.uvarint(what)):
             self.uvarint(what)
             self.array(self.uvarint(what), what)
@@ -208,11 +191,7 @@ class Reader:
 
 
 def to_int32(value: int) -> int:
-    """
-    Return what is left of a number in a Java ``int``.
-
-    :param value: any number.
-    """
+    """Return what is left of a number in a Java ``int``."""
     value &= _INT32_SPAN - 1
     return value - _INT32_SPAN if value >= _INT32_SPAN >> 1 else value
 

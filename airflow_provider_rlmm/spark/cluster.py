@@ -24,8 +24,14 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.spark.java_client import causes, java_settings, jvm_of, kafka_errors, require_connector
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
+from airflow_provider_rlmm.spark.java_client import (
+    BOOTSTRAP_SERVERS,
+    causes,
+    java_settings,
+    jvm_of,
+    kafka_errors,
+    require_connector,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,15 +52,11 @@ _ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """
-    The cluster that a job asks and reads.
+    """The cluster that a job asks and reads."""
 
-    :param cluster_id: its id.
-    :param properties: Kafka client properties whose ``bootstrap.servers`` are the addresses that the cluster itself gives to
-        its clients: none of them begins at an address that was not asked for its cluster.
-    """
-
-    cluster_id: str
+    cluster_id: str  # its id
+    # Kafka client properties whose ``bootstrap.servers`` are the addresses that the cluster itself gives to its
+    # clients: none of them begins at an address that was not asked for its cluster.
     properties: Mapping[str, str]
 
 

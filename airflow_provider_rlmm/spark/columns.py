@@ -49,9 +49,5 @@ _SPARK_TYPES = {
 
 
 def spark_schema(columns: tuple[tuple[str, str], ...]) -> str:
-    """
-    Return columns as a Spark schema.
-
-    :param columns: name and Arrow type of each.
-    """
+    """Return columns, by name and Arrow type, as a Spark schema."""
     return ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in columns)

@@ -35,55 +35,33 @@ _FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class GenerationFile:
-    """
-    One file.
+    """One file."""
 
-    :param name: below the generation's folder.
-    :param bytes: its size.
-    :param sha256: of its bytes, lower-case hex.
-    """
-
-    name: str
+    name: str  # below the generation's folder
     bytes: int
-    sha256: str
+    sha256: str  # of its bytes, lower-case hex
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """
-    A record that was read: offsets alone do not tell a log from one that lost its end and has grown again.
+    """A record that was read: offsets alone do not tell a log from one that lost its end and has grown again."""
 
-    :param offset: of the record.
-    :param sha256: of its key and value, lower-case hex.
-    """
-
-    offset: int
-    sha256: str
+    offset: int  # of the record
+    sha256: str  # of its key and value, lower-case hex
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPart:
-    """
-    What is known of one metadata partition.
+    """What is known of one metadata partition."""
 
-    :param next_offset: every record below it is in the state; exclusive.
-    :param segments: segments that are not finished.
-    :param bytes: their ``segment_size_in_bytes``, summed.
-    :param unresolved: segments whose state is not certain.
-    :param quarantined: records that cannot be applied.
-    :param anchors: the last records below ``next_offset``, by offset.
-    :param rows: the Parquet file; ``None`` where no record was ever read.
-    :param state: the state file; ``None`` where no record was ever read.
-    """
-
-    next_offset: int
-    segments: int = 0
-    bytes: int = 0
-    unresolved: int = 0
-    quarantined: int = 0
-    anchors: tuple[Anchor, ...] = ()
-    rows: GenerationFile | None = None
-    state: GenerationFile | None = None
+    next_offset: int  # every record below it is in the state; exclusive
+    segments: int = 0  # segments that are not finished
+    bytes: int = 0  # their ``segment_size_in_bytes``, summed
+    unresolved: int = 0  # segments whose state is not certain
+    quarantined: int = 0  # records that cannot be applied
+    anchors: tuple[Anchor, ...] = ()  # the last records below ``next_offset``, by offset
+    rows: GenerationFile | None = None  # the Parquet file; ``None`` where no record was ever read
+    state: GenerationFile | None = None  # the state file; ``None`` where no record was ever read
 
     @property
     def start(self) -> int:
@@ -116,23 +94,14 @@ class GenerationPart:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """
-    The manifest.
+    """The manifest."""
 
-    :param number: counts the generations of a data set.
-    :param cluster_id: id of the cluster.
-    :param topic_id: id of the metadata topic, in Kafka's text form.
-    :param fold_version: of the states.
-    :param created_at_ms: time of its evaluation, ms since the epoch.
-    :param parts: by metadata partition, all of them.
-    """
-
-    number: int
-    cluster_id: str
-    topic_id: str
-    fold_version: int
-    created_at_ms: int
-    parts: Mapping[int, GenerationPart]
+    number: int  # counts the generations of a data set
+    cluster_id: str  # id of the cluster
+    topic_id: str  # id of the metadata topic, in Kafka's text form
+    fold_version: int  # of the states
+    created_at_ms: int  # time of its evaluation, ms since the epoch
+    parts: Mapping[int, GenerationPart]  # by metadata partition, all of them
 
     def misfit(self, other: Generation, begin: Mapping[int, int], end: Mapping[int, int]) -> str | None:
         """

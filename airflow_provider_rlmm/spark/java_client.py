@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import (
@@ -15,24 +19,25 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
 )
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
-from airflow_provider_rlmm.spark.properties import BOOTSTRAP_SERVERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+
+PIPE_TIMEOUT_S = 30.0
+"""How long properties that come through a pipe may take."""
+
 API_TIMEOUT_MS = 30_000
 """How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
 
+_PIPE_BYTES = 65_536
 _CONNECTOR = "the Kafka connector"
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
 def jvm_of(spark: SparkSession) -> Any:
-    """
-    Return the gateway to the driver's JVM; a Spark Connect session has none.
-
-    :param spark: the session.
-    """
+    """Return the gateway to the driver's JVM; a Spark Connect session has none."""
     return spark._jvm
 
 
@@ -91,12 +96,7 @@ def _connector_version(spark: SparkSession) -> str | None:
 
 
 def java_settings(jvm: Any, properties: Mapping[str, str]) -> Any:
-    """
-    Return the settings of a client as a Java map.
-
-    :param jvm: what :func:`jvm_of` returned.
-    :param properties: Kafka client properties.
-    """
+    """Return Kafka client properties as a Java map."""
     settings = jvm.java.util.HashMap()
     for name, value in {"default.api.timeout.ms": str(API_TIMEOUT_MS), **properties}.items():
         settings.put(name, value)
@@ -124,11 +124,7 @@ def kafka_errors(properties: Mapping[str, str], topic: str) -> Iterator[None]:
 
 
 def causes(exception: Any) -> list[tuple[str, str]]:
-    """
-    Return the class and the message of a Java exception and of what caused it, outermost first.
-
-    :param exception: the exception.
-    """
+    """Return the class and the message of a Java exception and of what caused it, outermost first."""
     chain = []
     while exception is not None:
         chain.append((str(exception.getClass().getName()).rpartition(".")[2], str(exception.getMessage())))
@@ -149,3 +145,45 @@ def _kafka_error(exception: Any, properties: Mapping[str, str], topic: str) -> E
     if "Config" in names or "FailedToConstruct" in names or chain[0][1].startswith("Failed to construct"):
         return ConfigurationError(f"Kafka's client refuses its properties for {servers}: {said}")
     return EventLogUnavailableError(f"no answer about topic {topic!r} from {servers}: {said}")
+
+
+def load_properties(spark: SparkSession, path: Path) -> dict[str, str]:
+    """
+    Read a Java properties file of Kafka client settings, secrets included.
+
+    :param spark: the session; Java's own reader is used, so line continuations and escapes mean what they do in Kafka.
+    :param path: the file, on the driver's machine; a named pipe is read as far as its writer writes.
+    :raises ConfigurationError: if there is no such file, or nobody writes to the pipe.
+    """
+    try:
+        data = _read_pipe(path) if path.is_fifo() else path.read_bytes()
+    except OSError as e:
+        raise ConfigurationError(
+            f"Kafka properties file {path} cannot be read on the machine of the Spark driver: {e.strerror}"
+        ) from e
+    jvm = jvm_of(spark)
+    properties = jvm.java.util.Properties()
+    properties.load(jvm.java.io.InputStreamReader(jvm.java.io.ByteArrayInputStream(bytearray(data)), "UTF-8"))
+    return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
+
+
+def _read_pipe(path: Path) -> bytes:
+    """Read to the end what somebody writes; opened in the ordinary way, a pipe whose writer is dead would wait for ever."""
+    data, deadline = bytearray(), time.monotonic() + PIPE_TIMEOUT_S
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while time.monotonic() < deadline:
+            try:
+                part = os.read(pipe, _PIPE_BYTES)
+            except BlockingIOError:
+                part = None
+            if part:
+                data += part
+            elif part == b"" and data:
+                return bytes(data)
+            else:
+                # Nobody writes yet, or still does.
+                time.sleep(0.01)
+    finally:
+        os.close(pipe)
+    raise TimeoutError(errno.ETIMEDOUT, f"its writer was not done within {PIPE_TIMEOUT_S:.0f} s")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,11 +28,7 @@ class JobReport:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """
-        Return a context manager that measures a stage.
-
-        :param name: of the stage.
-        """
+        """Return a context manager that measures a stage."""
         begun = time.perf_counter()
         try:
             yield
@@ -39,11 +36,7 @@ class JobReport:
             self._stages[name] = round((time.perf_counter() - begun) * 1000)
 
     def take(self, written: WrittenGeneration) -> None:
-        """
-        Take over what was read; the stage :data:`READ` has ended.
-
-        :param written: what was written.
-        """
+        """Take over what was read and written; the stage :data:`READ` has ended."""
         reports = written.reports
         records = sum(report.records for report in reports)
         self._read = {
@@ -62,11 +55,7 @@ class JobReport:
         return {**self._read, "stage_milliseconds": dict(self._stages)}
 
     def say(self, log: logging.Logger) -> None:
-        """
-        Log it.
-
-        :param log: where to.
-        """
+        """Log it."""
         read = self._read
         new = {number: count for number, count in read["records_read"].items() if count}
         since = "" if read["read_on_from"] is None else f" since generation {read['read_on_from']}"
@@ -90,12 +79,11 @@ def _as_text(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items())
 
 
-def _sums(rows: Iterator[Mapping[str, int]] | Any) -> dict[str, int]:
-    sums: dict[str, int] = {}
+def _sums(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
     for row in rows:
-        for name, value in row.items():
-            sums[name] = sums.get(name, 0) + value
-    return sums
+        sums.update(row)
+    return dict(sums)
 
 
 def _skew(reports: Sequence[TaskReport]) -> dict[str, dict[str, int]]:

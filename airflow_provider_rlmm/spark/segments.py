@@ -42,19 +42,12 @@ _COUNTED = {SEGMENT: "segments", UNRESOLVED: "unresolved", QUARANTINED: "quarant
 
 @dataclass(frozen=True)
 class SegmentDataSet:
-    """
-    What the records came to, written down: to be read as often as one likes.
+    """What the records came to, written down: to be read as often as one likes."""
 
-    :param frame: rows of :data:`SEGMENT_SCHEMA`.
-    :param known: all segments that are not finished.
-    :param unresolved: segments whose state is not certain.
-    :param quarantined: metadata partition → number of records that cannot be applied.
-    """
-
-    frame: DataFrame
-    known: Count
-    unresolved: int
-    quarantined: Mapping[int, int]
+    frame: DataFrame  # rows of :data:`SEGMENT_SCHEMA`
+    known: Count  # all segments that are not finished
+    unresolved: int  # segments whose state is not certain
+    quarantined: Mapping[int, int]  # metadata partition → number of records that cannot be applied
 
 
 def run_tasks(
@@ -139,10 +132,10 @@ def data_set_of(spark: SparkSession, folder: str, reports: Sequence[TaskReport])
     frame = (
         reader.parquet(*(f"{folder}/{name}" for name in names)) if names else spark.createDataFrame([], SEGMENT_SCHEMA)
     )
-    counted = _counted(frame)
+    counts = counted(frame, "metadata_partition", "kind")
     for number, part in parts.items():
-        mine = {row["kind"]: row for row in counted if row["metadata_partition"] == number}
-        written = {total: mine[kind]["rows"] if kind in mine else 0 for kind, total in _COUNTED.items()}
+        mine = {row["kind"]: row for row in counts if row["metadata_partition"] == number}
+        written = {total: mine[kind]["segments"] if kind in mine else 0 for kind, total in _COUNTED.items()}
         written["bytes"] = mine[SEGMENT]["bytes"] if SEGMENT in mine else 0
         if different := {
             name: (getattr(part, name), count) for name, count in written.items() if getattr(part, name) != count
@@ -159,9 +152,9 @@ def data_set_of(spark: SparkSession, folder: str, reports: Sequence[TaskReport])
     )
 
 
-def _counted(frame: DataFrame) -> list[Any]:
-    """Count the rows of each kind and metadata partition; few rows, whatever the size of the data set."""
+def counted(frame: DataFrame, *by: str) -> list[Any]:
+    """Count ``segments`` and their ``bytes`` by some columns that have few values, whatever the size of the data set."""
     from pyspark.sql import functions as sf
 
     size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
-    return list(frame.groupBy("metadata_partition", "kind").agg(sf.count(sf.lit(1)).alias("rows"), size).collect())
+    return list(frame.groupBy(*by).agg(sf.count(sf.lit(1)).alias("segments"), size).collect())

@@ -38,19 +38,12 @@ _SPLITTING = ("minpartitions", "maxrecordsperpartition")
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """
-    What of a topic is read.
+    """What of a topic is read."""
 
-    :param topic: the metadata topic.
-    :param topic_id: its id when the reading began.
-    :param begin: metadata partition → first offset there is, inclusive.
-    :param end: metadata partition → high watermark when the reading began, exclusive.
-    """
-
-    topic: str
-    topic_id: UUID
-    begin: Mapping[int, int]
-    end: Mapping[int, int]
+    topic: str  # the metadata topic
+    topic_id: UUID  # its id when the reading began
+    begin: Mapping[int, int]  # metadata partition → first offset there is, inclusive
+    end: Mapping[int, int]  # metadata partition → high watermark when the reading began, exclusive
 
     @property
     def num_partitions(self) -> int:

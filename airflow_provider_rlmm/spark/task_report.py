@@ -16,27 +16,17 @@ TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"),)
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """
-    :param metadata_partition: which one.
-    :param part: what is known of it now, and the files that hold it.
-    :param records: records that were not read before.
-    :param in_order: whether their offsets ascended.
-    :param user_partitions: user partitions with unfinished segments.
-    :param largest_user_partition: the most segments that one of them has.
-    :param milliseconds: step → how long it took.
-    :param versions: what the executor runs.
-    :param refused: why it could not go on from the generation before; nothing was written then.
-    """
+    """What the task of a metadata partition tells the driver of it."""
 
     metadata_partition: int
-    part: GenerationPart
-    records: int = 0
-    in_order: bool = True
-    user_partitions: int = 0
-    largest_user_partition: int = 0
-    milliseconds: Mapping[str, int] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    refused: str | None = None
+    part: GenerationPart  # what is known of it now, and the files that hold it
+    records: int = 0  # records that were not read before
+    in_order: bool = True  # whether their offsets ascended
+    user_partitions: int = 0  # user partitions with unfinished segments
+    largest_user_partition: int = 0  # the most segments that one of them has
+    milliseconds: Mapping[str, int] = field(default_factory=dict)  # step → how long it took
+    versions: Mapping[str, str] = field(default_factory=dict)  # what the executor runs
+    refused: str | None = None  # why it could not go on from the generation before; nothing was written then
 
     def to_json(self) -> str:
         """Return the report as text."""

@@ -14,7 +14,8 @@ from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS, spark_schema
 from airflow_provider_rlmm.spark.generation import Generation
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import GenerationStore
+from airflow_provider_rlmm.spark.plan import sums_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,17 +26,11 @@ _SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """
-    Settings that some topics would have; what is not given stays as it is.
+    """Settings that some topics would have; what is not given stays as it is."""
 
-    :param text: as it was given.
-    :param topics: a pattern of topic names, in which ``*`` stands for anything.
-    :param changes: fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`.
-    """
-
-    text: str
-    topics: str
-    changes: Mapping[str, Any]
+    text: str  # as it was given
+    topics: str  # a pattern of topic names, in which ``*`` stands for anything
+    changes: Mapping[str, Any]  # fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`
 
     @classmethod
     def parse(cls, text: str) -> Scenario:
@@ -58,11 +53,7 @@ class Scenario:
         return cls(text, topics, changes)
 
     def applied(self, state: ClusterState) -> ClusterState:
-        """
-        Return the listing as it would be.
-
-        :param state: the listing.
-        """
+        """Return the listing as it would be."""
         changed = (
             replace(topic, **self.changes) if fnmatchcase(topic.name, self.topics) else topic for topic in state.topics
         )
@@ -75,17 +66,11 @@ AS_LISTED = Scenario("as it is", "*", {})
 
 @dataclass(frozen=True, slots=True)
 class WhatWouldGo:
-    """
-    What a scenario comes to, for topics of the listing.
+    """What a scenario comes to, for topics of the listing."""
 
-    :param scenario: the settings.
-    :param by_reason: per :class:`~airflow_provider_rlmm.policy.plan.Reason`.
-    :param by_topic: per topic name.
-    """
-
-    scenario: Scenario
-    by_reason: Mapping[str, Count]
-    by_topic: Mapping[str, Count]
+    scenario: Scenario  # the settings
+    by_reason: Mapping[str, Count]  # per :class:`~airflow_provider_rlmm.policy.plan.Reason`
+    by_topic: Mapping[str, Count]  # per topic name
 
     def document(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -153,15 +138,8 @@ def what_if(
     if files:
         numbers = spark.range(0, len(files), 1, len(files))
         rows = numbers.mapInArrow(work, spark_schema(WHAT_IF_COLUMNS)).collect()
-    return [
-        WhatWouldGo(scenario, _sums(rows, number, "reason"), _sums(rows, number, "topic"))
-        for number, scenario in enumerate(scenarios)
-    ]
-
-
-def _sums(rows: Iterable[Any], scenario: int, key: str) -> dict[str, Count]:
-    sums: dict[str, Count] = {}
-    for row in rows:
-        if row["scenario"] == scenario:
-            sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
-    return sums
+    found = []
+    for number, scenario in enumerate(scenarios):
+        mine = [row for row in rows if row["scenario"] == number]
+        found.append(WhatWouldGo(scenario, sums_by("reason", mine), sums_by("topic", mine)))
+    return found

@@ -10,7 +10,7 @@ FOLDING = "spark/executor/folding.py"
 TASK = "spark/executor/metadata_partition.py"
 WHAT_IF = "spark/executor/what_if.py"
 MANIFEST = "spark/generation.py"
-STORE = "spark/generation_store.py"
+STORE = "spark/generations.py"
 
 _READING_ON = "spark/test_reading_on.py"
 _GENERATION = "spark/test_generation.py"

@@ -19,8 +19,7 @@ from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.spark.executor import versions
 from airflow_provider_rlmm.spark.executor.versions import software
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
-from airflow_provider_rlmm.spark.generations import Read, WrittenGeneration, next_generation
+from airflow_provider_rlmm.spark.generations import GenerationStore, Read, WrittenGeneration, next_generation
 from airflow_provider_rlmm.spark.source import TopicRange
 from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, choose_generation, what_if
 from tests.spark.events import random_topic

@@ -17,7 +17,7 @@ sys.path.insert(0, sys.argv[1])
 import airflow_provider_rlmm.spark
 print(json.dumps([m for m in ("airflow", "pyspark", "pyarrow", "numpy") if m in sys.modules]))
 import airflow_provider_rlmm.metadata.columnar
-from airflow_provider_rlmm.spark import generations, package, plan, segments, source, writing
+from airflow_provider_rlmm.spark import generations, package, plan, segments, source
 from airflow_provider_rlmm.spark.executor import metadata_partition
 heavy = ("airflow", "pyspark", "confluent_kafka", "obstore", "pandas")
 print(json.dumps([m for m in heavy if m in sys.modules]))

@@ -33,14 +33,11 @@ from airflow_provider_rlmm.policy.plan import (
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
-from airflow_provider_rlmm.spark.generations import Read, write_generation
+from airflow_provider_rlmm.spark.generations import GenerationStore, Read, write_generation
 from airflow_provider_rlmm.spark.orphans import orphan_candidates
-from airflow_provider_rlmm.spark.plan import plan_rows
-from airflow_provider_rlmm.spark.plan_folder import PlanFolder
+from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, plan_rows, save_plan
 from airflow_provider_rlmm.spark.segments import SegmentDataSet, data_set_of, run_tasks
 from airflow_provider_rlmm.spark.source import TopicRange
-from airflow_provider_rlmm.spark.writing import PlanHeader, save_plan
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
 from tests.unit.spark.reference import expected_rows, in_order

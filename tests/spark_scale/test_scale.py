@@ -29,7 +29,7 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.generation import Generation
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import GenerationStore
 from airflow_provider_rlmm.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import LocalKafka, await_condition

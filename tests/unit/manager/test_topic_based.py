@@ -209,7 +209,7 @@ class TestOutcomes:
     def test_nothing_is_published_on_a_view_that_lags(self, managing):
         managing.orphaned(1)
         manager = managing.following(GONE)
-        manager._publication._consume_wait_s = 0.01
+        manager._publication.consume_wait_s = 0.01
         managing.log.on_effect = on("poll", fail)
         managing.write(add(GONE, 1))
         before = dict(managing.log.high_water_marks())
@@ -222,7 +222,7 @@ class TestOutcomes:
     def test_a_batch_that_does_not_come_back_in_time_is_not_lost_on_the_caller(self, managing):
         managing.orphaned(1)
         manager = managing.following(GONE)
-        manager._publication._consume_wait_s = 0.01
+        manager._publication.consume_wait_s = 0.01
         managing.log.on_effect = on("poll", fail)
 
         with pytest.raises(ReadAfterWriteError, match="do not publish them again") as raised:

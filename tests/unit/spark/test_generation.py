@@ -15,7 +15,7 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError, Snapshot
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.spark.executor.files import located, new_file, read_whole
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, Anchor, Generation, GenerationFile, GenerationPart
-from airflow_provider_rlmm.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.spark.generations import GenerationStore
 from tests.unit.spark.s3_server import pyarrow_s3_server
 
 ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.spark.java_client import require_driver, require_one_version
+from airflow_provider_rlmm.kafka.java_client import java_client_properties
+from airflow_provider_rlmm.redaction import secrets_of, without_secrets
+from airflow_provider_rlmm.spark import java_client
+from airflow_provider_rlmm.spark.java_client import load_properties, require_driver, require_one_version
 
 
 def test_a_spark_connect_session_is_named() -> None:
@@ -29,3 +34,35 @@ def test_parts_of_another_patch_version_are_named() -> None:
 def test_one_version_passes_and_so_does_a_part_that_does_not_say() -> None:
     require_one_version({"Spark": "4.0.0", "pyspark": "4.0.0", "the Kafka connector": "4.0.0"})
     require_one_version({"Spark": "4.0.0", "pyspark": "4.0.0", "the Kafka connector": None})
+
+
+NO_SESSION: Any = None
+"""Nothing is asked of Java before the text is there."""
+
+
+def test_a_pipe_whose_writer_is_dead_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_client, "PIPE_TIMEOUT_S", 0.05)
+    path = tmp_path / "client.properties"
+    os.mkfifo(path)
+    with pytest.raises(ConfigurationError, match=r"client.properties cannot be read.*its writer was not done within"):
+        load_properties(NO_SESSION, path)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"missing.properties cannot be read .*: No such file"):
+        load_properties(NO_SESSION, tmp_path / "missing.properties")
+
+
+def test_the_password_of_a_connection_is_hidden() -> None:
+    kafka = {
+        "bootstrap.servers": "b:9092",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": 'to:be="hidden',
+    }
+    text = java_client_properties(kafka)
+    (config,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith("sasl.jaas.config"))
+    # What Java's reader of properties makes of it.
+    read = config.replace("\\\\", "\\")
+    secrets = secrets_of({"sasl.jaas.config": read})
+    assert without_secrets('no login of u with to:be="hidden', secrets) == "no login of u with ***"

@@ -91,11 +91,7 @@ class Fields:
         self._epoch_lists: list[tuple[int, Sequence[tuple[int, int]]]] = []
 
     def __getitem__(self, name: str) -> Array:
-        """
-        Return the column of a field; where the row's kind does not have it, anything.
-
-        :param name: the field, any but the strings and the leader epochs.
-        """
+        """Return the column of a field, no strings or leader epochs; anything where the row's kind does not have it."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = np.zeros(self._size, _DTYPES[name])
@@ -110,11 +106,7 @@ class Fields:
             self[name][rows] = values
 
     def add_block(self, block: Block) -> None:
-        """
-        Take over the rows of a block.
-
-        :param block: values in canonical layout.
-        """
+        """Take over the rows of a block of values in canonical layout."""
         rows, columns = block.rows, block.columns
         for name in _DTYPES.keys() & columns.keys():
             self._put(name, rows, columns[name])
@@ -132,12 +124,7 @@ class Fields:
         self._openings.append((opening, block.opening))
 
     def add_event(self, row: int, event: RemoteLogMetadata) -> None:
-        """
-        Take over one record.
-
-        :param row: index of its value.
-        :param event: the record.
-        """
+        """Take over one record, the value of a row."""
         self["api_key"][row] = api_key_of(event)
         for name in _NUMBERS:
             if hasattr(event, name):

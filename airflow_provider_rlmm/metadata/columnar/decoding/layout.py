@@ -62,38 +62,24 @@ _BEYOND_ANY_ROW = 1 << 40
 
 @dataclass(slots=True)
 class Opening:
-    """
-    What only the events have that open a segment's life.
+    """What only the events have that open a segment's life."""
 
-    :param index: which values of their block they are.
-    :param columns: the fields, and ``epochs_count``.
-    :param leader_epoch: their leader epochs, those of one value after those of the other.
-    :param epoch_start: where these start.
-    :param custom_at: where the length of the custom metadata is.
-    """
-
-    index: Array
-    columns: dict[str, Array]
-    leader_epoch: Array
-    epoch_start: Array
-    custom_at: Array
+    index: Array  # which values of their block they are
+    columns: dict[str, Array]  # the fields, and ``epochs_count``
+    leader_epoch: Array  # their leader epochs, those of one value after those of the other
+    epoch_start: Array  # where these start
+    custom_at: Array  # where the length of the custom metadata is
 
 
 @dataclass(slots=True)
 class Block:
-    """
-    Values that are laid out as Kafka writes them.
+    """Values that are laid out as Kafka writes them."""
 
-    :param rows: index of each value, ascending.
-    :param columns: one element per value: ``api_key`` and the fields' numbers, ``topic_id``, ``topic_at`` and
-        ``topic_length`` (not for snapshots), ``segment_id``, ``custom_at`` and ``custom_length`` (-1 for null; none of
-        these for deletions).
-    :param opening: further fields of some of them; not for deletions.
-    """
-
-    rows: Array
+    rows: Array  # index of each value, ascending
+    # one element per value: ``api_key`` and the fields' numbers, ``topic_id``, ``topic_at`` and ``topic_length`` (not
+    # for snapshots), ``segment_id``, ``custom_at`` and ``custom_length`` (-1 for null; none of these for deletions).
     columns: dict[str, Array]
-    opening: Opening | None
+    opening: Opening | None  # further fields of some of them; not for deletions
 
 
 def window(data: Array, dtype: str) -> Array:
@@ -108,13 +94,7 @@ def window(data: Array, dtype: str) -> Array:
 
 
 def gather(data: Array, dtype: np.dtype[Any], at: Array) -> Array:
-    """
-    Return the structures that begin at the given bytes.
-
-    :param data: the bytes.
-    :param dtype: a structured type.
-    :param at: positions, all within the data.
-    """
+    """Return the structures of a type that begin at the given bytes, all within the data."""
     copied: Array = window(data, f"V{dtype.itemsize}")[at].view(dtype)
     return copied
 
@@ -133,23 +113,14 @@ def _require(ok: Array) -> None:
 
 @dataclass(slots=True)
 class _Values:
-    """
-    Where some values lie; one element per value.
+    """Where some values lie; one element per value."""
 
-    :param data: the bytes of all values.
-    :param row: index of each.
-    :param start: its first byte.
-    :param end: the byte behind it.
-    :param first_byte: the first byte of its body.
-    :param kind: its api key.
-    """
-
-    data: Array
-    row: Array
-    start: Array
-    end: Array
-    first_byte: Array
-    kind: Array
+    data: Array  # the bytes of all values
+    row: Array  # index of each
+    start: Array  # its first byte
+    end: Array  # the byte behind it
+    first_byte: Array  # the first byte of its body
+    kind: Array  # its api key
 
     def take(self, index: Array) -> _Values:
         columns = (self.row, self.start, self.end, self.first_byte, self.kind)
@@ -164,12 +135,7 @@ class _Values:
 
 
 def taken(column: Array, index: Array) -> Array:
-    """
-    Return some elements in their order; nothing is copied if they are all.
-
-    :param column: the elements.
-    :param index: which, ascending.
-    """
+    """Return some elements, in ascending order; nothing is copied if they are all."""
     return column if index.size == column.size else column.take(index)
 
 

@@ -49,23 +49,13 @@ class Found:
         self._parts: list[tuple[Array, Array]] = []
 
     def add(self, rows: Array, fate: EventFate, reason: str | None = None) -> None:
-        """
-        Note rows; each is noted once.
-
-        :param rows: rows of the batch.
-        :param fate: what became of them.
-        :param reason: why, where more can be said than the fate's own reason.
-        """
+        """Note rows of the batch, each once; a reason where more can be said than the fate's own reason."""
         if rows.size:
             code = self._codes.setdefault((fate, reason or fate.reason), len(self._codes))
             self._parts.append((rows, np.full(rows.size, code)))
 
     def table(self, batch: Any) -> Any:
-        """
-        Return the rows with ``fate`` and ``reason``, in order.
-
-        :param batch: the batch.
-        """
+        """Return the rows of the batch with ``fate`` and ``reason``, in order."""
         if not self._parts:
             return _no_rows(batch.schema, _FATE, _REASON)
         rows = np.concatenate([part for part, _ in self._parts])
@@ -85,21 +75,12 @@ class Deletions:
         self._parts: list[tuple[Array, Array]] = []
 
     def add(self, rows: Array, before: Array) -> None:
-        """
-        Note rows, in their order.
-
-        :param rows: rows of the batch.
-        :param before: the states, :data:`NO_DELETION` where there is none.
-        """
+        """Note rows, in their order, and the states before, :data:`NO_DELETION` where there is none."""
         if rows.size:
             self._parts.append((rows, before))
 
     def table(self, batch: Any) -> Any:
-        """
-        Return the rows with ``state_before``.
-
-        :param batch: the batch.
-        """
+        """Return the rows of the batch with ``state_before``."""
         if not self._parts:
             return _no_rows(batch.schema, _STATE_BEFORE)
         rows = np.concatenate([part for part, _ in self._parts])
@@ -110,30 +91,17 @@ class Deletions:
 
 @dataclass(slots=True)
 class Outcome:
-    """
-    What became of a batch.
+    """What became of a batch."""
 
-    :param applied: number of events that were applied.
-    :param quarantined: rows that are not good.
-    :param dropped: rows that Kafka drops.
-    :param would_end_consumer: rows that would end a broker's consumer.
-    :param deletions: rows of partition-delete events.
-    """
-
-    applied: int = 0
-    quarantined: Found = field(default_factory=Found)
-    dropped: Found = field(default_factory=Found)
-    would_end_consumer: Found = field(default_factory=Found)
-    deletions: Deletions = field(default_factory=Deletions)
+    applied: int = 0  # number of events that were applied
+    quarantined: Found = field(default_factory=Found)  # rows that are not good
+    dropped: Found = field(default_factory=Found)  # rows that Kafka drops
+    would_end_consumer: Found = field(default_factory=Found)  # rows that would end a broker's consumer
+    deletions: Deletions = field(default_factory=Deletions)  # rows of partition-delete events
 
 
 def apply_batch(store: Store, batch: Any) -> Outcome:
-    """
-    Apply a batch to a store.
-
-    :param store: the store, which is changed.
-    :param batch: what ``decode`` returned.
-    """
+    """Apply what ``decode`` returned to a store, which is changed."""
     outcome = Outcome()
     events = Events(batch)
     _find_bad_rows(outcome, events)

@@ -28,35 +28,20 @@ _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 
 @dataclass(slots=True)
 class PartEvents:
-    """
-    All events of a part, one element each, in their order.
+    """All events of a part, one element each, in their order."""
 
-    :param partition: rows of the user partitions.
-    :param metadata_partition: where the events lie.
-    :param offset: and at which offsets there.
-    :param is_deletion: whether they are partition-delete events.
-    :param state: the states that they set.
-    :param broker_id: who wrote them.
-    :param event_timestamp_ms: when, as they say.
-    :param observed_ms: the later of that and of the time of their records.
-    """
-
-    partition: Array
-    metadata_partition: Array
-    offset: Array
-    is_deletion: Array
-    state: Array
-    broker_id: Array
-    event_timestamp_ms: Array
-    observed_ms: Array
+    partition: Array  # rows of the user partitions
+    metadata_partition: Array  # where the events lie
+    offset: Array  # and at which offsets there
+    is_deletion: Array  # whether they are partition-delete events
+    state: Array  # the states that they set
+    broker_id: Array  # who wrote them
+    event_timestamp_ms: Array  # when, as they say
+    observed_ms: Array  # the later of that and of the time of their records
     _bounds: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     def part(self, some: slice) -> PartEvents:
-        """
-        Return some of the events.
-
-        :param some: which ones.
-        """
+        """Return some of the events."""
         return PartEvents(
             self.partition[some], self.metadata_partition[some], self.offset[some], self.is_deletion[some], self.state[some],
             self.broker_id[some], self.event_timestamp_ms[some], self.observed_ms[some],
@@ -105,24 +90,14 @@ class UnfinishedAt:
         self._more = np.concatenate([[0], np.cumsum(MORE_ALIVE.take(part.steps.step.take(order)), dtype=np.int64)])
 
     def __call__(self, partition: int, event: int) -> bool:
-        """
-        Tell whether there are any.
-
-        :param partition: row of the user partition.
-        :param event: number of the event in the part.
-        """
+        """Tell whether the user partition in a row has any before an event, by its number in the part."""
         first, behind = np.searchsorted(self._partition, (partition, partition + 1)).tolist()
         until = first + int(np.searchsorted(self._numbers[first:behind], event))
         return int(self._before[partition] + self._more[until] - self._more[first]) > 0
 
 
 def opens_again(store: Store, events: PartEvents) -> bool:
-    """
-    Tell whether the part may hold a marker for a user partition whose deletion is finished.
-
-    :param store: the store before the part.
-    :param events: the part.
-    """
+    """Tell, before a part is applied, whether it may hold a marker for a user partition whose deletion is finished."""
     deletions = np.flatnonzero(events.is_deletion)
     if not (events.state.take(deletions) == _MARKED).any():
         return False

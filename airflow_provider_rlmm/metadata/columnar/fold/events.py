@@ -44,11 +44,7 @@ class Events:
         return int(self.rows.size)
 
     def column(self, name: str) -> Array:
-        """
-        Return a column of numbers; where it is null, anything.
-
-        :param name: the column.
-        """
+        """Return a column of numbers; where it is null, anything."""
         values = numpy_of(self.batch.column(name))
         return values if self._all else values.take(self.rows)
 
@@ -80,11 +76,7 @@ class Events:
         return topics if self._all else topics.take(pa.array(self.rows))
 
     def offsets(self, next_event: int) -> Array:
-        """
-        Return the offsets; where none are given, the events are numbered.
-
-        :param next_event: number of the first of them.
-        """
+        """Return the offsets; where none are given, the events are numbered, from ``next_event`` on."""
         column = self.batch.column("offset") if "offset" in self.batch.schema.names else None
         if column is None or column.null_count:
             return np.arange(next_event, next_event + self.size)
@@ -92,26 +84,21 @@ class Events:
 
     def timestamp_ms(self) -> Array:
         """Return the times of the records, -1 where none is known."""
-        if "timestamp_ms" not in self.batch.schema.names:
-            return np.full(self.size, -1, np.int64)
-        values = numpy_of(self.batch.column("timestamp_ms").fill_null(-1))
-        return values if self._all else values.take(self.rows)
+        return self._column_or("timestamp_ms", -1, np.int64)
 
     def metadata_partition(self) -> Array:
         """Return the metadata partitions, :data:`NO_METADATA_PARTITION` where none is known."""
-        if "metadata_partition" not in self.batch.schema.names:
-            return np.full(self.size, NO_METADATA_PARTITION, np.int32)
-        column = self.batch.column("metadata_partition").fill_null(NO_METADATA_PARTITION)
-        values = numpy_of(column)
+        return self._column_or("metadata_partition", NO_METADATA_PARTITION, np.int32)
+
+    def _column_or(self, name: str, missing: int, dtype: Any) -> Array:
+        if name not in self.batch.schema.names:
+            return np.full(self.size, missing, dtype)
+        values = numpy_of(self.batch.column(name).fill_null(missing))
         return values if self._all else values.take(self.rows)
 
 
 def numpy_of(array: Any) -> Array:
-    """
-    Return an Arrow array of numbers or truth values; where it is null, anything.
-
-    :param array: the array.
-    """
+    """Return an Arrow array of numbers or truth values; where it is null, anything."""
     _, data = array.buffers()
     size = len(array)
     if pa.types.is_boolean(array.type):
@@ -125,11 +112,7 @@ def numpy_of(array: Any) -> Array:
 
 
 def binary_buffers(array: Any) -> tuple[Array, Array]:
-    """
-    Return the offsets and the bytes of an array of strings.
-
-    :param array: a binary or string array.
-    """
+    """Return the offsets and the bytes of a binary or string array."""
     _, offsets, data = array.buffers()
     if not len(array):
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
@@ -138,12 +121,7 @@ def binary_buffers(array: Any) -> tuple[Array, Array]:
 
 
 def partitions_of(store: Store, events: Events) -> Array:
-    """
-    Return the row of each event's user partition; unknown ones are added.
-
-    :param store: where user partitions are rows.
-    :param events: the events.
-    """
+    """Return the row of each event's user partition in a store; unknown ones are added."""
     ids, partition, topics = events.ids("topic_id"), events.column("partition"), events.topics()
     found = np.empty(events.size, np.int64)
     for first in range(0, events.size, _AT_ONCE):
@@ -161,7 +139,7 @@ def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
         # Most events are of few user partitions: look the others up again when some are known.
         some = missing[: max(_FIRST_LOOK, store.partitions.size)]
         part = some.take(_first_of_each(high.take(some), low.take(some), partition.take(some)))
-        append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
+        _append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
         found[missing] = _find(
             store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
         )
@@ -182,23 +160,14 @@ def _rows_by_topic(store: Store, ids: Array, partition: Array, topics: Any) -> A
     )
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     rows = [
-        partition_of(store, high, low, number, names.dictionary[code].as_py(), add=True)
+        _partition_of(store, high, low, number, names.dictionary[code].as_py())
         for high, low, number, code in distinct.tolist()
     ]
     return np.array(rows, np.int64).take(which.ravel())
 
 
-def partition_of(store: Store, high: int, low: int, partition: int, topic: str, add: bool = False) -> int:
-    """
-    Return the row of one user partition, -1 if it is not known and not added.
-
-    :param store: where user partitions are rows.
-    :param high: first half of the topic id.
-    :param low: the other half.
-    :param partition: number of the user partition.
-    :param topic: name of the topic.
-    :param add: whether to add it if it is not known.
-    """
+def _partition_of(store: Store, high: int, low: int, partition: int, topic: str) -> int:
+    """Return the row of the user partition of a topic with this name; it is added if it is not known."""
     table = store.partitions
     key = np.array([high], np.uint64), np.array([low], np.uint64), np.array([partition], np.int32)
 
@@ -211,21 +180,13 @@ def partition_of(store: Store, high: int, low: int, partition: int, topic: str, 
         return equal
 
     found = store.index("partitions").find(hash_of(*key), same)
-    if found[0] < 0 and add:
-        found = append_partitions(store, *key, pa.array([topic], pa.string()))
+    if found[0] < 0:
+        found = _append_partitions(store, *key, pa.array([topic], pa.string()))
     return int(found[0])
 
 
-def append_partitions(store: Store, high: Array, low: Array, partition: Array, topics: Any) -> Array:
-    """
-    Add user partitions and return their rows.
-
-    :param store: where user partitions are rows.
-    :param high: first halves of the topic ids.
-    :param low: the other halves.
-    :param partition: numbers of the user partitions.
-    :param topics: names of the topics, an Arrow array.
-    """
+def _append_partitions(store: Store, high: Array, low: Array, partition: Array, topics: Any) -> Array:
+    """Add user partitions, by the halves of their topics' ids, and return their rows."""
     unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=store.topics))))
     if len(unknown):
         store.topics = pa.concat_arrays([store.topics, unknown])

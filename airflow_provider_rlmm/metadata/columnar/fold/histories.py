@@ -22,12 +22,7 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 def user_partition(store: Store, row: int) -> TopicIdPartition:
-    """
-    Return a user partition.
-
-    :param store: the store.
-    :param row: its row.
-    """
+    """Return the user partition in a row of a store."""
     table = store.partitions
     topic_id = UUID(bytes=table["high"][row].tobytes() + table["low"][row].tobytes())
     return TopicIdPartition(topic_id, store.topics[int(table["topic"][row])].as_py(), int(table["partition"][row]))
@@ -36,13 +31,7 @@ def user_partition(store: Store, row: int) -> TopicIdPartition:
 def histories_of(
     store: Store, metadata_partition: int, topic_ids: Collection[UUID]
 ) -> dict[TopicIdPartition, UserPartitionHistory]:
-    """
-    Return the histories of some topics, in the order in which their user partitions were first seen.
-
-    :param store: the store.
-    :param metadata_partition: where their events lie.
-    :param topic_ids: which topics.
-    """
+    """Return the histories of some topics of a metadata partition, by the order in which they were first seen."""
     wanted = _rows_of_topics(store, metadata_partition, topic_ids)
     mine = np.zeros(store.partitions.size, dtype=bool)
     mine[wanted] = True

@@ -26,13 +26,7 @@ Same = Callable[[Array, Array], Array]
 
 
 def hash_of(high: Array, low: Array, code: Array) -> Array:
-    """
-    Return 64 mixed bits per key; the highest are the best.
-
-    :param high: 64 bits of an id.
-    :param low: the other 64.
-    :param code: a further number.
-    """
+    """Return 64 mixed bits per key, an id of twice 64 bits and a further number; the highest bits are the best."""
     mixed: Array = high * _MIX[0]
     mixed ^= low
     mixed += code.astype(np.int64, copy=False).view(np.uint64)
@@ -67,29 +61,16 @@ class HashIndex:
         return int(self._tags.nbytes + self._positions.nbytes)
 
     def has_room(self, more: int) -> bool:
-        """
-        Tell whether ``more`` positions can be inserted; if not, build a larger index.
-
-        :param more: how many.
-        """
+        """Tell whether so many more positions can be inserted; if not, build a larger index."""
         return self._used + more <= self._room
 
     def guess(self, hashes: Array) -> Array:
-        """
-        Return a position for each key, which is likely to be its own if it is here; there has to be one.
-
-        :param hashes: their hashes.
-        """
+        """Return a position for each key's hash, which is likely to be its own if it is here; there has to be one."""
         positions: Array = self._positions.take(self._first_slots(hashes)).astype(np.int64)
         return positions
 
     def find(self, hashes: Array, same: Same) -> Array:
-        """
-        Return the position of each key, -1 for those that are not here.
-
-        :param hashes: their hashes.
-        :param same: compares whole keys.
-        """
+        """Return the position of each key by its hash, -1 for those that are not here; ``same`` compares whole keys."""
         found = np.full(hashes.size, -1, np.int64)
         left, slot, tag = np.arange(hashes.size), self._first_slots(hashes), _tags(hashes)
         while left.size:
@@ -109,12 +90,7 @@ class HashIndex:
         return found
 
     def insert(self, hashes: Array, positions: Array) -> None:
-        """
-        Add keys that are not here yet.
-
-        :param hashes: their hashes.
-        :param positions: their positions, all different.
-        """
+        """Add the hashes of keys that are not here yet, and their positions, all different."""
         was_empty = not self._used
         self._used += positions.size
         if was_empty:

@@ -9,11 +9,7 @@ from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 
 
 def starts_of(counts: Array) -> Array:
-    """
-    Return where each of several runs begins if they lie one after the other.
-
-    :param counts: their lengths.
-    """
+    """Return where each of several runs begins if they lie one after the other."""
     counts = counts.astype(np.int64)
     starts: Array = np.cumsum(counts)
     starts -= counts
@@ -21,12 +17,7 @@ def starts_of(counts: Array) -> Array:
 
 
 def spread(at: Array, count: Array) -> tuple[Array, Array]:
-    """
-    Return the positions of all elements of several runs, and for each the number of its run.
-
-    :param at: where the runs begin.
-    :param count: their lengths.
-    """
+    """Return the positions of all elements of runs that begin there, and for each the number of its run."""
     owner = np.arange(count.size)
     positions = at.astype(np.int64)
     if (count != 1).any():

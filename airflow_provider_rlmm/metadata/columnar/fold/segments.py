@@ -46,12 +46,7 @@ class SegmentFields:
             self._custom_length = np.where(numpy_of(custom.is_valid()), self._custom_length, -1)
 
     def append_epochs(self, store: Store, rows: Array) -> tuple[Array, Array]:
-        """
-        Keep the leader epochs of some rows; return where they lie, and how many each row has.
-
-        :param store: where to keep them.
-        :param rows: rows of the batch.
-        """
+        """Keep the leader epochs of rows of the batch; return where they lie, and how many each row has."""
         count = self._epochs_count.take(rows)
         at, _ = spread(self._epochs_at.take(rows), count)
         epochs = store.tables["epochs"]
@@ -62,12 +57,7 @@ class SegmentFields:
         return first + starts_of(count), count
 
     def append_custom(self, store: Store, rows: Array) -> tuple[Any, Any]:
-        """
-        Keep the custom metadata of some rows; return where it lies and its lengths, -1 where it is null.
-
-        :param store: where to keep it.
-        :param rows: rows of the batch.
-        """
+        """Keep the custom metadata of rows of the batch; return where it lies and its lengths, -1 where it is null."""
         if self._custom is None:
             return 0, -1
         length = self._custom_length.take(rows)
@@ -80,30 +70,17 @@ class SegmentFields:
 
 @dataclass(slots=True)
 class Part:
-    """
-    Events of segments that are applied together, in their order.
+    """Events of segments that are applied together, in their order."""
 
-    :param fields: the batch's columns.
-    :param rows: rows of the batch.
-    :param partition: rows of the user partitions.
-    :param offset: where the events lie in their metadata partition.
-    :param steps: what they do to their segments.
-    """
-
-    fields: SegmentFields
-    rows: Array
-    partition: Array
-    offset: Array
-    steps: Steps
+    fields: SegmentFields  # the batch's columns
+    rows: Array  # rows of the batch
+    partition: Array  # rows of the user partitions
+    offset: Array  # where the events lie in their metadata partition
+    steps: Steps  # what they do to their segments
 
 
 def settle(store: Store, part: Part) -> None:
-    """
-    Change the segments of a store as events demand.
-
-    :param store: the store.
-    :param part: the events.
-    """
+    """Change the segments of a store as the events of a part demand."""
     steps = part.steps
     _count(store, part)
     added, opening = steps.last_at(ADDED), np.maximum(steps.last_at(ADDED), steps.last_at(ADDED_AGAIN))

@@ -81,13 +81,8 @@ class ColumnarState:
         store, self._store = self._own(), None
         outcome = apply_batch(store, batch)
         after = ColumnarState(store.rebuilt(keep_finished=store.keep_finished) if store.is_wasteful() else store)
-        return after, ApplyReport(
-            outcome.applied,
-            outcome.quarantined.table(batch),
-            outcome.dropped.table(batch),
-            outcome.would_end_consumer.table(batch),
-            outcome.deletions.table(batch),
-        )
+        rows = (outcome.quarantined, outcome.dropped, outcome.would_end_consumer, outcome.deletions)
+        return after, ApplyReport(outcome.applied, *(found.table(batch) for found in rows))
 
     def _own(self) -> Store:
         if self._store is None:

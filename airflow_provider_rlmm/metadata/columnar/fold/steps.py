@@ -67,12 +67,7 @@ def _tables() -> tuple[Array, Array]:
 
 
 def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[EventFate, str]:
-    """
-    Apply an event to a cache; return what became of it, and the message if it threw.
-
-    :param cache: the cache of the event's user partition.
-    :param event: the event.
-    """
+    """Apply an event to its user partition's cache; return what became of it, and the message if it threw."""
     try:
         if isinstance(event, RemoteLogSegmentMetadata):
             return cache.add_copy_in_progress_segment(event), ""
@@ -82,11 +77,7 @@ def outcome_in(cache: RemoteLogMetadataCache, event: SegmentEvent) -> tuple[Even
 
 
 def thrown_reason(event: SegmentEvent) -> str:
-    """
-    Return the message of an event that throws.
-
-    :param event: the event.
-    """
+    """Return the message of an event that throws."""
     segment_id = event.remote_log_segment_id
     opening = RemoteLogSegmentMetadata(segment_id, 0, 0, 0, 0, 0, 0, None, S.COPY_SEGMENT_STARTED, ((0, 0),))
     return outcome_in(RemoteLogMetadataCache([opening]), event)[1]
@@ -104,29 +95,17 @@ MORE_ALIVE = np.array(
 
 @dataclass(slots=True)
 class Steps:
-    """
-    Events and what they do; one element per event in their order, or per segment in any order.
+    """Events and what they do; one element per event in their order, or per segment in any order."""
 
-    :param group: the number of each event's segment here.
-    :param step: each event's step.
-    :param hashes: the upper bits of the hash of each segment's key, mostly ascending.
-    :param high: first half of each segment's id.
-    :param low: the other half.
-    :param user_partition: row of each segment's user partition.
-    :param row: row of each segment in the store, -1 where it has none.
-    :param before: each segment's state before, dead where it is not known.
-    :param after: the state after.
-    """
-
-    group: Array
-    step: Array
-    hashes: Array
-    high: Array
-    low: Array
-    user_partition: Array
-    row: Array
-    before: Array
-    after: Array
+    group: Array  # the number of each event's segment here
+    step: Array  # each event's step
+    hashes: Array  # the upper bits of the hash of each segment's key, mostly ascending
+    high: Array  # first half of each segment's id
+    low: Array  # the other half
+    user_partition: Array  # row of each segment's user partition
+    row: Array  # row of each segment in the store, -1 where it has none
+    before: Array  # each segment's state before, dead where it is not known
+    after: Array  # the state after
     _outcome: Array = field(init=False)
     _at: dict[int, Array] = field(default_factory=dict)
     _last_at: dict[int, Array] = field(default_factory=dict)
@@ -135,11 +114,7 @@ class Steps:
         self._outcome = OUTCOME.take(self.step)
 
     def at(self, step: int) -> Array:
-        """
-        Return the events that take a step.
-
-        :param step: its number.
-        """
+        """Return the events that take a step, by its number."""
         if step not in self._at:
             self._at[step] = np.flatnonzero(self.step == step)
         return self._at[step]
@@ -149,29 +124,17 @@ class Steps:
         return {outcome: int(np.count_nonzero(self._outcome == outcome)) for outcome in range(THROWN + 1)}
 
     def with_outcome(self, outcome: int) -> Array:
-        """
-        Return the events with an outcome.
-
-        :param outcome: which one.
-        """
+        """Return the events with an outcome."""
         return np.flatnonzero(self._outcome == outcome)
 
     def last(self, events: Array) -> Array:
-        """
-        Return for each segment the last of some events, -1 where it has none.
-
-        :param events: numbers of events, in their order.
-        """
+        """Return for each segment the last of some events, which are given in their order; -1 where it has none."""
         last = np.full(self.row.size, -1, dtype=np.int64)
         last[self.group.take(events)] = events
         return last
 
     def last_at(self, step: int) -> Array:
-        """
-        Return for each segment the last event that takes a step, -1 where it has none.
-
-        :param step: its number.
-        """
+        """Return for each segment the last event that takes a step, by its number; -1 where it has none."""
         if step not in self._last_at:
             self._last_at[step] = self.last(self.at(step))
         return self._last_at[step]

@@ -72,12 +72,7 @@ SCHEMAS = {
 
 
 def table_of(store: Store, name: str) -> Any:
-    """
-    Return one of the tables of :data:`SCHEMAS`; user partitions are sorted by topic id, topic and number.
-
-    :param store: the store.
-    :param name: which one.
-    """
+    """Return one of the tables of :data:`SCHEMAS`; user partitions are sorted by topic id, topic and number."""
     make = {
         "user_partitions": _user_partitions,
         "segments": _segments,
@@ -223,12 +218,7 @@ def _key(store: Store, rows: Array) -> dict[str, Any]:
 
 
 def ids_array(high: Array, low: Array) -> Any:
-    """
-    Return ids as an Arrow array of 16 bytes each.
-
-    :param high: their first halves.
-    :param low: the other halves.
-    """
+    """Return ids, given by their halves, as an Arrow array of 16 bytes each."""
     offsets = np.arange(high.size + 1, dtype=np.int64) * 16
     data = np.stack([high, low], axis=1)
     # Positions in a binary array have 32 bits: enough for 128 million ids; more are refused by the cast.
