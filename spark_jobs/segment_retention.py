@@ -36,7 +36,7 @@ from airflow_provider_rlmm.spark.generations import GenerationStore, next_genera
 from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS, load_properties, require_driver
 from airflow_provider_rlmm.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.spark.orphans import look_for_orphans
-from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, plan_rows, save_plan
+from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, save_plan
 from airflow_provider_rlmm.spark.source import find_range, read_metadata
 from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, WhatWouldGo, choose_generation, what_if
 
@@ -143,7 +143,7 @@ def make_plan(
         work.take(written)
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):
-            orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.frame)
+            orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.unlisted)
         header = PlanHeader(
             plan_id=arguments.plan_id,
             cluster_id=cluster.cluster_id,
@@ -153,7 +153,7 @@ def make_plan(
             refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
             job=work,
         )
-        summary = save_plan(plan_rows(written.data_set.frame, orphans.absent), written.data_set, folder, header)
+        summary = save_plan(spark, written.data_set, orphans.absent, folder, header)
     work.say(log)
     return summary
 

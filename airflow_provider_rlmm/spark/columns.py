@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEGMENT = "segment"
 """A segment that is not finished, with all columns but ``error``; ``reason`` may be null."""
@@ -37,6 +42,34 @@ WHAT_IF_COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Name and Arrow type of what tasks tell of other retention settings: per scenario, topic and reason what would go."""
 
+PLANNED_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("metadata_partition", "int32"),
+    ("reason", "string"),
+    ("segments", "int64"),
+    ("bytes", "int64"),
+    ("file", "string"),
+    ("file_bytes", "int64"),
+    ("sha256", "string"),
+)
+"""Name and Arrow type of what tasks tell of a plan: the segments per reason, and the file that lists them."""
+
+UNLISTED_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic_id", "binary"),
+    ("topic", "string"),
+    ("segments", "int64"),
+    ("bytes", "int64"),
+)
+"""Name and Arrow type of what tasks tell of topics that the listing lacks: their segments that may be orphaned."""
+
+UNCERTAIN_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("metadata_partition", "int32"),
+    ("topic_id", "binary"),
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segments", "int64"),
+)
+"""Name and Arrow type of what tasks tell of user partitions: their segments whose state is not certain."""
+
 _SPARK_TYPES = {
     "int8": "byte",
     "int32": "int",
@@ -51,3 +84,11 @@ _SPARK_TYPES = {
 def spark_schema(columns: tuple[tuple[str, str], ...]) -> str:
     """Return columns, by name and Arrow type, as a Spark schema."""
     return ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in columns)
+
+
+def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    """Return columns, by name and Arrow type each, as an Arrow schema."""
+    import pyarrow as pa
+
+    epochs = pa.list_(pa.struct({"leader_epoch": pa.int32(), "start_offset": pa.int64()}))
+    return pa.schema([(name, epochs if kind == "epochs" else pa.type_for_alias(kind)) for name, kind in columns])

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError, Snapshot
 from airflow_provider_rlmm.file_systems import create_file, local_path
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation, GenerationPart
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, data_set_of, run_tasks
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks
 from airflow_provider_rlmm.spark.source import TopicRange
 from airflow_provider_rlmm.spark.task_report import TaskReport
 
@@ -227,15 +227,14 @@ def write_generation(
     else:
         log.info("generation %d: reads on from generation %d", number, before.number)
     expected = {p for p, end in topic_range.end.items() if end > begins[p]}
-    reports = run_tasks(read(begins), evaluation, order, expected)
-    if refused := [report.refused for report in reports if report.refused is not None]:
+    told = run_tasks(read(begins), evaluation, order, expected)
+    if refused := [report.refused for report in told.reports if report.refused is not None]:
         return write_generation(spark, read, topic_range, evaluation, store, number=number, why_all=refused[0])
-    data_set = data_set_of(spark, order.folder, reports)
-    parts = {report.metadata_partition: report.part for report in reports}
+    parts = {report.metadata_partition: report.part for report in told.reports}
     return WrittenGeneration(
         _manifest(number, topic_range, evaluation, parts),
-        data_set,
-        reports,
+        told.data_set(order.folder),
+        told.reports,
         None if before is None else before.number,
         why_all,
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -22,14 +22,15 @@ from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.source import TopicRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 def look_for_orphans(
     spark: SparkSession,
     cluster: SparkCluster,
     topic_range: TopicRange,
-    segments: DataFrame,
+    unlisted: pa.Table,
 ) -> OrphanVerdict:
     """
     Ask the cluster for the names of the topic ids that the metadata topic knows and the listing lacks.
@@ -37,13 +38,14 @@ def look_for_orphans(
     :param spark: the session.
     :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what was read.
-    :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA` that are written already: what is
-        asked for now must be younger than all of the read.
+    :param unlisted: what the tasks told when they had read, by
+        :data:`~airflow_provider_rlmm.spark.columns.UNLISTED_COLUMNS`: what is asked for now must be younger than all of the
+        read.
     :raises ClusterMismatchError: if the metadata topic is no longer the one that was read.
     :raises EventLogAccessError: if not even the metadata topic may be described.
     :raises EventLogUnavailableError: if an answer is missing or late.
     """
-    candidates = orphan_candidates(segments)
+    candidates = orphan_candidates(unlisted)
     asked, beyond = candidates[:MAX_TOPIC_IDS_ASKED], candidates[MAX_TOPIC_IDS_ASKED:]
     topic_id, answers = describe_topics(spark, cluster, topic_range.topic, names_in_doubt(asked))
     if topic_id != topic_range.topic_id:
@@ -57,34 +59,23 @@ def look_for_orphans(
     return verdict
 
 
-def orphan_candidates(segments: DataFrame) -> list[OrphanCandidate]:
+def orphan_candidates(unlisted: pa.Table) -> list[OrphanCandidate]:
     """
     Return the topic ids that the listing lacks and that have an older segment which is not finished, in the order of the ids.
 
-    :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA`.
-    :return: one more than :data:`MAX_TOPIC_IDS_ASKED` at most.
+    The topic of a later segment may be newer than the listing: that is not in doubt.
+
+    :param unlisted: what the tasks told, by :data:`~airflow_provider_rlmm.spark.columns.UNLISTED_COLUMNS`.
     """
-    from pyspark.sql import functions as sf
-
-    # The topic of a later segment may be newer than the listing: that is not in doubt.
-    size = sf.when(sf.col("may_be_orphaned"), sf.col("segment_size_in_bytes"))
-    found = (
-        segments.where("NOT listed")
-        .groupBy("topic_id")
-        .agg(
-            # Names of segments whose state is not certain count: two names are too many wherever they come from.
-            sf.min("topic").alias("first_name"),
-            sf.max("topic").alias("last_name"),
-            sf.count(size).alias("segments"),
-            sf.coalesce(sf.sum(size), sf.lit(0)).alias("bytes"),
+    found: defaultdict[bytes, list[dict[str, Any]]] = defaultdict(list)
+    for row in unlisted.to_pylist():
+        found[row["topic_id"]].append(row)
+    candidates = (
+        OrphanCandidate(
+            UUID(bytes=topic_id),
+            frozenset(row["topic"] for row in rows),
+            Count.sum(Count(row["segments"], row["bytes"] or 0) for row in rows),
         )
-        .where("segments > 0")
-        .orderBy("topic_id")
-        .limit(MAX_TOPIC_IDS_ASKED + 1)
+        for topic_id, rows in sorted(found.items())
     )
-    return [_candidate(row.asDict()) for row in found.collect()]
-
-
-def _candidate(row: Mapping[str, Any]) -> OrphanCandidate:
-    names = frozenset((row["first_name"], row["last_name"]))
-    return OrphanCandidate(UUID(bytes=bytes(row["topic_id"])), names, Count(row["segments"], row["bytes"]))
+    return [candidate for candidate in candidates if candidate.count.segments]

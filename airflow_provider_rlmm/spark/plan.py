@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -15,63 +16,25 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
-    PLAN_COLUMNS,
     SUMMARY_NAME,
     Count,
     PlanFile,
     PlanSummary,
-    Reason,
     first_refusals,
     plan_file_name,
 )
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text
-from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, spark_schema
+from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS
+from airflow_provider_rlmm.spark.generation import GenerationFile
 from airflow_provider_rlmm.spark.job_report import JobReport
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, counted
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, per_file
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-PLAN_SCHEMA = spark_schema(PLAN_COLUMNS)
-_PLAN_NAMES = tuple(name for name, _ in PLAN_COLUMNS)
-_HOME = "home"
-_ORDER = ("topic_id", "topic", "partition", "start_offset", "end_offset", "segment_id")
-_LEFT_BEHIND = re.compile(r"rows-\w+\.tmp|\.summary\.json\.\w+\.tmp|metadata-partition-\d+\.parquet")
-
-
-def plan_rows(segments: DataFrame, absent: Collection[tuple[UUID, str]]) -> DataFrame:
-    """
-    Return the segments that are to go, with the columns of :data:`PLAN_COLUMNS`.
-
-    :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA`.
-    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.orphans.judge_orphans` found
-        them: nothing else is ever called orphaned.
-    """
-    from pyspark.sql import functions as sf
-
-    deleted = arrow_table(
-        segments.sparkSession,
-        [(i.bytes, name) for i, name in sorted(absent)],
-        {"topic_id": "binary", "topic": "string"},
-    ).withColumn("absent", sf.lit(True))
-    orphaned = sf.when(sf.col("absent") & sf.col("may_be_orphaned"), Reason.ORPHANED.value)
-    return (
-        segments.where(sf.col("kind") == SEGMENT)
-        .join(sf.broadcast(deleted), ["topic_id", "topic"], "left")
-        .withColumn("reason", sf.coalesce("reason", orphaned))
-        .where("reason IS NOT NULL")
-        .select(*_PLAN_NAMES)
-    )
-
-
-def arrow_table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str]) -> DataFrame:
-    """Return a small table, by the names of its columns and their Arrow types, as a DataFrame."""
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
-    values = zip(*rows, strict=True) if rows else [()] * len(columns)
-    arrays = [pa.array(value, pa.type_for_alias(kind)) for value, kind in zip(values, columns.values(), strict=True)]
-    return spark.createDataFrame(pa.table(arrays, names=list(columns)))
+_LEFT_BEHIND = re.compile(r"rows-\w+\.tmp|\.summary\.json\.\w+\.tmp|metadata-partition-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +51,32 @@ class PlanHeader:
     job: JobReport = field(default_factory=JobReport)
 
 
-def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, header: PlanHeader) -> PlanSummary:
+def save_plan(
+    spark: SparkSession,
+    segments: SegmentDataSet,
+    absent: Collection[tuple[UUID, str]],
+    folder: PlanFolder,
+    header: PlanHeader,
+) -> PlanSummary:
     """
     Write ``metadata-partition-<n>.parquet`` and, last, ``summary.json``: without it there is no plan.
 
-    Spark writes into a folder of this try's own, and what was counted and hashed there gets its final name: what a killed try
-    left is never taken for this one's.
+    Tasks write into a folder of this try's own, and what they counted and hashed gets its final name: what a killed try left
+    is never taken for this one's.
 
-    :param plan: what :func:`~airflow_provider_rlmm.spark.plan.plan_rows` returned.
-    :param segments: what it was made from.
+    :param spark: the session.
+    :param segments: what was read.
+    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.orphans.judge_orphans` found
+        them: nothing else is ever called orphaned.
     :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.
     :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.
     """
-    refusals = [*header.refusals, *_quarantined(segments), *_unresolved(segments)]
     rows = folder.new_rows()
     try:
         with header.job.stage("plan"):
-            counts = _write_rows(plan, f"{folder.uri}/{rows}")
-            parts = sums_by("metadata_partition", counts)
-            files = {home: _take(folder, f"{rows}/{_HOME}={home}", home, n) for home, n in sorted(parts.items())}
+            planned = _write_rows(spark, segments, absent, f"{folder.uri}/{rows}")
+            files = dict(sorted(_take(folder, rows, told) for told in _by_metadata_partition(planned)))
     finally:
         folder.delete(rows)
     summary = PlanSummary(
@@ -117,11 +86,11 @@ def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, hea
         expires_at_ms=header.expires_at_ms,
         read_until=dict(header.read_until),
         known=segments.known,
-        by_reason=sums_by("reason", counts),
-        by_metadata_partition=parts,
+        by_reason=sums_by("reason", planned),
+        by_metadata_partition=sums_by("metadata_partition", planned),
         quarantined=dict(segments.quarantined),
         unresolved=segments.unresolved,
-        refusals=first_refusals(refusals),
+        refusals=first_refusals([*header.refusals, *_quarantined(segments), *_unresolved(segments)]),
         files=files,
         job=header.job.document(),
     )
@@ -129,22 +98,35 @@ def save_plan(plan: DataFrame, segments: SegmentDataSet, folder: PlanFolder, hea
     return summary
 
 
-def _write_rows(plan: DataFrame, uri: str) -> list[Any]:
-    """Write the rows into a new folder, those of one metadata partition into one file and in order; count them then."""
-    from pyspark.sql import functions as sf
+def _write_rows(
+    spark: SparkSession, segments: SegmentDataSet, absent: Collection[tuple[UUID, str]], target: str
+) -> list[Any]:
+    """Write the rows that are to go, a file per metadata partition; return the :data:`PLANNED_COLUMNS` of all."""
+    source, deleted = segments.folder, frozenset((topic_id.bytes, name) for topic_id, name in absent)
 
-    placed = plan.withColumn(_HOME, sf.col("metadata_partition"))
-    ordered = placed.repartition(_HOME).sortWithinPartitions(_HOME, *_ORDER)
-    ordered.write.option("maxRecordsPerFile", 0).partitionBy(_HOME).parquet(uri)
-    return counted(plan.sparkSession.read.schema(PLAN_SCHEMA).parquet(uri), "reason", "metadata_partition")
+    def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
+        from airflow_provider_rlmm.spark.executor.plan_file import write_plan_file
+
+        return write_plan_file(source, file, deleted, target, f"{uuid4().hex}.parquet")
+
+    return per_file(spark, list(segments.files.values()), task, PLANNED_COLUMNS)
 
 
-def _take(folder: PlanFolder, rows: str, metadata_partition: int, count: Count) -> PlanFile:
-    name = plan_file_name(metadata_partition)
-    size, sha256 = folder.take(rows, name)
-    if size > MAX_PLAN_FILE_BYTES:
-        raise PlanError(f"{name} has {size} bytes, a plan's file may have {MAX_PLAN_FILE_BYTES}; clean orphans first")
-    return PlanFile(name, count.segments, size, sha256)
+def _by_metadata_partition(planned: Iterable[Any]) -> list[list[Any]]:
+    ordered = sorted(planned, key=lambda row: row["metadata_partition"])
+    return [list(rows) for _, rows in groupby(ordered, lambda row: row["metadata_partition"])]
+
+
+def _take(folder: PlanFolder, rows: str, told: Sequence[Any]) -> tuple[int, PlanFile]:
+    """Give the file that a task told of its final name."""
+    row, name = told[0], plan_file_name(told[0]["metadata_partition"])
+    if row["file_bytes"] > MAX_PLAN_FILE_BYTES:
+        raise PlanError(
+            f"{name} has {row['file_bytes']} bytes, a plan's file may have {MAX_PLAN_FILE_BYTES}; clean orphans first"
+        )
+    folder.take(f"{rows}/{row['file']}", name)
+    segments = sum(part["segments"] for part in told)
+    return row["metadata_partition"], PlanFile(name, segments, row["file_bytes"], row["sha256"])
 
 
 def sums_by(key: str, rows: Iterable[Any]) -> dict[Any, Count]:
@@ -167,21 +149,17 @@ def _quarantined(segments: SegmentDataSet) -> Iterator[Refusal]:
 
 
 def _unresolved(segments: SegmentDataSet) -> Iterator[Refusal]:
-    if not segments.unresolved:
-        return
-    user_partition = ("metadata_partition", "topic_id", "topic", "partition")
-    rows = segments.frame.where(f"kind = '{UNRESOLVED}'")
-    found = rows.groupBy(*user_partition).count().orderBy(*user_partition)
-    for row in found.limit(MAX_REFUSALS + 1).collect():
-        topic, topic_id = row["topic"], UUID(bytes=bytes(row["topic_id"]))
+    order = [(name, "ascending") for name in segments.uncertain.schema.names]
+    for row in segments.uncertain.sort_by(order).slice(0, MAX_REFUSALS + 1).to_pylist():
+        topic, topic_id = name_in_text(row["topic"]), kafka_uuid_str(UUID(bytes=row["topic_id"]))
         yield Refusal(
-            what=f"partition {row['partition']} of topic {name_in_text(topic)}, id {kafka_uuid_str(topic_id)}",
-            why=f"{row['count']} segments have events before the record that adds them, or events that no broker can apply: "
-            "nobody can tell what lies in storage",
+            what=f"partition {row['partition']} of topic {topic}, id {topic_id}",
+            why=f"{row['segments']} segments have events before the record that adds them, or events that no broker can "
+            "apply: nobody can tell what lies in storage",
             what_to_do="let the doctor look at this partition; these segments are not planned",
             kind=RefusalKind.INCOMPLETE_HISTORY,
             metadata_partition=row["metadata_partition"],
-            topic=name_in_text(topic),
+            topic=topic,
         )
 
 
@@ -205,29 +183,14 @@ class PlanFolder:
             self.delete(name)
 
     def new_rows(self) -> str:
-        """Return the name of a folder for Spark to write into, of this try alone."""
+        """Return the name of a folder for tasks to write into, of this try alone."""
         return f"rows-{uuid4().hex}.tmp"
 
-    def take(self, rows: str, name: str) -> tuple[int, str]:
-        """
-        Give the one file that Spark wrote below ``rows`` its final name, in the place of an older one.
-
-        :return: its size in bytes, and the SHA-256 of its bytes in lower-case hex.
-        :raises PlanError: if Spark wrote several files or none.
-        """
-        found = [child for child in self._children(rows) if child.endswith(".parquet")]
-        if len(found) != 1:
-            raise PlanError(f"Spark wrote {len(found)} files into {self.uri}/{rows} where one was to be; run again")
-        source, target = self._path(f"{rows}/{found[0]}"), self._path(name)
-        stream = self._files.open(source)
-        try:
-            sha256 = str(self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
-        finally:
-            stream.close()
-        size = int(self._files.getFileStatus(source).getLen())
+    def take(self, source: str, name: str) -> None:
+        """Give a file below the folder its final name, in the place of an older one."""
+        target = self._path(name)
         self._files.delete(target, False)
-        self._rename(source, target)
-        return size, sha256
+        self._rename(self._path(source), target)
 
     def create(self, name: str, data: bytes) -> None:
         """

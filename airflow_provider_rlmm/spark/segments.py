@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.policy.plan import Count
-from airflow_provider_rlmm.spark.columns import (
-    QUARANTINED,
-    SEGMENT,
-    SEGMENT_COLUMNS,
-    UNRESOLVED,
-    spark_schema,
-)
+from airflow_provider_rlmm.spark.columns import UNCERTAIN_COLUMNS, UNLISTED_COLUMNS, arrow_schema, spark_schema
+from airflow_provider_rlmm.spark.generation import GenerationFile
 from airflow_provider_rlmm.spark.task_report import TOLD_COLUMNS, TaskReport
 
 if TYPE_CHECKING:
@@ -34,27 +29,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEGMENT_SCHEMA = spark_schema(SEGMENT_COLUMNS)
-"""Spark schema of the data set; :data:`~airflow_provider_rlmm.spark.columns.SEGMENT_COLUMNS` says what the columns mean."""
-
-_COUNTED = {SEGMENT: "segments", UNRESOLVED: "unresolved", QUARANTINED: "quarantined"}
+_TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS}
 
 
 @dataclass(frozen=True)
 class SegmentDataSet:
-    """What the records came to, written down: to be read as often as one likes."""
+    """What the records came to, written down, and what the tasks told of it."""
 
-    frame: DataFrame  # rows of :data:`SEGMENT_SCHEMA`
+    folder: str  # URI of the generation's folder
+    files: Mapping[int, GenerationFile]  # metadata partition → file with the columns of SEGMENT_COLUMNS
     known: Count  # all segments that are not finished
     unresolved: int  # segments whose state is not certain
     quarantined: Mapping[int, int]  # metadata partition → number of records that cannot be applied
+    unlisted: pa.Table  # UNLISTED_COLUMNS
+    uncertain: pa.Table  # UNCERTAIN_COLUMNS
 
 
-def run_tasks(
-    records: DataFrame, evaluation: Evaluation, order: GenerationOrder, expected: Collection[int]
-) -> tuple[TaskReport, ...]:
+@dataclass(frozen=True)
+class Told:
+    """What tasks told: a report each, and the rows of their tables."""
+
+    reports: tuple[TaskReport, ...]
+    unlisted: pa.Table  # UNLISTED_COLUMNS
+    uncertain: pa.Table  # UNCERTAIN_COLUMNS
+
+    def data_set(self, folder: str) -> SegmentDataSet:
+        """Return what they wrote below the URI of a generation's folder."""
+        parts = {report.metadata_partition: report.part for report in self.reports}
+        return SegmentDataSet(
+            folder,
+            {number: part.rows for number, part in parts.items() if part.rows is not None},
+            Count.sum(Count(part.segments, part.bytes) for part in parts.values()),
+            sum(part.unresolved for part in parts.values()),
+            {number: part.quarantined for number, part in sorted(parts.items()) if part.quarantined},
+            self.unlisted,
+            self.uncertain,
+        )
+
+
+def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder, expected: Collection[int]) -> Told:
     """
-    Decode, fold, evaluate and write; return what each task tells of its metadata partition.
+    Decode, fold, evaluate and write; return what the tasks tell, each of its metadata partition.
 
     A record with a key is applied, as brokers apply it; one where Kafka's partitioner would not have put it is not. A segment
     below ``DELETE_PARTITION_FINISHED`` stays until it is finished itself. Of a task that ran several times the one that Spark
@@ -79,7 +94,14 @@ def run_tasks(
     _say_differences(driver, reports)
     for number in sorted({*expected, *(report.metadata_partition for report in reports)}):
         _check_pieces(number, [report for report in reports if report.metadata_partition == number])
-    return tuple(reports)
+    return Told(tuple(reports), *(_table_of((row[name] for row in rows), columns) for name, columns in _TABLES.items()))
+
+
+def _table_of(streams: Iterable[bytes], columns: tuple[tuple[str, str], ...]) -> pa.Table:
+    import pyarrow as pa
+
+    tables = [pa.ipc.open_stream(bytes(stream)).read_all() for stream in streams]
+    return pa.concat_tables([arrow_schema(columns).empty_table(), *tables])
 
 
 def _worker(
@@ -117,44 +139,27 @@ def _check_pieces(number: int, reports: Sequence[TaskReport]) -> None:
         )
 
 
-def data_set_of(spark: SparkSession, folder: str, reports: Sequence[TaskReport]) -> SegmentDataSet:
+def per_file(
+    spark: SparkSession,
+    files: Sequence[GenerationFile],
+    task: Callable[[GenerationFile], Iterable[pa.RecordBatch]],
+    columns: tuple[tuple[str, str], ...],
+) -> list[Any]:
     """
-    Return what was written, once it was counted.
+    Run a task for each file of a generation, and return the rows of all.
 
     :param spark: the session.
-    :param folder: URI of the generation's folder.
-    :param reports: what its tasks told.
-    :raises PlanError: if what was written is not what the tasks told.
+    :param files: of the generation.
+    :param task: what an executor does with one of them.
+    :param columns: name and Arrow type of the columns of its rows.
     """
-    parts = {report.metadata_partition: report.part for report in reports}
-    names = [part.rows.name for part in parts.values() if part.rows is not None]
-    reader = spark.read.schema(SEGMENT_SCHEMA)
-    frame = (
-        reader.parquet(*(f"{folder}/{name}" for name in names)) if names else spark.createDataFrame([], SEGMENT_SCHEMA)
-    )
-    counts = counted(frame, "metadata_partition", "kind")
-    for number, part in parts.items():
-        mine = {row["kind"]: row for row in counts if row["metadata_partition"] == number}
-        written = {total: mine[kind]["segments"] if kind in mine else 0 for kind, total in _COUNTED.items()}
-        written["bytes"] = mine[SEGMENT]["bytes"] if SEGMENT in mine else 0
-        if different := {
-            name: (getattr(part, name), count) for name, count in written.items() if getattr(part, name) != count
-        }:
-            raise PlanError(
-                f"metadata partition {number}: what was written is not what its task told, (told, written) is {different}; "
-                "run again"
-            )
-    return SegmentDataSet(
-        frame,
-        Count.sum(Count(part.segments, part.bytes) for part in parts.values()),
-        sum(part.unresolved for part in parts.values()),
-        {number: part.quarantined for number, part in sorted(parts.items()) if part.quarantined},
-    )
 
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch["id"].to_pylist():
+                yield from task(files[index])
 
-def counted(frame: DataFrame, *by: str) -> list[Any]:
-    """Count ``segments`` and their ``bytes`` by some columns that have few values, whatever the size of the data set."""
-    from pyspark.sql import functions as sf
-
-    size = sf.coalesce(sf.sum("segment_size_in_bytes"), sf.lit(0)).alias("bytes")
-    return list(frame.groupBy(*by).agg(sf.count(sf.lit(1)).alias("segments"), size).collect())
+    if not files:
+        return []
+    numbers = spark.range(0, len(files), 1, len(files))
+    return list(numbers.mapInArrow(work, spark_schema(columns)).collect())

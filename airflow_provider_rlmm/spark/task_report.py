@@ -10,8 +10,12 @@ from dataclasses import asdict, dataclass, field
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.spark.generation import PART_READER, GenerationPart
 
-TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"),)
-"""Name and Arrow type of the columns that tasks return: a :class:`TaskReport` each row."""
+TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"), ("unlisted", "binary"), ("uncertain", "binary"))
+"""
+Name and Arrow type of the columns that tasks return: a :class:`TaskReport` each row, and as Arrow IPC streams the topics that
+the listing lacks (:data:`UNLISTED_COLUMNS`) and the user partitions of which something is not certain
+(:data:`UNCERTAIN_COLUMNS`).
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationErro
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS, spark_schema
-from airflow_provider_rlmm.spark.generation import Generation
+from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS
+from airflow_provider_rlmm.spark.generation import Generation, GenerationFile
 from airflow_provider_rlmm.spark.generations import GenerationStore
 from airflow_provider_rlmm.spark.plan import sums_by
+from airflow_provider_rlmm.spark.segments import per_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,17 +128,12 @@ def what_if(
     folder, count = store.folder(generation.number), len(generation.parts)
     evaluations = [Evaluation(count, scenario.applied(state), limits) for scenario in scenarios]
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
         from airflow_provider_rlmm.spark.executor.what_if import count_what_goes
 
-        for batch in batches:
-            for index in batch["id"].to_pylist():
-                yield from count_what_goes(folder, files[index], evaluations)
+        return count_what_goes(folder, file, evaluations)
 
-    rows: list[Any] = []
-    if files:
-        numbers = spark.range(0, len(files), 1, len(files))
-        rows = numbers.mapInArrow(work, spark_schema(WHAT_IF_COLUMNS)).collect()
+    rows = per_file(spark, files, task, WHAT_IF_COLUMNS)
     found = []
     for number, scenario in enumerate(scenarios):
         mine = [row for row in rows if row["scenario"] == number]

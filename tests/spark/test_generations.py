@@ -16,6 +16,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, PlanError
 from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.spark.columns import SEGMENT
 from airflow_provider_rlmm.spark.executor import versions
 from airflow_provider_rlmm.spark.executor.versions import software
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME
@@ -25,6 +26,7 @@ from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, choose_gene
 from tests.spark.events import random_topic
 from tests.spark.plain_evaluation import Record, evaluate_plan
 from tests.spark.test_plan import CLUSTER, DEAD, LIMITS, MIN_AGE, NOW, PARTITIONS, evaluation_of, frame_of, range_of
+from tests.spark.test_plan import rows_of as data_set_rows
 from tests.unit.spark.reference import expected_rows, in_order
 
 if TYPE_CHECKING:
@@ -72,8 +74,7 @@ def store(tmp_path: Path) -> GenerationStore:
 
 
 def rows_of(written: WrittenGeneration) -> list[dict[str, Any]]:
-    rows = written.data_set.frame.where("kind = 'segment'").toArrow().to_pylist()
-    return in_order(rows)
+    return in_order(row for row in data_set_rows(written.data_set) if row["kind"] == SEGMENT)
 
 
 def require_equal(written: WrittenGeneration, records: list[Record]) -> None:

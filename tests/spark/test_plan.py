@@ -31,12 +31,13 @@ from airflow_provider_rlmm.policy.plan import (
     plan_file_name,
 )
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
+from airflow_provider_rlmm.spark.columns import SEGMENT
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.spark.generations import GenerationStore, Read, write_generation
 from airflow_provider_rlmm.spark.orphans import orphan_candidates
-from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, plan_rows, save_plan
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, data_set_of, run_tasks
+from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, save_plan
+from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks
 from airflow_provider_rlmm.spark.source import TopicRange
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
@@ -126,12 +127,24 @@ def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTE
     return written.data_set
 
 
-def make_plan(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> PlanSummary:
+def rows_of(segments: SegmentDataSet) -> list[dict[str, Any]]:
+    """The rows of the data set."""
+    folder = segments.folder.removeprefix("file://")
+    tables = (pq.read_table(f"{folder}/{file.name}", partitioning=None) for file in segments.files.values())
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def make_plan(
+    records: DataFrame,
+    output: Path,
+    cluster: ClusterState = CLUSTER,
+    absent: frozenset[tuple[UUID, str]] = ABSENT,
+) -> PlanSummary:
     folder = PlanFolder(records.sparkSession, str(output))
     folder.clear()
     segments = segments_of(records, output, cluster)
     try:
-        return save_plan(plan_rows(segments.frame, ABSENT), segments, folder, HEADER)
+        return save_plan(records.sparkSession, segments, absent, folder, HEADER)
     finally:
         folder.delete("rows-once.tmp")
 
@@ -205,29 +218,19 @@ def test_the_data_set_says_what_was_read(spark: SparkSession, tmp_path: Path) ->
     topic = random_topic(11, [(TIMED.topic_id.bytes, "timed"), *DEAD], NOW, MIN_AGE, 200, PARTITIONS)
     expected = expected_rows(topic.records, PARTITIONS, CLUSTER, LIMITS)
     segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    rows = segments.frame.where("kind = 'segment'").toArrow().to_pylist()
+    rows = [row for row in rows_of(segments) if row["kind"] == SEGMENT]
     assert in_order({name: row[name] for name in expected.segments[0]} for row in rows) == in_order(expected.segments)
     assert segments.known == count(expected.segments)
     assert segments.unresolved == len(expected.unresolved) > 0
     assert segments.quarantined == Counter(partition for partition, _ in expected.quarantined)
 
 
-def test_rows_that_were_lost_on_the_way_are_found_out(spark: SparkSession, tmp_path: Path) -> None:
-    topic = Topic(PARTITIONS)
-    for number in range(5):
-        topic.put_home(segment(number), segment(number).add(1))
-    records, order = frame_of(spark, topic.records, tmp_path), GenerationOrder(str(tmp_path / "g"), ENDS)
-    home = segment(0).metadata_partition(PARTITIONS)
-    (report,) = run_tasks(records, evaluation_of(), order, {home})
-    assert report.part.rows is not None
-    path = tmp_path / "g" / report.part.rows.name
-    table = pq.read_table(path, partitioning=None)
-    pq.write_table(table.slice(1), path)
-    with pytest.raises(PlanError, match=r"\(told, written\) is .*'segments': \(5, 4\)"):
-        data_set_of(spark, order.folder, [report])
-    nothing = r"metadata partition 4 was not read by one task .* \(0 pieces\)"
-    with pytest.raises(PlanError, match=nothing):
-        run_tasks(records, evaluation_of(), order, {home, 4})
+def test_a_metadata_partition_that_nobody_read_is_found_out(spark: SparkSession, tmp_path: Path) -> None:
+    records, order = frame_of(spark, one_orphan().records, tmp_path), GenerationOrder(str(tmp_path / "g"), ENDS)
+    [report] = run_tasks(records, evaluation_of(), order, set()).reports
+    other = (report.metadata_partition + 1) % PARTITIONS
+    with pytest.raises(PlanError, match=rf"metadata partition {other} was not read by one task .* \(0 pieces\)"):
+        run_tasks(records, evaluation_of(), order, {report.metadata_partition, other})
 
 
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
@@ -327,7 +330,7 @@ def test_states_follow_kafkas_state_machine(spark: SparkSession, tmp_path: Path)
         s = segment(number)
         topic.put_home(s, *(s.update(i, step) if step else s.add(i) for i, step in enumerate(steps)))
     segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    rows = segments.frame.collect()
+    rows = rows_of(segments)
     states = {int.from_bytes(r["segment_id"], "big"): r["state"] for r in rows if r["kind"] == "segment"}
     expected = {number: state for number, (_, state) in enumerate(HISTORIES)}
     expected |= {100 + number: state for number, (_, state) in enumerate(UNRESOLVED)}
@@ -341,7 +344,7 @@ def test_adding_again_replaces_the_segment(spark: SparkSession, tmp_path: Path) 
     topic = Topic(PARTITIONS)
     topic.put_home(first, first.add(1), again.add(2), again.update(3, COPIED))
     segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    (row,) = segments.frame.where("kind = 'segment'").collect()
+    [row] = [row for row in rows_of(segments) if row["kind"] == SEGMENT]
     assert (row["segment_size_in_bytes"], row["end_offset"], row["event_timestamp_ms"]) == (77, 8, 3)
 
 
@@ -356,7 +359,7 @@ def test_records_that_cannot_be_applied_are_counted_where_they_lie(spark: SparkS
     topic.put(other, s.update(4, COPIED))
     topic.put_home(s, s.partition_delete(5, 0))
     segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    rows = segments.frame.collect()
+    rows = rows_of(segments)
     assert segments.quarantined == {home: len(unfit), other: 1}
     at = sorted((r["metadata_partition"], r["event_offset"]) for r in rows if r["kind"] == "quarantined")
     assert at == sorted([*((home, 1 + number) for number in range(len(unfit))), (other, 0)])
@@ -464,7 +467,7 @@ def test_topic_ids_in_doubt_are_those_that_the_listing_lacks(spark: SparkSession
     newer = Segment(UUID(int=93).bytes, "newer", 0, bytes(15) + b"\5")
     topic.put_home(newer, newer.add(CLUSTER.observed_at_ms))
     segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    candidates = orphan_candidates(segments.frame)
+    candidates = orphan_candidates(segments.unlisted)
     assert candidates == [
         OrphanCandidate(UUID(bytes=DEAD[0][0]), frozenset({"dead"}), Count(2, 100)),
         OrphanCandidate(UUID(int=92), frozenset({"a", "b"}), Count(1, 5)),
@@ -477,12 +480,13 @@ def test_only_what_was_proven_absent_is_orphaned(spark: SparkSession, tmp_path: 
         s = Segment(topic_id, name, 0, number.to_bytes(16, "big"))
         topic.put_home(s, s.add(1))
     proven = (UUID(bytes=DEAD[0][0]), DEAD[0][1])
-    segments = segments_of(frame_of(spark, topic.records, tmp_path), tmp_path / "plan")
-    rows = plan_rows(segments.frame, [proven]).collect()
-    assert plan_rows(segments.frame, []).count() == 0
-    assert [(UUID(bytes=bytes(row["topic_id"])), row["topic"], row["reason"]) for row in rows] == [
+    records = frame_of(spark, topic.records, tmp_path)
+    make_plan(records, tmp_path / "plan", absent=frozenset({proven}))
+    assert [(UUID(bytes=row["topic_id"]), row["topic"], row["reason"]) for row in written_rows(tmp_path / "plan")] == [
         (*proven, "ORPHANED")
     ]
+    make_plan(records, tmp_path / "nothing", absent=frozenset())
+    assert written_rows(tmp_path / "nothing") == []
 
 
 def test_bad_records_and_incomplete_histories_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -501,15 +505,15 @@ def test_bad_records_and_incomplete_histories_are_refused_by_name(spark: SparkSe
 
 def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> None:
     """A summary that stays from an earlier run would vouch for data that it does not describe."""
-    from pyspark.sql import functions as sf
-
     make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
     assert (tmp_path / "plan" / SUMMARY_NAME).exists()
     folder = PlanFolder(spark, str(tmp_path / "plan"))
     folder.clear()
     segments = segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "data")
-    plan = plan_rows(segments.frame, ABSENT)
-    broken = plan.withColumn("reason", sf.raise_error(sf.lit("the disk is full")).cast("string"))
-    with pytest.raises(Exception, match="the disk is full"):
-        save_plan(broken, segments, folder, HEADER)
+    # What the tasks have written is less than they told.
+    [file] = segments.files.values()
+    path = Path(segments.folder.removeprefix("file://")) / file.name
+    pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
+    with pytest.raises(Exception, match="is not the file that its manifest names"):
+        save_plan(spark, segments, ABSENT, folder, HEADER)
     assert [path.name for path in (tmp_path / "plan").iterdir()] == []

@@ -122,7 +122,7 @@ class Folding:
 
         :param file: where to.
         """
-        columns = [self.state.to_ipc(), _ipc_of(self.quarantined)]
+        columns = [self.state.to_ipc(), ipc_of(self.quarantined)]
         batch = pa.RecordBatch.from_arrays([_one_value(data) for data in columns], schema=_STATE)
         with pa.ipc.new_stream(pa.PythonFile(file, "w"), _STATE) as writer:
             writer.write_batch(batch)
@@ -150,7 +150,12 @@ def _one_value(data: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _ipc_of(table: pa.Table) -> bytes:
+def ipc_of(table: pa.Table) -> bytes:
+    """
+    Return a table as an Arrow IPC stream.
+
+    :param table: the table.
+    """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -14,14 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.spark.columns import arrow_schema
 from airflow_provider_rlmm.spark.executor.files import new_file
-from airflow_provider_rlmm.spark.executor.folding import Folding
-from airflow_provider_rlmm.spark.executor.rows import SCHEMA, Evaluation, evaluate_state
+from airflow_provider_rlmm.spark.executor.folding import Folding, ipc_of
+from airflow_provider_rlmm.spark.executor.rows import (
+    SCHEMA,
+    UNCERTAIN,
+    UNLISTED,
+    EvaluatedState,
+    Evaluation,
+    evaluate_state,
+)
 from airflow_provider_rlmm.spark.executor.versions import software
 from airflow_provider_rlmm.spark.generation import GenerationPart
 from airflow_provider_rlmm.spark.task_report import TOLD_COLUMNS, TaskReport
 
-TOLD = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in TOLD_COLUMNS])
+TOLD = arrow_schema(TOLD_COLUMNS)
 """Of what a task returns."""
 
 _ROWS_IN_GROUP = 131_072
@@ -123,20 +131,23 @@ class _Task:
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
                 self._folding.require_known()
+        unlisted, uncertain = UNLISTED.empty_table(), UNCERTAIN.empty_table()
         if self._folding is None or self._refused is not None:
             report = TaskReport(self.number, GenerationPart(self._order.ends[self.number]), refused=self._refused)
         else:
-            report = self._written(self._folding)
+            with self._step("evaluate"):
+                found = evaluate_state(self._folding.state, self._evaluation, self._folding.quarantined.num_rows)
+                unlisted, uncertain = found.unlisted, found.uncertain
+            report = self._written(self._folding, found)
         spent = {name: round(milliseconds) for name, milliseconds in self._milliseconds.items()}
         # For records, and for whoever takes these rows.
         spent["wait"] = max(0, round((time.perf_counter() - self._begun) * 1000) - sum(spent.values()))
         told = replace(report, milliseconds=spent, versions=software())
-        return pa.RecordBatch.from_arrays([pa.array([told.to_json()])], schema=TOLD)
+        columns = [told.to_json(), ipc_of(unlisted), ipc_of(uncertain)]
+        return pa.RecordBatch.from_arrays([pa.array([column]) for column in columns], schema=TOLD)
 
-    def _written(self, folding: Folding) -> TaskReport:
+    def _written(self, folding: Folding, found: EvaluatedState) -> TaskReport:
         quarantined = folding.quarantined
-        with self._step("evaluate"):
-            found = evaluate_state(folding.state, self._evaluation, quarantined.num_rows)
         with self._step("write"):
             with (
                 new_file(self._order.folder, self._name.format("", "parquet")) as rows,

@@ -15,15 +15,28 @@ import pyarrow.compute as pc
 from airflow_provider_rlmm.metadata.columnar import ColumnarState
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits
-from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, SEGMENT_COLUMNS, UNRESOLVED
+from airflow_provider_rlmm.spark.columns import (
+    QUARANTINED,
+    SEGMENT,
+    SEGMENT_COLUMNS,
+    UNCERTAIN_COLUMNS,
+    UNLISTED_COLUMNS,
+    UNRESOLVED,
+    arrow_schema,
+)
 from airflow_provider_rlmm.spark.executor.retention_walk import FIELDS, NONE, REASONS, WalkedSegments, reasons_of
 
 Array = Any
 
-_EPOCHS = pa.list_(pa.struct({"leader_epoch": pa.int32(), "start_offset": pa.int64()}))
-
-SCHEMA = pa.schema([(name, _EPOCHS if kind == "epochs" else pa.type_for_alias(kind)) for name, kind in SEGMENT_COLUMNS])
+SCHEMA = arrow_schema(SEGMENT_COLUMNS)
 """Of the data set."""
+
+
+UNLISTED = arrow_schema(UNLISTED_COLUMNS)
+"""Of what is told of topics that the listing lacks."""
+
+UNCERTAIN = arrow_schema(UNCERTAIN_COLUMNS)
+"""Of what is told of user partitions with segments whose state is not certain."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +185,28 @@ class EvaluatedState:
     largest: int
     partitions: int
     unresolved: pa.Table
+
+    @property
+    def unlisted(self) -> pa.Table:
+        """Topics that the listing lacks, by id and name, with the segments that may be orphaned: maybe none."""
+        names = ["topic_id", "topic", "segment_size_in_bytes"]
+        segments = self.segments.filter(pc.invert(self.segments["listed"]))
+        is_older = segments["may_be_orphaned"]
+        # Names count wherever they come from: two are too many.
+        others = [segments.filter(pc.invert(is_older)), self.unresolved.filter(pc.invert(self.unresolved["listed"]))]
+        tables = [segments.filter(is_older).select(names), *(table.select(names[:2]) for table in others)]
+        found = pa.concat_tables(tables, promote_options="default").group_by(names[:2])
+        return (
+            found.aggregate([(names[2], "count"), (names[2], "sum")])
+            .rename_columns(list(UNLISTED.names))
+            .cast(UNLISTED)
+        )
+
+    @property
+    def uncertain(self) -> pa.Table:
+        """User partitions with segments whose state is not certain, and how many these are."""
+        found = self.unresolved.group_by(list(UNCERTAIN.names[:-1])).aggregate([([], "count_all")])
+        return found.rename_columns(list(UNCERTAIN.names)).cast(UNCERTAIN)
 
     @property
     def bytes(self) -> int:

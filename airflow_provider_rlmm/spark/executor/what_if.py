@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.errors import SnapshotRefusedError
-from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS
+from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS, arrow_schema
 from airflow_provider_rlmm.spark.executor.files import read_whole
 from airflow_provider_rlmm.spark.executor.retention_walk import FIELDS, NONE, REASONS
 from airflow_provider_rlmm.spark.executor.rows import Evaluation, in_walk_order, reason_codes, uncertain_among
 from airflow_provider_rlmm.spark.generation import GenerationFile
 
-SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in WHAT_IF_COLUMNS])
+SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
 
 _COLUMNS = ("kind", "topic_id", "topic", "partition", "segment_id", *FIELDS)
 

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task does with one file of a generation: write those of its segments that are to go into the file of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Reason
+from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS, SEGMENT, arrow_schema
+from airflow_provider_rlmm.spark.executor.files import new_file, read_whole
+from airflow_provider_rlmm.spark.generation import GenerationFile
+
+SCHEMA = pa.schema([pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in PLAN_COLUMNS])
+"""Of a plan's file."""
+
+PLANNED = arrow_schema(PLANNED_COLUMNS)
+"""Of what a task returns."""
+
+
+def write_plan_file(
+    folder: str, file: GenerationFile, absent: Collection[tuple[bytes, str]], target: str, name: str
+) -> Iterator[pa.RecordBatch]:
+    """
+    Write the segments of one metadata partition that are to go, in the order of the data set; yield rows of :data:`PLANNED`.
+
+    :param folder: URI of the generation's folder.
+    :param file: of the metadata partition.
+    :param absent: (topic id, name) of deleted topics: nothing else is ever called orphaned.
+    :param target: URI of the folder to write to.
+    :param name: of the file; where nothing is to go there is none.
+    :raises SnapshotRefusedError: if the file is not the one that its task has written.
+    """
+    rows = rows_to_go(pq.read_table(pa.BufferReader(read_whole(folder, file))), absent)
+    if not rows.num_rows:
+        return
+    with new_file(target, name) as written:
+        pq.write_table(rows, pa.PythonFile(written, "w"))
+    size = "segment_size_in_bytes"
+    sums = rows.group_by(["metadata_partition", "reason"]).aggregate([(size, "count"), (size, "sum")])
+    described = written.described()
+    for value in (described.name, described.bytes, described.sha256):
+        sums = sums.append_column(str(sums.num_columns), pa.repeat(pa.scalar(value), sums.num_rows))
+    yield from sums.rename_columns(PLANNED.names).cast(PLANNED).combine_chunks().to_batches()
+
+
+def rows_to_go(rows: pa.Table, absent: Collection[tuple[bytes, str]]) -> pa.Table:
+    """
+    Return the segments that have a reason to go, with the columns of :data:`SCHEMA`.
+
+    :param rows: of the data set.
+    :param absent: (topic id, name) of deleted topics.
+    """
+    segments = rows.filter(pc.equal(rows["kind"], SEGMENT))
+    deleted = pa.array([topic_id + name.encode() for topic_id, name in absent], pa.binary())
+    # Ids are of one length, so no two pairs look alike.
+    topic = pc.binary_join_element_wise(segments["topic_id"], segments["topic"].cast(pa.binary()), b"")
+    orphaned = pc.and_(segments["may_be_orphaned"], pc.is_in(topic, value_set=deleted))
+    reasons = pc.coalesce(segments["reason"], pc.if_else(orphaned, Reason.ORPHANED.value, pa.scalar(None, pa.string())))
+    judged = segments.set_column(segments.schema.get_field_index("reason"), "reason", reasons)
+    return judged.filter(pc.is_valid(reasons)).select(SCHEMA.names).cast(SCHEMA)
