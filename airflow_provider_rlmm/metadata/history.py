@@ -29,7 +29,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 class UserPartitionHistory(PartitionDeletion):
     """The history of one user partition."""
 
-    topic_id_partition: TopicIdPartition  # the user partition
+    topic_id_partition: TopicIdPartition
     # its segments that are not finished, by Kafka's own rules
     cache: RemoteLogMetadataCache = field(default_factory=RemoteLogMetadataCache)
     known_segments: set[UUID] = field(default_factory=set)  # every segment whose add was seen, finished ones included

@@ -83,7 +83,7 @@ class Block:
 
 
 def window(data: Array, dtype: str) -> Array:
-    """Return an array whose element ``i`` is what begins at byte ``i``, aligned or not; plain void types are gathered fastest."""
+    """Return an array whose element ``i`` begins at byte ``i``, aligned or not; plain void types are gathered fastest."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(data.size - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
