@@ -27,8 +27,13 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.manager.liveness import Liveness, MetadataPartitionLiveness, Quarantine
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
+from airflow_provider_rlmm.manager.metadata_store import (
+    Liveness,
+    MetadataPartitionLiveness,
+    Quarantine,
+    RemotePartitionMetadataStore,
+    UserPartitionView,
+)
 from airflow_provider_rlmm.manager.resumption import Resumption
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The local view: what was consumed of each assigned user partition (Kafka: ``RemotePartitionMetadataStore``).
+The local view: what was consumed of each assigned user partition (Kafka: ``RemotePartitionMetadataStore``), and what can be
+seen of consuming: when it last worked, how far it is, what failed, what could not be applied.
 
 Any thread assigns, reads and waits; one thread, that of the consumer task, creates, feeds and drops the views.
 """
@@ -8,16 +9,70 @@ Any thread assigns, reads and waits; one thread, that of the consumer task, crea
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent
+from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of
+
+MAX_QUARANTINED_SHOWN = 1_000
+"""Records in quarantine that are kept per metadata partition; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPartitionLiveness:
+    """One metadata partition that is followed."""
+
+    consumed_offset: int  # everything below it was delivered to the user partitions that are up to date
+    end_offset: int  # end of the metadata partition, as last heard from the brokers
+    bootstrapping: int  # number of user partitions that still catch up with ``consumed_offset``
+    quarantined: int  # number of records that cannot be applied
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are known to exist and were not consumed."""
+        return max(0, self.end_offset - self.consumed_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """What the consumer saw last."""
+
+    running: bool = False  # whether the thread that consumes is alive
+    last_poll_ms: int | None = None  # when a poll last succeeded, ms since the epoch; ``None`` where none has
+    # the metadata partitions that are followed
+    metadata_partitions: Mapping[int, MetadataPartitionLiveness] = field(default_factory=dict)
+    last_error: str | None = None  # the last failure, in words; it stays after things work again
+    last_error_ms: int | None = None  # when that was, ms since the epoch
+    failures_in_a_row: int = 0  # steps that have failed since the last one that did not
+
+
+@dataclass(slots=True)
+class Quarantine:
+    """The records of one metadata partition that cannot be applied."""
+
+    records: list[QuarantinedRecord] = field(default_factory=list)  # the first of them
+    total: int = 0  # number of all
+    # number of good records, each of which proves our partitioner; some are counted again after a failure
+    routed: int = 0
+    misrouted: int = 0  # number of records that lie where our partitioner would not put them
+    judged: int = 0  # records below this offset were counted
+
+    def take(self, records: Sequence[QuarantinedRecord], routed: int, end: int) -> None:
+        """Count what a batch up to ``end`` holds; after a failure it may begin with records that were counted before."""
+        if end <= self.judged:
+            return
+        new = [record for record in records if record.offset >= self.judged]
+        self.records += new[: max(0, MAX_QUARANTINED_SHOWN - len(self.records))]
+        self.total += len(new)
+        self.routed += routed
+        self.misrouted += sum(record.code == "MISROUTED" for record in new)
+        self.judged = end
 
 
 @dataclass(slots=True)
@@ -52,21 +107,13 @@ class UserPartitionView:
 
 @dataclass(frozen=True, slots=True)
 class UserPartitionStatus:
-    """
-    How far the local view of a user partition is.
+    """How far the local view of a user partition is."""
 
-    :param metadata_partition: where its events lie.
-    :param initialized: whether it may be read.
-    :param next_offset: everything below it was consumed.
-    :param target_offset: where it is, or was, initialised.
-    :param missing_before: its history is incomplete where this is above 0: events below it were deleted from the log.
-    """
-
-    metadata_partition: int
-    initialized: bool
-    next_offset: int
-    target_offset: int
-    missing_before: int
+    metadata_partition: int  # where its events lie
+    initialized: bool  # whether it may be read
+    next_offset: int  # everything below it was consumed
+    target_offset: int  # where it is, or was, initialised
+    missing_before: int  # its history is incomplete where this is above 0: events below it were deleted from the log
 
 
 @dataclass(slots=True)
@@ -171,12 +218,7 @@ class RemotePartitionMetadataStore:
             return self.changed.wait_for(lambda: all(self._ready_view(p) is not None for p in partitions), timeout_s)
 
     def deliver(self, events: Iterable[LocatedEvent], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
-        """
-        Deliver events to the views that they are about; those about anything else are ignored.
-
-        :param events: events of one metadata partition, by offset.
-        :param to: the views to feed.
-        """
+        """Deliver events of a metadata partition, by offset, to the views that they are about; others are ignored."""
         with self.changed:
             for located in events:
                 partition = topic_id_partition_of(located.event)

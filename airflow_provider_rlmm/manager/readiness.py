@@ -15,7 +15,7 @@ from airflow_provider_rlmm.errors import NotReadyError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
-from airflow_provider_rlmm.manager.liveness import Liveness
+from airflow_provider_rlmm.manager.metadata_store import Liveness
 from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,

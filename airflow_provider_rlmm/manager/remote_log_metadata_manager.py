@@ -15,8 +15,7 @@ from uuid import UUID
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
-from airflow_provider_rlmm.manager.liveness import Liveness
-from airflow_provider_rlmm.manager.metadata_store import UserPartitionStatus
+from airflow_provider_rlmm.manager.metadata_store import Liveness, UserPartitionStatus
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,

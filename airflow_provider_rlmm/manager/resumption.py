@@ -20,8 +20,12 @@ from airflow_provider_rlmm.errors import NotReadyError, OffsetOutOfRangeError, S
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.manager.liveness import MAX_QUARANTINED_SHOWN, Quarantine
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore, UserPartitionView
+from airflow_provider_rlmm.manager.metadata_store import (
+    MAX_QUARANTINED_SHOWN,
+    Quarantine,
+    RemotePartitionMetadataStore,
+    UserPartitionView,
+)
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of

@@ -23,8 +23,8 @@ from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, P
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.liveness import Liveness
 from airflow_provider_rlmm.manager.metadata_store import (
+    Liveness,
     RemotePartitionMetadataStore,
     UserPartitionStatus,
     UserPartitionView,

@@ -27,26 +27,19 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 @dataclass(slots=True)
 class UserPartitionHistory(PartitionDeletion):
-    """
-    The history of one user partition.
-
-    :param topic_id_partition: the user partition.
-    :param cache: its segments that are not finished, by Kafka's own rules.
-    :param known_segments: every segment whose add was seen, finished ones included.
-    :param without_add: segment id → offset of an update whose add was never seen: incomplete history.
-    :param finished_at: segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came.
-    :param copied: every segment whose copy was finished once.
-    :param started_by: segment id → broker id of the DELETE_SEGMENT_STARTED that started its deletion.
-    :param last_foreign_offset: offset of the last segment event that this package did not write.
-    """
+    """The history of one user partition."""
 
     topic_id_partition: TopicIdPartition
+    # its segments that are not finished, by Kafka's own rules
     cache: RemoteLogMetadataCache = field(default_factory=RemoteLogMetadataCache)
-    known_segments: set[UUID] = field(default_factory=set)
+    known_segments: set[UUID] = field(default_factory=set)  # every segment whose add was seen, finished ones included
+    # segment id → offset of an update whose add was never seen: incomplete history
     without_add: dict[UUID, int] = field(default_factory=dict)
-    last_foreign_offset: int | None = None
+    last_foreign_offset: int | None = None  # offset of the last segment event that this package did not write
+    # segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came
     finished_at: dict[UUID, int] = field(default_factory=dict)
-    copied: set[UUID] = field(default_factory=set)
+    copied: set[UUID] = field(default_factory=set)  # every segment whose copy was finished once
+    # segment id → broker id of the DELETE_SEGMENT_STARTED that started its deletion
     started_by: dict[UUID, int] = field(default_factory=dict)
 
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:

@@ -90,7 +90,7 @@ def write_no_tags(out: bytearray) -> None:
 
 class Reader:
     """
-    Reads primitives from front to back; every refusal is a :class:`MalformedMetadataError` that names the byte.
+    Reads primitives from front to back; every refusal is a :class:`MalformedMetadataError` that names the byte and the field.
 
     :param data: the bytes.
     """
@@ -138,8 +138,6 @@ class Reader:
 
         Superfluous zero groups are accepted and the bits of the fifth byte above the 32nd are lost, as in Kafka's
         ``ByteUtils.readUnsignedVarint``.
-
-        :param what: name of the field, for the error.
         """
         value = 0
         for shift in (0, 7, 14, 21, 28):
@@ -160,8 +158,6 @@ class Reader:
 
         Java replaces bytes that are no UTF-8. They are refused here: the replaced name is one that nobody has written,
         two different names could become the same, and we could not write the record back as it was.
-
-        :param what: name of the field, for the error.
         """
         size = self.length(what)
         if size < 0:

@@ -13,8 +13,7 @@ from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
 from airflow_provider_rlmm.kafka import subscription as kafka_subscription
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.liveness import MetadataPartitionLiveness
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.manager.metadata_store import MetadataPartitionLiveness, RemotePartitionMetadataStore
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata, TopicIdPartition, topic_id_partition_of

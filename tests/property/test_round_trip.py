@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.metadata.columnar import decode, iter_events
-from airflow_provider_rlmm.metadata.columnar.decoding.routing import metadata_partitions
+from airflow_provider_rlmm.metadata.columnar.decoding.decode import metadata_partitions
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from tests.property import strategies

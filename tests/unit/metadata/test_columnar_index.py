@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.runs import spread
+from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of, spread
 
 
 def mixed(numbers):

@@ -6,7 +6,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar.decoding.routing import metadata_partitions
+from airflow_provider_rlmm.metadata.columnar.decoding.decode import metadata_partitions
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from tests.unit.metadata.events import PARTITION

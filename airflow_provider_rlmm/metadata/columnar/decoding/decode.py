@@ -18,7 +18,6 @@ import pyarrow as pa
 from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array, canonical_blocks
-from airflow_provider_rlmm.metadata.columnar.decoding.routing import metadata_partitions
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,
@@ -36,6 +35,10 @@ from airflow_provider_rlmm.metadata.serde import (
     deserialize,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+
+_MURMUR2_MULTIPLIER = np.uint32(0x5BD1E995)
+_MURMUR2_START = np.uint32(((0x9747B28C ^ 4) * 0x5BD1E995) & 0xFFFFFFFF)
+_JAVA_FACTOR = np.uint32(31)
 
 CARRIED = {
     "metadata_partition": pa.int32(),
@@ -192,6 +195,24 @@ def _flag_misrouted(
     for row in np.flatnonzero((code == ErrorCode.GOOD) & (expected != actual)).tolist():
         code[row] = ErrorCode.MISROUTED
         errors[row] = f"belongs into metadata partition {expected[row]}, was read from {actual[row]}"
+
+
+def metadata_partitions(topic_id: Array, partition: Array, num_partitions: int) -> Array:
+    """Return the metadata partition of each user partition, as :mod:`airflow_provider_rlmm.metadata.partitioner` does."""
+    words = np.frombuffer(np.ascontiguousarray(topic_id), dtype=">u4").reshape(-1, 4).astype(np.uint32)
+    most, least = words[:, 0] ^ words[:, 1], words[:, 2] ^ words[:, 3]
+    # Java's Objects.hash(least significant, most significant, partition), in wrapping 32-bit arithmetic.
+    java_hash = ((_JAVA_FACTOR + least) * _JAVA_FACTOR + most) * _JAVA_FACTOR + partition.astype(np.uint32)
+    # Kafka's murmur2 of its four big-endian bytes, which the hash reads as a little-endian word.
+    k = java_hash.byteswap() * _MURMUR2_MULTIPLIER
+    k ^= k >> np.uint32(24)
+    k *= _MURMUR2_MULTIPLIER
+    h = _MURMUR2_START ^ k
+    h ^= h >> np.uint32(13)
+    h *= _MURMUR2_MULTIPLIER
+    h ^= h >> np.uint32(15)
+    result: Array = ((h & np.uint32(0x7FFFFFFF)) % np.uint32(num_partitions)).astype(np.int32)
+    return result
 
 
 def _flag(code: Array, errors: dict[int, str], rows: Array, what: ErrorCode, why: str) -> None:

@@ -53,18 +53,8 @@ FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 """Arrow type of each field, and the kinds of record that have it. Ids are plain binary: Spark reads no fixed-size."""
 
-_NUMBERS = {
-    "partition": np.int32,
-    "start_offset": np.int64,
-    "end_offset": np.int64,
-    "max_timestamp_ms": np.int64,
-    "broker_id": np.int32,
-    "event_timestamp_ms": np.int64,
-    "segment_size_in_bytes": np.int32,
-    "state": np.int8,
-    "txn_idx_empty": np.bool_,
-}
-_DTYPES: dict[str, Any] = {"api_key": np.int8, "topic_id": "V16", "segment_id": "V16", **_NUMBERS}
+_NUMBERS = {name: kind.to_pandas_dtype() for name, (kind, _) in FIELDS.items() if pa.types.is_primitive(kind)}
+_DTYPES: dict[str, Any] = {"topic_id": "V16", "segment_id": "V16", **_NUMBERS}
 
 # Arrow's "binary view" of a string has 16 bytes: its length and, up to this many, the string itself.
 _INLINE_BYTES = 12
@@ -160,7 +150,7 @@ class Fields:
         }
         bitmaps = {kinds: _bitmap(truth) for kinds, truth in valid.items()}
         result: dict[str, Any] = {}
-        for name in ("api_key", *_NUMBERS):
+        for name in _NUMBERS:
             arrow_type, kinds = FIELDS[name]
             result[name] = _scalar_array(arrow_type, self[name], *bitmaps[kinds])
         result["segment_leader_epochs"] = self._epochs_array(*bitmaps[_OPENING_A_SEGMENT])
@@ -196,12 +186,7 @@ class Fields:
 
 
 class _Strings:
-    """
-    Byte strings that lie scattered in the values, brought together by Arrow's own conversion from views.
-
-    :param size: number of rows.
-    :param data: the bytes of all values.
-    """
+    """Byte strings that lie scattered in the values, brought together by Arrow's own conversion from views."""
 
     def __init__(self, size: int, data: Array) -> None:
         self._size = size

@@ -83,12 +83,7 @@ class Block:
 
 
 def window(data: Array, dtype: str) -> Array:
-    """
-    Return an array whose element ``i`` is the ``dtype`` that begins at byte ``i``, aligned or not.
-
-    :param data: the bytes.
-    :param dtype: any type; a plain void type is gathered by copying, the fastest way.
-    """
+    """Return an array whose element ``i`` begins at byte ``i``, aligned or not; plain void types are gathered fastest."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(data.size - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
@@ -312,12 +307,9 @@ def _native(column: Array) -> Array:
 
 def _compact_length(data: Array, first: Array, at: Array) -> tuple[Array, Array]:
     """
-    Read lengths of one or two bytes.
+    Read lengths of one or two bytes, whose first bytes are known; return them, and where the bytes behind them are.
 
-    :param data: the bytes of all values.
-    :param first: their first bytes.
-    :param at: where those are.
-    :return: the lengths, -1 for null, larger than any value where the varint is longer; and the bytes behind them.
+    A length is -1 for null, and larger than any value where the varint is longer.
     """
     length = first.astype(np.int64) - 1
     behind = at + 1

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.columnar.decoding.decode import iter_events
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.copies import note_copies
 from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
     PartEvents,
     UnfinishedAt,
@@ -20,7 +19,7 @@ from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
     opens_again,
 )
 from airflow_provider_rlmm.metadata.columnar.fold.events import APPLIED_CODES, Events, partitions_of
-from airflow_provider_rlmm.metadata.columnar.fold.segments import Part, SegmentFields, settle
+from airflow_provider_rlmm.metadata.columnar.fold.segments import Part, SegmentFields, note_copies, settle
 from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
 from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_OFFSET, Store
 from airflow_provider_rlmm.metadata.columnar.fold.unresolved import note_unresolved
@@ -126,13 +125,7 @@ def _find_bad_rows(outcome: Outcome, events: Events) -> None:
 
 
 class _Work:
-    """
-    The columns of a batch, and what becomes of its events part by part.
-
-    :param store: the store, which is changed.
-    :param events: the rows that are applied.
-    :param outcome: what became of them.
-    """
+    """The columns of a batch, and what becomes of its events part by part; store and outcome are changed."""
 
     def __init__(self, store: Store, events: Events, outcome: Outcome) -> None:
         self._store = store

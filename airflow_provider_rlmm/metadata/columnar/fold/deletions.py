@@ -75,11 +75,7 @@ class UnfinishedAt:
     """
     Tells whether a user partition has unfinished segments right before an event of the part.
 
-    To be made before the part's segments are settled.
-
-    :param store: the store.
-    :param part: the part's segment events.
-    :param numbers: number of each of them among all events of the part.
+    To be made before the part's segments are settled; ``numbers`` tell which events of the part are those of segments.
     """
 
     def __init__(self, store: Store, part: Part, numbers: Array) -> None:

@@ -22,11 +22,7 @@ APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
 
 
 class Events:
-    """
-    The rows of a batch that are applied, in their order.
-
-    :param batch: what ``decode`` returned.
-    """
+    """The rows of a decoded batch that are applied, in their order."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.events import binary_buffers, numpy_of
-from airflow_provider_rlmm.metadata.columnar.fold.runs import spread, starts_of
+from airflow_provider_rlmm.metadata.columnar.fold.index import spread, starts_of
 from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, MORE_ALIVE, Steps, step
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store
+from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_OFFSET, Store
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 
 ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
@@ -21,16 +21,14 @@ ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
 ADDED_AGAIN = step(S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_STARTED, is_update=False)
 """The event announces a segment that was announced and not copied yet; what it says replaces what was said."""
 
+_COPIED = step(S.COPY_SEGMENT_FINISHED, S.COPY_SEGMENT_STARTED)
+_COPIED_AGAIN = step(S.COPY_SEGMENT_FINISHED, S.COPY_SEGMENT_FINISHED)
 _OPENING = ("start_offset", "end_offset", "max_timestamp_ms", "segment_size_in_bytes", "txn_idx_empty")
 _CHANGING = ("broker_id", "event_timestamp_ms")
 
 
 class SegmentFields:
-    """
-    The columns of a batch that say something about a segment, by row of the batch.
-
-    :param batch: what ``decode`` returned.
-    """
+    """The columns of a decoded batch that say something about a segment, by row of the batch."""
 
     def __init__(self, batch: Any) -> None:
         self.numbers = {name: numpy_of(batch.column(name)) for name in (*_OPENING, *_CHANGING)}
@@ -77,6 +75,31 @@ class Part:
     partition: Array  # rows of the user partitions
     offset: Array  # where the events lie in their metadata partition
     steps: Steps  # what they do to their segments
+
+
+def note_copies(store: Store, part: Part) -> None:
+    """
+    Note the first event that began a copy after the last one that finished a copy.
+
+    A copy that ends in whatever other way, or is begun again, has copied nothing.
+    """
+    partitions, steps = store.partitions, part.steps
+    copied = np.flatnonzero((steps.step == _COPIED) | (steps.step == _COPIED_AGAIN))
+    begun = np.flatnonzero((steps.step == ADDED) | (steps.step == ADDED_AGAIN))
+    if copied.size:
+        last = np.full(partitions.size, -1, np.int64)
+        last[part.partition.take(copied)] = copied
+        partitions.write("copying_offset", part.partition.take(copied), NO_OFFSET)
+        begun = begun.take(np.flatnonzero(begun > last.take(part.partition.take(begun))))
+    idle = partitions["copying_offset"].take(part.partition.take(begun)) == NO_OFFSET
+    # Of several values for one row the last one stays, and the first event is wanted.
+    begun = begun.take(np.flatnonzero(idle))[::-1]
+    rows, group = part.partition.take(begun), steps.group.take(begun)
+    event_ms = part.fields.numbers["event_timestamp_ms"]
+    partitions.write("copying_offset", rows, part.offset.take(begun))
+    partitions.write("copying_event_timestamp_ms", rows, event_ms.take(part.rows.take(begun)))
+    partitions.write("copying_high", rows, steps.high.take(group))
+    partitions.write("copying_low", rows, steps.low.take(group))
 
 
 def settle(store: Store, part: Part) -> None:

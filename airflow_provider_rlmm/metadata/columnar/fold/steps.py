@@ -32,13 +32,7 @@ _SEGMENT_ID = RemoteLogSegmentId(TopicIdPartition(UUID(int=1), "any", 0), UUID(i
 
 
 def step(event_state: S, before: S, *, is_update: bool = True) -> int:
-    """
-    Return the number of a step.
-
-    :param event_state: state of the event.
-    :param before: the segment's state, ``DELETE_SEGMENT_FINISHED`` where it is not known.
-    :param is_update: false for the event that opens a segment's life.
-    """
+    """Return the number of a step; a segment that is not known was ``DELETE_SEGMENT_FINISHED`` before."""
     return (int(event_state) + STATES * is_update) * STATES + int(before)
 
 
@@ -142,13 +136,10 @@ class Steps:
 
 def steps_of(store: Store, ids: Array, partition: Array, api_key: Array, state: Array) -> Steps:
     """
-    Work out what events do.
+    Work out what events do to the segments of a store.
 
-    :param store: the state before them.
     :param ids: the segments' ids, rows of two 64-bit numbers.
     :param partition: rows of their user partitions.
-    :param api_key: the events' kinds.
-    :param state: the events' states.
     """
     hashes = hash_of(ids[:, 0], ids[:, 1], partition)
     order, new, hashes, ids, partition = _grouped(hashes, ids, partition)
@@ -171,15 +162,7 @@ def steps_of(store: Store, ids: Array, partition: Array, api_key: Array, state: 
 
 
 def find_segments(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
-    """
-    Return the rows of segments in a store, dead ones included, -1 where there is none.
-
-    :param store: the store.
-    :param hashes: the keys' hashes.
-    :param high: first halves of the ids.
-    :param low: the other halves.
-    :param partition: rows of the user partitions.
-    """
+    """Return the rows of segments in a store by their hashes and whole keys, dead ones included, -1 where there is none."""
     segments = store.segments
     highs, lows, partitions = segments["high"], segments["low"], segments["user_partition"]
 

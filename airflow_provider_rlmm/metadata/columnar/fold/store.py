@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.runs import spread, starts_of
+from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of, spread, starts_of
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 

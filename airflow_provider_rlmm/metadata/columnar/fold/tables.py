@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.runs import spread
+from airflow_provider_rlmm.metadata.columnar.fold.index import spread
 from airflow_provider_rlmm.metadata.columnar.fold.store import (
     DEAD,
     NO_DELETION,

@@ -20,13 +20,7 @@ from airflow_provider_rlmm.metadata.outcomes import EventFate
 
 
 def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
-    """
-    Note what becomes uncertain, and what becomes certain again. To be called before the segments are settled.
-
-    :param store: the store.
-    :param part: events of segments.
-    :param api_state: the state that each event sets.
-    """
+    """Note what becomes uncertain, and what becomes certain again. To be called before the segments are settled."""
     steps = part.steps
     unknown, thrown = _never_added(store, part), steps.with_outcome(THROWN)
     ends = api_state.take(unknown) == DEAD
