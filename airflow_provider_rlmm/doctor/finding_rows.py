@@ -8,9 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.finding_kinds import EXPLANATIONS, FindingKind, Severity
-from airflow_provider_rlmm.policy.findings import Finding, FindingLog
+from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, FindingLog, Severity
 from airflow_provider_rlmm.quoting import name_in_text, printable
+
+USER_PARTITION = ["topic_id", "topic", "partition"]
 
 MAX_DETAIL = 1_000
 """Characters of a finding's detail that are kept."""
@@ -50,7 +51,7 @@ class FindingRows:
         """
         severity = severity or EXPLANATIONS[kind].severity
         kept = rows.slice(0, self.log.room(kind)).to_pylist()
-        findings = [finding_of(kind, severity, row, f"{row[detail]}{more}") for row in kept]
+        findings = [_finding(kind, severity, row, f"{row[detail]}{more}") for row in kept]
         self.log.add(findings, kind, severity, rows.num_rows)
         if severity is Severity.CRITICAL and rows.num_rows:
             last = rows.group_by("metadata_partition").aggregate([("offset", "max")])
@@ -67,7 +68,7 @@ class FindingRows:
         :param severity: by default the kind's.
         """
         severity = severity or EXPLANATIONS[kind].severity
-        self.log.add([finding_of(kind, severity, row, detail)], kind, severity, 1)
+        self.log.add([_finding(kind, severity, row, detail)], kind, severity, 1)
         if severity is Severity.CRITICAL:
             self._note_pills(kind, [(row["metadata_partition"], row["offset"])])
 
@@ -76,15 +77,7 @@ class FindingRows:
             self.last_pill[metadata_partition] = max(offset, self.last_pill.get(metadata_partition, -1))
 
 
-def finding_of(kind: FindingKind, severity: Severity, row: Mapping[str, Any], detail: str) -> Finding:
-    """
-    Return a finding about a record.
-
-    :param kind: what.
-    :param severity: how bad.
-    :param row: where, and of which segment.
-    :param detail: what this one is.
-    """
+def _finding(kind: FindingKind, severity: Severity, row: Mapping[str, Any], detail: str) -> Finding:
     event_ms = row.get("event_timestamp_ms")
     return Finding(
         kind,
@@ -161,31 +154,22 @@ def concerned_in_text(segments: Any) -> str:
     import pyarrow.compute as pc
 
     size = pc.sum(segments.column("segment_size_in_bytes")).as_py() or 0
-    partitions = segments.group_by(["topic_id", "topic", "partition"]).aggregate([]).num_rows
+    partitions = segments.group_by(USER_PARTITION).aggregate([]).num_rows
     return f"{segments.num_rows} unfinished segments ({size} bytes) of {partitions} user partitions are concerned"
 
 
-def places_of(rows: Any) -> set[tuple[int, int]]:
+def elsewhere_than(others: Any, rows: Any) -> Any:
     """
-    Return the (metadata partition, offset) of rows.
+    Return the rows that lie at other places of the topic than some others.
 
-    :param rows: few.
-    """
-    columns = (rows.column(name).to_pylist() for name in ("metadata_partition", "offset"))
-    return set(zip(*columns, strict=True))
-
-
-def without(rows: Any, places: set[tuple[int, int]]) -> Any:
-    """
-    Return the rows that lie elsewhere.
-
+    :param others: few, with ``metadata_partition`` and ``offset``.
     :param rows: a table or a batch.
-    :param places: (metadata partition, offset), few.
     """
     import numpy as np
 
-    if not places or not rows.num_rows:
+    if not others.num_rows or not rows.num_rows:
         return rows
+    places = {tuple(row.values()) for row in others.select(["metadata_partition", "offset"]).to_pylist()}
     # An offset alone says nearly everything, and it is looked for in columns.
     suspects = np.flatnonzero(among(rows, "offset", {offset for _, offset in places}).to_numpy(zero_copy_only=False))
     columns = (rows.column(name).take(suspects).to_pylist() for name in ("metadata_partition", "offset"))

@@ -118,9 +118,7 @@ class RlmmConnection:
         if self.storage_uri is None:
             return
         refuse_secrets_in_uri(
-            "storage_uri",
-            self.storage_uri,
-            "put them into a connection and name it in storage_conn_id",
+            "storage_uri", self.storage_uri, "put them into a connection and name it in storage_conn_id"
         )
         if not urlsplit(self.storage_uri).scheme:
             raise ConfigurationError("storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder")

@@ -14,19 +14,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle.plan_files import (
-    planned_segments,
-    read_plan,
-    write_document,
-    write_plan,
-)
+from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan, write_document, write_plan
 from airflow_provider_rlmm.lifecycle.report_form import check_part
-from airflow_provider_rlmm.lifecycle.reports import (
-    MetadataPartitionReport,
-    named,
-    totals,
-    with_earlier_try,
-)
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, named, totals, with_earlier_try
 from airflow_provider_rlmm.lifecycle.run_documents import (
     MARK_DOCUMENT,
     REPORT_DOCUMENT,

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
 from airflow_provider_rlmm.policy.attention import judge
-from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
 

@@ -58,12 +58,7 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         end_offsets = offsets("end_offsets", self.end_offsets)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         with hook.naming_connection(), hook.get_event_log() as log:
-            report = read_to_parquet(
-                log,
-                output_uri,
-                start_offsets=start_offsets,
-                end_offsets=end_offsets,
-            )
+            report = read_to_parquet(log, output_uri, start_offsets=start_offsets, end_offsets=end_offsets)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
         return {
             "uri": output_uri,

@@ -351,11 +351,7 @@ _BLAST_RADIUS: Mapping[str, _Reader] = {
     "max_bytes": strict_json.integer,
     "max_share": strict_json.share,
 }
-_TAIL: Mapping[str, _Reader] = {
-    "begin": strict_json.integer,
-    "end": strict_json.integer,
-    "sha256": strict_json.string,
-}
+_TAIL: Mapping[str, _Reader] = {"begin": strict_json.integer, "end": strict_json.integer, "sha256": strict_json.string}
 _REFUSAL: Mapping[str, _Reader] = {
     "what": strict_json.string,
     "why": strict_json.string,
