@@ -38,29 +38,14 @@ MAX_CHARACTERS = 2000
 class RunProblem(StrEnum):
     """Kinds of what is wrong with a run itself; only the last one can be acknowledged, the others end with the run."""
 
-    TASK_FAILED = "TASK_FAILED"
-    """A task before the report failed."""
-
-    NO_PLAN = "NO_PLAN"
-    """The run made no plan, or it cannot be read."""
-
-    BLAST_RADIUS = "BLAST_RADIUS"
-    """The plan is larger than the limit that it was judged by: nothing of it was applied."""
-
-    UNREADABLE = "UNREADABLE"
-    """A document of the run cannot be read."""
-
-    MIXED_DRY_RUN = "MIXED_DRY_RUN"
-    """Some tasks of the run were a dry run and some were not."""
-
-    ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"
-    """An acknowledgement cannot be understood."""
-
-    CRITICAL_NOT_LISTED = "CRITICAL_NOT_LISTED"
-    """The doctor found more than its document lists."""
-
-    QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"
-    """More records are quarantined than a plan lists one by one."""
+    TASK_FAILED = "TASK_FAILED"  # a task before the report failed
+    NO_PLAN = "NO_PLAN"  # the run made no plan, or it cannot be read
+    BLAST_RADIUS = "BLAST_RADIUS"  # the plan is larger than the limit that it was judged by: nothing of it was applied
+    UNREADABLE = "UNREADABLE"  # a document of the run cannot be read
+    MIXED_DRY_RUN = "MIXED_DRY_RUN"  # some tasks of the run were a dry run and some were not
+    ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"  # an acknowledgement cannot be understood
+    CRITICAL_NOT_LISTED = "CRITICAL_NOT_LISTED"  # the doctor found more than its document lists
+    QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"  # more records are quarantined than a plan lists one by one
 
 
 _VAGUE = frozenset({RefusalKind.OTHER.value, RefusalKind.STORAGE.value, RefusalKind.CLOCK.value})

@@ -22,20 +22,11 @@ _NAMED: Final = 3
 class FreshnessVerdict(StrEnum):
     """What is known about one place."""
 
-    FRESH = "fresh"
-    """All samples are there."""
-
-    PARTLY_MISSING = "partly missing"
-    """Some are, some are not: brokers have lost segments, or this is a partial copy."""
-
-    STALE = "stale"
-    """None is."""
-
-    NOTHING_LIVES = "nothing lives"
-    """No living topic has a copied segment here, so nothing can tell."""
-
-    UNKNOWN = "unknown"
-    """The log knows of none, and has lost records that might have told of one."""
+    FRESH = "fresh"  # all samples are there
+    PARTLY_MISSING = "partly missing"  # some are, some are not: brokers have lost segments, or this is a partial copy
+    STALE = "stale"  # none is
+    NOTHING_LIVES = "nothing lives"  # no living topic has a copied segment here, so nothing can tell
+    UNKNOWN = "unknown"  # the log knows of none, and has lost records that might have told of one
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,10 @@ _DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 class UnseenVerdict(StrEnum):
     """What may be done with a segment that has no object."""
 
-    MAY_FINISH = "may finish"
-    """DELETE_SEGMENT_FINISHED may be written."""
-
-    MISSING = "missing"
-    """Its objects must have been there: it stays, and counts against the limit of missing segments."""
-
+    MAY_FINISH = "may finish"  # DELETE_SEGMENT_FINISHED may be written
+    MISSING = "missing"  # its objects must have been there: it stays, and counts against the limit of missing segments
+    # Having no objects would be legitimate, but nothing shows that they would have been seen: it stays, and is reported.
     NOT_PROVEN = "not proven"
-    """Having no objects would be legitimate, but nothing shows that they would have been seen: it stays, and is reported."""
 
 
 @dataclass(frozen=True, slots=True)
