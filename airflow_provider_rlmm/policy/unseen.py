@@ -88,13 +88,10 @@ def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> Un
 
 
 def _overridden(decision: UnseenDecision, overrides: Collection[str]) -> UnseenDecision:
-    if decision.override is not None and decision.override in overrides:
-        return UnseenDecision(
-            UnseenVerdict.MAY_FINISH,
-            f"the override {decision.override!r} is in force: {decision.why}",
-            decision.override,
-        )
-    return decision
+    if decision.override is None or decision.override not in overrides:
+        return decision
+    why = f"the override {decision.override!r} is in force: {decision.why}"
+    return UnseenDecision(UnseenVerdict.MAY_FINISH, why, decision.override)
 
 
 _NOT_SHOWN: Final = UnseenDecision(

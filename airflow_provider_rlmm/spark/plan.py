@@ -22,7 +22,7 @@ def plan_rows(segments: DataFrame, absent: Collection[tuple[UUID, str]]) -> Data
     Return the segments that are to go, with the columns of :data:`PLAN_COLUMNS`.
 
     :param segments: rows of :data:`~airflow_provider_rlmm.spark.segments.SEGMENT_SCHEMA`.
-    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.orphans.judge_orphans` found
+    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.absence.judge_orphans` found
         them: nothing else is ever called orphaned.
     """
     from pyspark.sql import functions as sf
