@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
-from airflow_provider_rlmm.policy.attention import judge
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
@@ -76,12 +74,9 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()
         with hook.naming_connection(), hook.get_event_log() as log:
+            topics = hook.get_cluster_topics()
             diagnosis = examine(
-                log,
-                hook.get_cluster_topics(),
-                min_age_ms=min_age_ms,
-                max_copy_ms=max_copy_ms,
-                limit_per_kind=limit_per_kind,
+                log, topics, min_age_ms=min_age_ms, max_copy_ms=max_copy_ms, limit_per_kind=limit_per_kind
             )
         document = diagnosis.to_dict()
         uri = artifact_uri(name)
@@ -96,12 +91,8 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
 
     def _fail_unless_acknowledged(self, document: Mapping[str, Any], uri: str) -> None:
-        """Say what needs a person, and what would acknowledge it."""
         from airflow_provider_rlmm.lifecycle.run_report import criticals_of
 
-        now_ms = system_clock()
-        said, cluster_id = acknowledgements(now_ms), document["cluster_id"]
-        judgement = judge([*said.problems, *criticals_of(document)], said.known, cluster_id, now_ms)
-        say_judgement(self.log, judgement, cluster_id, now_ms)
+        judgement = judged(self.log, criticals_of(document), document["cluster_id"])
         if judgement.failing:
             raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")

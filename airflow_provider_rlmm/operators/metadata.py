@@ -60,13 +60,9 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         with hook.naming_connection(), hook.get_event_log() as log:
             report = read_to_parquet(log, output_uri, start_offsets=start_offsets, end_offsets=end_offsets)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
-        return {
-            "uri": output_uri,
-            "rows": report.rows,
-            "quarantined": report.quarantined,
-            # An XCom's keys are strings.
-            "next_offsets": {str(k): v for k, v in report.next_offsets.items()},
-        }
+        # An XCom's keys are strings.
+        next_offsets = {str(k): v for k, v in report.next_offsets.items()}
+        return {"uri": output_uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
 
 
 class PublishRemoteLogMetadataOperator(BaseOperator):

@@ -10,7 +10,7 @@ REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
 RUN_DOCUMENTS = "lifecycle/run_documents.py"
 OPERATORS = "operators/cleaner.py"
-ACKNOWLEDGING = "operators/acknowledging.py"
+ACKNOWLEDGING = "operators/failing.py"
 
 NEEDS_A_PERSON = [
     Mutation(
@@ -48,7 +48,7 @@ NEEDS_A_PERSON = [
         "I12",
         "the marker's refusals are only logged",
         OPERATORS,
-        "        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, session.cluster_id)))\n",
+        "        write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))\n",
         "",
         "airflow/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
     ),
