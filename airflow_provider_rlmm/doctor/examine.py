@@ -95,16 +95,16 @@ def examine(
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
-    findings = examination.findings.log
+    findings = examination.findings
     diagnosis = Diagnosis(
         cluster_id=state.identity.cluster_id,
         examined_at_ms=now_ms,
         read_until=dict(state.next_offsets),
         records=examination.records,
         segments=segments.num_rows,
-        counts={kind: findings.counts[kind] for kind in FindingKind if kind in findings.counts},
+        counts={kind: findings.counts[kind] for kind in FindingKind if findings.counts[kind]},
         critical=findings.critical,
-        findings=findings.findings(),
+        findings=findings.kept(),
         recoveries=examination.recoveries(segments),
     )
     logger.info(
@@ -265,10 +265,10 @@ class _Examination:
         import pyarrow as pa
 
         kind = FindingKind.STUCK_SEGMENT
-        shown = stuck.slice(0, self.findings.log.room(kind))
+        shown = stuck.slice(0, self.findings.room(kind))
         names = pa.array([RemoteLogSegmentState(s).name for s in shown.column("state").to_pylist()], pa.string())
         self.findings.add(kind, shown.append_column("reason", names))
-        self.findings.log.add([], kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
+        self.findings.count(kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
 
     def recoveries(self, segments: pa.Table) -> tuple[Recovery, ...]:
         """Return what it costs to delete the records up to the last poison pill of each metadata partition."""

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, FindingLog, Severity
+from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, Severity
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
 USER_PARTITION = ["topic_id", "topic", "partition"]
@@ -28,14 +29,41 @@ PILLS = frozenset(
 
 class FindingRows:
     """
-    Writes findings down, and remembers the last poison pill of each metadata partition.
+    Keeps findings up to a limit per kind, counts all, and remembers the last poison pill of each metadata partition.
 
-    :param limit_per_kind: findings that are kept.
+    :param limit_per_kind: findings of one kind that are kept, the first ones.
     """
 
     def __init__(self, limit_per_kind: int) -> None:
-        self.log = FindingLog(limit_per_kind)
+        self._limit = limit_per_kind
+        self._kept: dict[FindingKind, list[Finding]] = {}
+        self.counts: Counter[FindingKind] = Counter()
+        self.critical = 0
         self.last_pill: dict[int, int] = {}
+
+    def room(self, kind: FindingKind) -> int:
+        """
+        Return how many more findings of a kind are kept.
+
+        :param kind: which one.
+        """
+        return max(0, self._limit - len(self._kept.get(kind, ())))
+
+    def kept(self) -> tuple[Finding, ...]:
+        """Return what was kept: the worst first, by kind, in the order of the topic."""
+        kept = [finding for kind in FindingKind for finding in self._kept.get(kind, ())]
+        return tuple(sorted(kept, key=lambda f: list(Severity).index(f.severity)))
+
+    def count(self, kind: FindingKind, severity: Severity, number: int) -> None:
+        """
+        Count findings, whether they are kept or not.
+
+        :param kind: of all of them.
+        :param severity: of all of them.
+        :param number: how many there are.
+        """
+        self.counts[kind] += number
+        self.critical += number if severity is Severity.CRITICAL else 0
 
     def add(
         self, kind: FindingKind, rows: Any, severity: Severity | None = None, *, detail: str = "reason", more: str = ""
@@ -44,15 +72,16 @@ class FindingRows:
         Add one finding per row.
 
         :param kind: of all of them.
-        :param rows: with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
+        :param rows: in the order of the topic, with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
         :param severity: of all of them, by default the kind's.
         :param detail: the column that says what each one is.
         :param more: what there is to say besides.
         """
         severity = severity or EXPLANATIONS[kind].severity
-        kept = rows.slice(0, self.log.room(kind)).to_pylist()
-        findings = [_finding(kind, severity, row, f"{row[detail]}{more}") for row in kept]
-        self.log.add(findings, kind, severity, rows.num_rows)
+        kept = rows.slice(0, self.room(kind)).to_pylist()
+        findings = (_finding(kind, severity, row, f"{row[detail]}{more}") for row in kept)
+        self._kept.setdefault(kind, []).extend(findings)
+        self.count(kind, severity, rows.num_rows)
         if severity is Severity.CRITICAL and rows.num_rows:
             last = rows.group_by("metadata_partition").aggregate([("offset", "max")])
             places = (last[name].to_pylist() for name in ("metadata_partition", "offset_max"))
@@ -68,7 +97,9 @@ class FindingRows:
         :param severity: by default the kind's.
         """
         severity = severity or EXPLANATIONS[kind].severity
-        self.log.add([_finding(kind, severity, row, detail)], kind, severity, 1)
+        if self.room(kind):
+            self._kept.setdefault(kind, []).append(_finding(kind, severity, row, detail))
+        self.count(kind, severity, 1)
         if severity is Severity.CRITICAL:
             self._note_pills(kind, [(row["metadata_partition"], row["offset"])])
 

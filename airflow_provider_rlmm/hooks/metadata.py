@@ -12,9 +12,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
+from airflow_provider_rlmm.policy.guards import check_cluster
+from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogAccessError: if a login fails.
         """
         from airflow_provider_rlmm.kafka.cluster import verify_cluster
-        from airflow_provider_rlmm.policy.guards import check_cluster
 
         if self._cluster is None:
             settings = self.get_connection_settings()
@@ -240,7 +240,6 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         """
         from airflow_provider_rlmm.kafka.broker_time import KafkaTime
-        from airflow_provider_rlmm.policy.proven_time import prove_time
 
         settings = self.get_connection_settings()
         kafka = KafkaTime(
@@ -296,8 +295,6 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises ClusterMismatchError: if it is another one.
         :raises ConfigurationError: if an override is used and no cluster is expected.
         """
-        from airflow_provider_rlmm.policy.guards import check_cluster
-
         cluster_id = self.get_cluster().cluster_id
         check_cluster(cluster_id, self.get_connection_settings().expected_cluster_id, overrides)
         return cluster_id
@@ -311,7 +308,7 @@ class RemoteLogMetadataHook(RlmmHook):
         from airflow_provider_rlmm.hooks.connection_check import ConnectionCheck
 
         findings = ConnectionCheck(self).findings()
-        return all(finding.good for finding in findings), " ".join(finding.sentence for finding in findings)
+        return all(good for good, _ in findings), " ".join(sentence for _, sentence in findings)
 
 
 def _librdkafka_properties(connection: Connection) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import RlmmConnection, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, extra_of, naming_connection
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

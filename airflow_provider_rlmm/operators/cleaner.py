@@ -23,6 +23,7 @@ from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.session import cleaner_session
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -248,7 +249,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
                 dry_run=dry_run,
-                hold=session.hold_with(summary.hold),
+                hold=lambda: Hold.of(session.hold().entries, summary.hold),
                 root=session.root_expectation(limits),
                 samples=samples_of(summary.root),
                 on_root=on_root,

@@ -16,14 +16,7 @@ from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule, Variable
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
-from airflow_provider_rlmm.policy.attention import (
-    Acknowledgements,
-    Attention,
-    Judgement,
-    judge,
-    read_acknowledgements,
-    unreadable_acknowledgements,
-)
+from airflow_provider_rlmm.policy import attention
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,7 +67,7 @@ def refuse_unknown_params(context: Context) -> None:
         raise ConfigurationError(f"unknown parameters {unknown}; this DAG has {known}")
 
 
-def acknowledgements(now_ms: int) -> Acknowledgements:
+def acknowledgements(now_ms: int) -> attention.Acknowledgements:
     """
     Return what people have said. A list that cannot be read is a problem of its own; no list is none.
 
@@ -85,11 +78,12 @@ def acknowledgements(now_ms: int) -> Acknowledgements:
     except Exception as e:
         # Whatever a secrets backend raises: its words stay in the log, where Airflow masks secrets.
         logger.exception("%s cannot be read", _SOURCE)
-        return Acknowledgements(problems=(unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log"),))
-    return read_acknowledgements(text, now_ms, _SOURCE)
+        problem = attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
+        return attention.Acknowledgements(problems=(problem,))
+    return attention.read_acknowledgements(text, now_ms, _SOURCE)
 
 
-def say_judgement(log: Any, judgement: Judgement, cluster_id: str, now_ms: int) -> None:
+def say_judgement(log: Any, judgement: attention.Judgement, cluster_id: str, now_ms: int) -> None:
     """
     Say in a task's log what needs a person, what would acknowledge it, and what has been acknowledged.
 
@@ -106,7 +100,7 @@ def say_judgement(log: Any, judgement: Judgement, cluster_id: str, now_ms: int) 
         log.error("needs a person: %s. What to do: %s. %s", judged.attention, judged.attention.what_to_do, how)
 
 
-def judged(log: Any, problems: Iterable[Attention], cluster_id: str) -> Judgement:
+def judged(log: Any, problems: Iterable[attention.Attention], cluster_id: str) -> attention.Judgement:
     """
     Tell what fails a task from what people have acknowledged, and say both in its log.
 
@@ -116,6 +110,6 @@ def judged(log: Any, problems: Iterable[Attention], cluster_id: str) -> Judgemen
     """
     now_ms = system_clock()
     said = acknowledgements(now_ms)
-    judgement = judge([*said.problems, *problems], said.known, cluster_id, now_ms)
+    judgement = attention.judge([*said.problems, *problems], said.known, cluster_id, now_ms)
     say_judgement(log, judgement, cluster_id, now_ms)
     return judgement

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -71,14 +71,6 @@ class CleanerSession:
         finally:
             # What was read is worth keeping whatever came of it.
             topic.keep()
-
-    def hold_with(self, entries: Sequence[str]) -> HoldSource:
-        """
-        Return the hold with further entries.
-
-        :param entries: those that a plan was made with.
-        """
-        return lambda: Hold.of(self.hold().entries, entries)
 
     def work_of(self, source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:
         """

@@ -21,18 +21,11 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
 DAY_MS = 86_400_000
-MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
-"""How far ahead an acknowledgement may reach, ms."""
-
-SUGGESTED_MS = 7 * DAY_MS
-"""How far ahead the acknowledgement reaches that is suggested for a problem, ms."""
-
+MAX_ACKNOWLEDGED_MS = 90 * DAY_MS  # how far ahead an acknowledgement may reach
+SUGGESTED_MS = 7 * DAY_MS  # how far ahead the acknowledgement reaches that is suggested for a problem
 MAX_ACKNOWLEDGEMENTS = 10_000
-MAX_HEADLINE = 400
-"""Characters of one problem in the message of a task."""
-
-MAX_CHARACTERS = 2000
-"""Of one text in an acknowledgement."""
+MAX_HEADLINE = 400  # characters of one problem in the message of a task
+MAX_CHARACTERS = 2000  # of one text in an acknowledgement
 
 
 class RunProblem(StrEnum):
@@ -254,21 +247,17 @@ def _expiry(until: str, now_ms: int) -> int:
     try:
         time = datetime.fromisoformat(until)
     except ValueError:
-        raise ValueError(
-            f"until must be a time such as {iso_time(now_ms + SUGGESTED_MS)}, got {until!r:.100}"
-        ) from None
+        example = iso_time(now_ms + SUGGESTED_MS)
+        raise ValueError(f"until must be a time such as {example}, got {until!r:.100}") from None
     if time.tzinfo is None:
         raise ValueError(f"until must name its time zone, such as {until}Z")
     until_ms = int(time.timestamp() * 1000)
     if until_ms < 0:
         raise ValueError(f"until is {until}: no acknowledgement is that old")
     if until_ms > now_ms + MAX_ACKNOWLEDGED_MS:
-        latest = iso_time(now_ms + MAX_ACKNOWLEDGED_MS)
-        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({_DAYS} days)")
+        latest, days = iso_time(now_ms + MAX_ACKNOWLEDGED_MS), MAX_ACKNOWLEDGED_MS // DAY_MS
+        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({days} days)")
     return until_ms
-
-
-_DAYS = MAX_ACKNOWLEDGED_MS // DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +282,8 @@ class JudgedAttention:
         :param now_ms: ms since the epoch.
         """
         found = self.acknowledgement
-        said = found and {
-            "by": found.by, "why": found.why, "until": iso_time(found.until_ms), "expired": self.expired
-        }  # fmt: skip
+        until = found and iso_time(found.until_ms)
+        said = found and {"by": found.by, "why": found.why, "until": until, "expired": self.expired}
         plain = {name: value for name, value in asdict(self.attention).items() if name != "acknowledgeable"}
         return plain | {"acknowledgement": said, "acknowledge_with": self.suggestion(cluster_id, now_ms)}
 
@@ -351,23 +339,18 @@ def judge(
     for word in sorted(acknowledged, key=lambda a: a.until_ms):
         if word.cluster_id == cluster_id:
             latest[word.key] = word
+    # Two tasks of a run may meet the same problem. What cannot be acknowledged is told apart by its words too: two are two.
+    first: dict[object, Attention] = {}
+    for problem in problems:
+        first.setdefault(problem.key if problem.acknowledgeable else problem, problem)
     failing, seen = [], []
-    for problem in _each_once(problems):
+    for problem in first.values():
         found = latest.get(problem.key) if problem.acknowledgeable else None
         if found is not None and now_ms < found.until_ms:
             seen.append(JudgedAttention(problem, found))
         else:
             failing.append(JudgedAttention(problem, found, expired=found is not None))
     return Judgement(tuple(failing), tuple(seen))
-
-
-def _each_once(problems: Iterable[Attention]) -> Iterable[Attention]:
-    """Keep each problem once: two tasks of a run may meet the same one."""
-    first: dict[object, Attention] = {}
-    for problem in problems:
-        # What cannot be acknowledged is told apart by its words too: two of it are two.
-        first.setdefault(problem.key if problem.acknowledgeable else problem, problem)
-    return first.values()
 
 
 def iso_time(timestamp_ms: int) -> str:

@@ -8,7 +8,7 @@ partitions, no others; it deserialises every record of these before it filters b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -255,10 +255,7 @@ class Recovery:
     usable: int
 
     def __str__(self) -> str:
-        return f"{self._before_and_cost()} {self._after()}"
-
-    def _before_and_cost(self) -> str:
-        return (
+        before_and_cost = (
             f"Metadata partition {self.metadata_partition}: first keep a copy of its records "
             "(ReadRemoteLogMetadataOperator) and let the remote log cleaner finish what it can: it goes on with every "
             "user partition that log and storage show to be whole. Then DeleteRecords before offset "
@@ -266,63 +263,20 @@ class Recovery:
             f"This loses {self.records} records, and with them {self.segments} unfinished segments ({self.bytes} bytes) of "
             f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage."
         )
-
-    def _after(self) -> str:
-        usable = (
-            f"Afterwards {self.usable} user partitions with unfinished segments are whole as before: they are copied, "
-            "read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at 0."
+        text = (
+            f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they are "
+            "copied, read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at 0."
         )
         if not self.user_partitions:
-            return usable
+            return text
         more = self.user_partitions - len(self.refused)
         names = ", ".join(self.refused) + (f" and {more} more" if more else "")
         return (
-            f"{usable} Never touched from then on, and refused by name where the log still names them, because storage "
+            f"{text} Never touched from then on, and refused by name where the log still names them, because storage "
             f"shows segments that the log does not: {names}. "
             "Where such a topic is deleted, delete by hand what storage shows of its topic id, with the copy of the "
             "records beside it; where it lives, its lost segments can be deleted by hand once nobody misses them."
         )
-
-
-class FindingLog:
-    """
-    Findings up to a limit per kind, and how many there were.
-
-    :param limit_per_kind: findings of one kind that are kept, the first ones.
-    """
-
-    def __init__(self, limit_per_kind: int) -> None:
-        self._limit = limit_per_kind
-        self._kept: dict[FindingKind, list[Finding]] = {}
-        self.counts: dict[FindingKind, int] = {}
-        self.critical = 0
-
-    def room(self, kind: FindingKind) -> int:
-        """
-        Return how many more findings of a kind are kept.
-
-        :param kind: which one.
-        """
-        return max(0, self._limit - len(self._kept.get(kind, ())))
-
-    def add(self, findings: Sequence[Finding], kind: FindingKind, severity: Severity, count: int) -> None:
-        """
-        Keep what there is room for, and count all.
-
-        :param findings: of one kind and severity, in the order of the topic; those beyond the room may be missing.
-        :param kind: of all of them.
-        :param severity: of all of them.
-        :param count: how many there are.
-        """
-        if count:
-            self.counts[kind] = self.counts.get(kind, 0) + count
-            self._kept.setdefault(kind, []).extend(findings[: self.room(kind)])
-            self.critical += count if severity is Severity.CRITICAL else 0
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Return what was kept: the worst first, by kind, in the order of the topic."""
-        kept = [finding for kind in FindingKind for finding in self._kept.get(kind, ())]
-        return tuple(sorted(kept, key=lambda f: list(Severity).index(f.severity)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,10 +315,7 @@ class Diagnosis:
             "segments": self.segments,
             "critical": self.critical,
             "counts": {kind.value: count for kind, count in self.counts.items()},
-            "findings": [
-                asdict(f) | {"kind": f.kind.value, "severity": f.severity.value, "since": since(f.since_ms)}
-                for f in self.findings
-            ],
+            "findings": [asdict(f) | {"since": since(f.since_ms)} for f in self.findings],
             "recoveries": [asdict(r) | {"refused": list(r.refused), "text": str(r)} for r in self.recoveries],
             "explanations": {
                 kind.value: {"meaning": EXPLANATIONS[kind].meaning, "what_to_do": EXPLANATIONS[kind].what_to_do}

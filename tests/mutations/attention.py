@@ -174,8 +174,8 @@ NEEDS_A_PERSON = [
         "I12",
         "a variable that cannot be read is taken for none",
         ACKNOWLEDGING,
-        '        return Acknowledgements(problems=(unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log"),))',
-        "        return Acknowledgements()",
+        "        return attention.Acknowledgements(problems=(problem,))",
+        "        return attention.Acknowledgements()",
         "airflow/test_operators.py::test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret",
     ),
     Mutation(
