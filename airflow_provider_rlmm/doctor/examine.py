@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.doctor import watches
 from airflow_provider_rlmm.doctor.finding_rows import (
     USER_PARTITION,
     FindingRows,
@@ -25,8 +26,6 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     topics_of,
     user_partition_in_text,
 )
-from airflow_provider_rlmm.doctor.served import ServedPartitions, TieredClusterTopics, served_partitions
-from airflow_provider_rlmm.doctor.watches import DeletionWatch, ProofWatch
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState, user_partitions
 from airflow_provider_rlmm.lifecycle.cluster_look import look
@@ -62,7 +61,7 @@ _OF_A_FINDING = [
 
 def examine(
     log: MetadataLogReader,
-    topics: TieredClusterTopics,
+    topics: watches.TieredClusterTopics,
     *,
     min_age_ms: int = DEFAULT_MIN_AGE_MS,
     max_copy_ms: int = DEFAULT_MAX_COPY_MS,
@@ -88,7 +87,7 @@ def examine(
     """
     now_ms = clock()
     living = look(topics, log, {}).living
-    served = served_partitions(topics, living, log.partition_count)
+    served = watches.served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
     state.advance(on_applied=examination.chunk)
@@ -119,7 +118,7 @@ class _Examination:
     def __init__(
         self,
         living: frozenset[UUID],
-        served: ServedPartitions,
+        served: watches.ServedPartitions,
         beginnings: Mapping[int, int],
         now_ms: int,
         limit_per_kind: int,
@@ -131,8 +130,8 @@ class _Examination:
         self.findings = FindingRows(limit_per_kind)
         self.records = 0
         self._copying = served.copying
-        self._deletions = DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
-        self._proof = ProofWatch(beginnings)
+        self._deletions = watches.DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
+        self._proof = watches.ProofWatch(beginnings)
         self._not_living: dict[FindingKind, list[Any]] = {}
 
     # --- what records say ----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class FindingRows:
         Add one finding per row.
 
         :param kind: of all of them.
-        :param rows: in the order of the topic, with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
+        :param rows: by offset, with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
         :param severity: of all of them, by default the kind's.
         :param detail: the column that says what each one is.
         :param more: what there is to say besides.

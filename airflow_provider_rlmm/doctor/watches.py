@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor notes while it reads: partition-delete events, whose order no broker checks, and what cannot be read."""
+"""What the doctor asks the cluster first, and notes while it reads: partition-delete events, and what cannot be read."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
+from airflow_provider_rlmm.errors import EventLogAccessError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
+
+logger = logging.getLogger(__name__)
+
+NAMED_TOPICS = 5
+"""Topics that a text names; all are counted."""
 
 _COLUMNS = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state",
@@ -24,9 +34,78 @@ Found = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[
 """Kind, row of an event, what this one is, in words, and how bad, where its kind does not say it."""
 
 
+class TieredClusterTopics(ClusterTopics, Protocol):
+    """A cluster that also tells which of its topics are tiered."""
+
+    def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
+        """Return topic → setting → effective value."""
+        ...
+
+    def partition_counts(self, names: Iterable[str]) -> Mapping[str, int]:
+        """Return topic → number of partitions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartitions:
+    """
+    The user partitions of living tiered topics: a broker reads the metadata partitions that its own ones map to.
+
+    :param by_metadata_partition: metadata partition → topic → its partitions that map there.
+    :param copying: ids of the topics whose segments are to be copied.
+    :param unknown: why it is not known which topics are tiered; empty where it is.
+    """
+
+    by_metadata_partition: Mapping[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    copying: frozenset[UUID] = frozenset()
+    unknown: str = ""
+
+    def readers_of(self, metadata_partition: int) -> str:
+        """
+        Say which living user partitions make their brokers read a metadata partition.
+
+        :param metadata_partition: which one.
+        """
+        if self.unknown:
+            return f"which living topics map here is not known: {self.unknown}"
+        topics = self.by_metadata_partition.get(metadata_partition, {})
+        if not topics:
+            return "no living tiered topic maps here today"
+        names = [f"{topic} ({', '.join(map(str, numbers))})" for topic, numbers in sorted(topics.items())]
+        more = f" and {len(names) - NAMED_TOPICS} more topics" if len(names) > NAMED_TOPICS else ""
+        count = sum(map(len, topics.values()))
+        return f"{count} living user partitions map here: {', '.join(names[:NAMED_TOPICS])}{more}"
+
+
+def served_partitions(
+    topics: TieredClusterTopics, living: Mapping[str, UUID], partition_count: int
+) -> ServedPartitions:
+    """
+    Ask a cluster which of its topics are tiered, and where their metadata lies.
+
+    :param topics: the cluster.
+    :param living: its topics, name → topic id.
+    :param partition_count: number of metadata partitions.
+    :raises EventLogUnavailableError: if an answer is partial or late.
+    """
+    try:
+        settings = topics.topic_settings(living)
+    except EventLogAccessError as e:
+        logger.warning("which topics are tiered is not known: %s", e)
+        return ServedPartitions(copying=frozenset(living.values()), unknown=str(e))
+    tiered = [name for name in living if settings.get(name, {}).get("remote.storage.enable")]
+    found: dict[int, dict[str, list[int]]] = {}
+    for name, count in topics.partition_counts(tiered).items():
+        for number in range(count):
+            metadata_partition = metadata_partition_for(TopicIdPartition(living[name], name, number), partition_count)
+            found.setdefault(metadata_partition, {}).setdefault(name, []).append(number)
+    copying = (living[name] for name in tiered if not settings[name].get("remote.log.copy.disable"))
+    return ServedPartitions(found, frozenset(copying))
+
+
 class DeletionWatch:
     """
-    Looks at each partition-delete event, and remembers those from the future.
+    Looks at each partition-delete event, whose order no broker checks, and remembers those from the future.
 
     :param living: ids of the topics that exist.
     :param beginnings: metadata partition → first offset that is there.

@@ -8,16 +8,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.uris import refuse_secrets_in_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Connection
 
 CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"
@@ -70,14 +67,14 @@ class RlmmConnection:
             if connection.conn_type != CONN_TYPE:
                 raise ConfigurationError(f"its type is {connection.conn_type!r}, not {CONN_TYPE!r}")
             known = [f.name for f in fields(cls) if f.name != "conn_id"]
-            given = {k: v for k, v in extra_of(connection).items() if not _is_blank(v)}
+            given = {k: v for k, v in extra_of(connection).items() if v is not None and str(v).strip()}
             if unknown := sorted(given.keys() - set(known)):
                 raise ConfigurationError(f"unknown fields {unknown} in extra; known are {known}")
             values: dict[str, Any] = {
                 name: _boolean(name, value) if name == "allow_writes" else _text(name, value)
                 for name, value in given.items()
             }
-            settings = cls(conn_id=connection.conn_id, **values)
+            settings = cls(connection.conn_id, **values)
             settings._check()
         return settings
 
@@ -203,10 +200,6 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise ConfigurationError("extra is not a JSON object")
     return extra
-
-
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _text(name: str, value: object) -> str:

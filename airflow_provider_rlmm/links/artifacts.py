@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urljoin
 
-from airflow.sdk import BaseOperatorLink
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.types import TaskInstanceKey
 
 from airflow_provider_rlmm.settings import artifact_uri, is_artifact_name
-
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
 
 URL_PREFIX = "/rlmm"
 """Where the plugin's pages are mounted in the API server."""

@@ -12,7 +12,9 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
@@ -20,9 +22,6 @@ from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius,
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 MAX_NAME = 128
 MAX_TEXT = 4_096
@@ -139,14 +138,7 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
 
 
 def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
-    """
-    Return an integer argument, or ``None`` where it is absent or a template that rendered as nothing.
-
-    :param name: of the argument.
-    :param value: what was given.
-    :param minimum: smallest value.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return an integer, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`."""
     return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
 
 

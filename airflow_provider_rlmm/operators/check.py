@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.run_documents import CHECK_DOCUMENT
@@ -18,9 +18,6 @@ from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agree
 from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.storage.root import PlaceCheck
 
 
@@ -84,16 +81,13 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
                 "writes": _check_rights(session, dry_run),
             }
             with session.topic() as topic:
-                verified["root"] = _root_in_words(session.prove_root(topic, limits))
+                root = session.prove_root(topic, limits)
+                verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
                 verified["topic"] = topic.what_was_read
             verified["work"] = _check_work_folder(artifact_uri(given.artifact_name(context)), verified, session, limits)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified
-
-
-def _root_in_words(root: ProvenRoot) -> str:
-    return ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
 
 
 def _place_in_words(check: PlaceCheck) -> str:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
@@ -26,9 +26,6 @@ from airflow_provider_rlmm.operators.session import cleaner_session
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 DAY_MS = 86_400_000
 MAX_EXPIRES_IN_MS = 30 * DAY_MS

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -17,10 +17,6 @@ from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
 
 MAX_PER_KIND = 100_000
 
@@ -65,6 +61,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         """Examine."""
         from airflow_provider_rlmm.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
+        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
 
         fail = flag("fail_on_critical", self.fail_on_critical)
         min_age_ms = integer("min_age_ms", self.min_age_ms)
@@ -87,12 +84,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
         if fail:
-            self._fail_unless_acknowledged(document, uri)
+            judgement = judged(self.log, criticals_of(document), document["cluster_id"])
+            if judgement.failing:
+                raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")
         return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
-
-    def _fail_unless_acknowledged(self, document: Mapping[str, Any], uri: str) -> None:
-        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
-
-        judgement = judged(self.log, criticals_of(document), document["cluster_id"])
-        if judgement.failing:
-            raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")

@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule, Variable
+from airflow.sdk import Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
 from airflow_provider_rlmm.policy import attention
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
 """A JSON list of :data:`~airflow_provider_rlmm.policy.attention.FIELDS`, as the report suggests them."""
@@ -78,8 +75,7 @@ def acknowledgements(now_ms: int) -> attention.Acknowledgements:
     except Exception as e:
         # Whatever a secrets backend raises: its words stay in the log, where Airflow masks secrets.
         logger.exception("%s cannot be read", _SOURCE)
-        problem = attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
-        return attention.Acknowledgements(problems=(problem,))
+        return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
     return attention.read_acknowledgements(text, now_ms, _SOURCE)
 
 

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
 from airflow_provider_rlmm.operators.session import cleaner_session
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class ReadRemoteLogMetadataOperator(BaseOperator):

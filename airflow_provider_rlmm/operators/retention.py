@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
@@ -27,9 +27,6 @@ from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 FOLDER_PREFIX = "rlmm-retention-"
 """Begins the name of the temporary folder of each try."""

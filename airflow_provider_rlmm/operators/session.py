@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -15,13 +18,10 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
+from airflow_provider_rlmm.policy.proven_time import bound_of_run
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from airflow.sdk import Context
-
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics
     from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
@@ -139,8 +139,6 @@ def cleaner_session(
     :raises ClockSkewError: if clocks contradict each other.
     :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
     """
-    from airflow_provider_rlmm.policy.proven_time import bound_of_run
-
     hook = RemoteLogMetadataHook(rlmm_conn_id)
     cluster_id = hook.check_cluster(limits.overrides)
     began = getattr(context["dag_run"], "start_date", None)

@@ -9,11 +9,12 @@ and no text brings a line break, a mark of direction or a control character alon
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_provider_rlmm.lifecycle.report_form import check_report
@@ -23,11 +24,8 @@ from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 _MAX_TEXT = 4_000
-_Reader = Callable[[object, str], Any]
+_Reader = strict.Reader[Any]
 
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
@@ -162,8 +160,6 @@ def _visible(value: Any) -> Any:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("airflow_provider_rlmm.plugins"),
         autoescape=True,

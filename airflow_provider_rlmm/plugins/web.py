@@ -47,7 +47,6 @@ _WHAT_TO_DO = {
     HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to see plugins",
     HTTPStatus.NOT_FOUND: "open the link of a task: it leads to what the task has written",
 }
-_LOOK_INTO_THE_LOG = "look into the log of the API server"
 
 
 def create_app() -> FastAPI:
@@ -77,7 +76,8 @@ def _add_routes(app: FastAPI, page: str) -> None:
             return HTMLResponse(render(name, document))
         except Exception as e:
             # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
-            raise _unprocessable(f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})") from e
+            what = f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what) from e
 
     def show_json(name: str) -> Response:
         # ASCII only: no mark of direction reaches whoever looks at it.
@@ -95,11 +95,7 @@ def _document(name: str, file: str) -> dict[str, Any]:
     except FileNotFoundError as e:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
     except (ConfigurationError, DocumentError) as e:
-        raise _unprocessable(str(e)) from e
-
-
-def _unprocessable(what: str) -> HTTPException:
-    return HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what)
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(e)) from e
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -111,8 +107,8 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     """Answer what nobody thought of; the error itself goes to the log only."""
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    return _failure(request, status, f"the page cannot be made ({type(error).__name__})", _LOOK_INTO_THE_LOG, None)
+    what = f"the page cannot be made ({type(error).__name__})"
+    return _failure(request, HTTPStatus.INTERNAL_SERVER_ERROR, what, "look into the log of the API server", None)
 
 
 def _failure(

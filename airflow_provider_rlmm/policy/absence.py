@@ -62,33 +62,25 @@ def observe(
     present = sorted(name for name, answer in answers.items() if answer == topic_id)
     if present:
         unlisted = "" if present[0] in listed else ", though no listing had it"
-        return Observation(
-            Presence.PRESENT, f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"
-        )
+        why = f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"
+        return Observation(Presence.PRESENT, why)
     if len(names) != 1:
-        return Observation(
-            Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
-        )
+        why = f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
+        return Observation(Presence.AMBIGUOUS, why)
     (name,) = names
-    answer = answers.get(name)
+    topic, answer = in_quotes(name), answers.get(name)
     if answer is None:
-        return Observation(
-            Presence.AMBIGUOUS, f"topic {in_quotes(name)} was not described: no topic can have this name"
-        )
+        return Observation(Presence.AMBIGUOUS, f"topic {topic} was not described: no topic can have this name")
     if answer is NoTopic.DENIED:
         return Observation(
             Presence.DENIED,
-            f"the principal may not describe topic {in_quotes(name)} of topic id {text}, so nobody can tell whether it "
-            "exists: it needs DESCRIBE on every topic",
+            f"the principal may not describe topic {topic} of topic id {text}, so nobody can tell whether it exists: it "
+            "needs DESCRIBE on every topic",
         )
     if name in listed and answer is NoTopic.UNKNOWN:
-        return Observation(
-            Presence.AMBIGUOUS,
-            f"topic {in_quotes(name)} is in the listing but describing it says that it does not exist",
-        )
-    return Observation(
-        Presence.ABSENT, f"no topic answers with topic id {text}, and {in_quotes(name)} does not have it"
-    )
+        why = f"topic {topic} is in the listing but describing it says that it does not exist"
+        return Observation(Presence.AMBIGUOUS, why)
+    return Observation(Presence.ABSENT, f"no topic answers with topic id {text}, and {topic} does not have it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowl
         if len(entries) > MAX_ACKNOWLEDGEMENTS:
             raise ValueError(f"it has {len(entries)} entries, {MAX_ACKNOWLEDGEMENTS} are allowed")
     except (ValueError, RecursionError) as e:
-        return Acknowledgements(problems=(unreadable_acknowledgements(source, str(e)),))
+        return unreadable_acknowledgements(source, str(e))
     known, problems = [], []
     for number, entry in enumerate(entries, 1):
         try:
@@ -200,14 +200,14 @@ def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowl
     return Acknowledgements(tuple(known), tuple(problems))
 
 
-def unreadable_acknowledgements(source: str, why: str) -> Attention:
+def unreadable_acknowledgements(source: str, why: str) -> Acknowledgements:
     """
-    Return the problem that no acknowledgement counts because the whole list cannot be read.
+    Return what there is where the whole list cannot be read: none counts, which is a problem.
 
     :param source: where the list was to come from, in words.
     :param why: the error.
     """
-    return _not_understood(source, f"nothing in it counts: {why}")
+    return Acknowledgements(problems=(_not_understood(source, f"nothing in it counts: {why}"),))
 
 
 def _not_understood(what: str, why: str) -> Attention:
@@ -229,14 +229,12 @@ def _acknowledgement(entry: object, now_ms: int) -> Acknowledgement:
         raise ValueError(f"unknown fields {unknown}; known are {sorted(FIELDS)}")
     if missing := sorted({*_TEXTS, "kind"} - entry.keys()):
         raise ValueError(f"fields {missing} are missing")
-    for name in (n for n in (*_TEXTS, *_KEY_TEXTS) if n in entry):
-        value = entry[name]
-        if not isinstance(value, str) or not value.strip() or len(value) > MAX_CHARACTERS:
+    for name, value in entry.items():
+        if name in _KEY_NUMBERS:
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} must be an integer of 0 or more, got {value!r:.100}")
+        elif not isinstance(value, str) or not value.strip() or len(value) > MAX_CHARACTERS:
             raise ValueError(f"{name} must be a text of 1 to {MAX_CHARACTERS} characters, got {value!r:.100}")
-    for name in (n for n in _KEY_NUMBERS if n in entry):
-        value = entry[name]
-        if type(value) is not int or value < 0:
-            raise ValueError(f"{name} must be an integer of 0 or more, got {value!r:.100}")
     if "what" not in entry and not entry.keys() >= set(_KEY_NUMBERS):
         raise ValueError("it must name a record by metadata_partition and offset, or a subject by what")
     key = ProblemKey(**{name: entry[name] for name in (*_KEY_TEXTS, *_KEY_NUMBERS) if name in entry})

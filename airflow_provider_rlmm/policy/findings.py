@@ -264,8 +264,9 @@ class Recovery:
             f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage."
         )
         text = (
-            f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they are "
-            "copied, read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at 0."
+            f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they "
+            "are copied, read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at "
+            "0."
         )
         if not self.user_partitions:
             return text

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -80,10 +80,8 @@ class Count:
 
         :param counts: any number of them.
         """
-        segments = size = 0
-        for count in counts:
-            segments, size = segments + count.segments, size + count.bytes
-        return cls(segments, size)
+        counts = tuple(counts)
+        return cls(sum(count.segments for count in counts), sum(count.bytes for count in counts))
 
 
 def plan_file_name(metadata_partition: int) -> str:
@@ -334,7 +332,7 @@ _REFUSAL = strict.record(
         "topic": strict.optional(strict.string),
     },
 )
-_FIELDS: Mapping[str, Callable[[object, str], Any]] = {
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
     "plan_id": strict.string,
     "cluster_id": strict.string,
     "created_at_ms": strict.integer,

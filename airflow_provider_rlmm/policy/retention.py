@@ -162,10 +162,9 @@ class _RetentionWalk:
         self._limits = limits
         self._walking = True
         self._cleanup_until_ms = limits.cleanup_until_ms
-        copied = sum(
-            s.segment_size_in_bytes for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        )
-        self._bytes_over = max(0, copied - limits.retention_bytes) if limits.retention_bytes >= 0 else 0
+        copied = (s for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        size = sum(s.segment_size_in_bytes for s in copied)
+        self._bytes_over = max(0, size - limits.retention_bytes) if limits.retention_bytes >= 0 else 0
 
     def breach_of(self, segment: SegmentFacts) -> Reason | None:
         """Return the limit that the next segment in order is past, ``None`` if it stays or the walk never gets to it."""

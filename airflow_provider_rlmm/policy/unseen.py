@@ -116,10 +116,8 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
     if segment.state is _COPY_STARTED or not segment.was_copied:
         return UnseenDecision(UnseenVerdict.MAY_FINISH, "its copy was never finished, so that it may have no object")
     if segment.started_by_us:
-        return UnseenDecision(
-            UnseenVerdict.MAY_FINISH,
-            "an earlier run of ours had seen its objects at this place before it began to delete them",
-        )
+        why = "an earlier run of ours had seen its objects at this place before it began to delete them"
+        return UnseenDecision(UnseenVerdict.MAY_FINISH, why)
     if not segment.only_place:
         return UnseenDecision(
             UnseenVerdict.MISSING,
@@ -134,6 +132,5 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
             "nothing shows to be up to date",
             SETTLE_MISSING,
         )
-    return UnseenDecision(
-        UnseenVerdict.MAY_FINISH, "somebody else had deleted its objects, at the only place where they can have been"
-    )
+    why = "somebody else had deleted its objects, at the only place where they can have been"
+    return UnseenDecision(UnseenVerdict.MAY_FINISH, why)
