@@ -119,11 +119,7 @@ _LIMITS: Mapping[str, Reader] = {
     "allowed_quarantine": values.strings,
     "overrides": values.strings,
 }
-_BLAST_RADIUS: Mapping[str, Reader] = {
-    "max_segments": integer,
-    "max_bytes": integer,
-    "max_share": share,
-}
+_BLAST_RADIUS: Mapping[str, Reader] = {"max_segments": integer, "max_bytes": integer, "max_share": share}
 
 
 def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:

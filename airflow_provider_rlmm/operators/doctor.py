@@ -18,8 +18,6 @@ from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
-MAX_PER_KIND = 100_000
-
 
 class RemoteLogMetadataDoctorOperator(BaseOperator):
     """
@@ -66,7 +64,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         fail = flag("fail_on_critical", self.fail_on_critical)
         min_age_ms = integer("min_age_ms", self.min_age_ms)
         max_copy_ms = integer("max_copy_ms", self.max_copy_ms)
-        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, MAX_PER_KIND)
+        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, 100_000)
         name = artifact_name(context)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()

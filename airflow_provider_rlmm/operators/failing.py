@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-When a task fails: when it may try again, what makes a run fail before it begins, and which problems people know of.
-
-They say so in an Airflow variable.
-"""
+"""When a task fails: whether it may try again, what fails a run before it begins, and which problems people know of."""
 
 from __future__ import annotations
 

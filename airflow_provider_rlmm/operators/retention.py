@@ -28,9 +28,6 @@ from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
 
-FOLDER_PREFIX = "rlmm-retention-"
-"""Begins the name of the temporary folder of each try."""
-
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
@@ -84,7 +81,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         if not self.jars:
             connector = kafka_connector_coordinates()
             self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
-        with task_folder(FOLDER_PREFIX) as folder:
+        with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
             self.application_args, properties = self._prepare(folder, name)
             with handed_over(folder / "client.properties", properties):

@@ -124,24 +124,17 @@ def settle(
     """
     first = first_observation(observations, now_ms)
     if first is None:
-        return Settlement(
-            False,
-            _why_nothing_is_observed(observations, foreign_offset, now_ms),
-            "run the marker again: it observes the topic id anew, and min_absence counts from then",
-        )
+        why = _why_unobserved(observations, foreign_offset, now_ms)
+        what_to_do = "run the marker again: it observes the topic id anew, and min_absence counts from then"
+        return Settlement(False, why, what_to_do)
     waited = now_ms - first.time_ms
     if waited < min_absence_ms:
-        return Settlement(
-            False,
-            f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms",
-            f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}",
-        )
+        why = f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms"
+        return Settlement(False, why, f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}")
     return Settlement(True)
 
 
-def _why_nothing_is_observed(
-    observations: Sequence[AbsenceObservation], foreign_offset: int | None, now_ms: int
-) -> str:
+def _why_unobserved(observations: Sequence[AbsenceObservation], foreign_offset: int | None, now_ms: int) -> str:
     if not observations:
         if foreign_offset is None:
             return "no marker says when its absence was observed"
