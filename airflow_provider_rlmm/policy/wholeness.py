@@ -17,7 +17,10 @@ from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
-_ADVICE = "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never deleted"
+_ADVICE = (
+    "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never "
+    "deleted"
+)
 
 
 @dataclass(frozen=True, slots=True)
