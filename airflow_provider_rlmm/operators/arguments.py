@@ -37,8 +37,8 @@ Raises :class:`~airflow_provider_rlmm.errors.ConfigurationError` for anything el
 
 _NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
-
 integer = values.spelled_integer
+"""Returns an integer within bounds, or the one that a text spells: a :data:`Reader`."""
 
 
 def share(name: str, value: object) -> float:

@@ -197,7 +197,7 @@ def by_name(read: Reader[T]) -> Reader[dict[str, T]]:
 
 def by_partition(read: Reader[T]) -> Reader[dict[int, T]]:
     """
-    Return a reader of an object whose names are metadata partitions.
+    Return a reader of an object whose names are partitions.
 
     :param read: reader of each value.
     """
@@ -231,7 +231,7 @@ def record(kind: Callable[..., T], readers: Mapping[str, Reader[Any]]) -> Reader
 
 def _partition(name: str, what: str) -> int:
     if not name.isascii() or not name.isdecimal() or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
-        raise ValueError(f"{what} names the metadata partition {shown(name)}")
+        raise ValueError(f"{what} names the partition {shown(name)}")
     return int(name)
 
 
