@@ -9,32 +9,23 @@ Bad records are told by :func:`~airflow_provider_rlmm.metadata.columnar.decode`,
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
-from airflow_provider_rlmm.doctor.deletion_watch import DeletionWatch
+from airflow_provider_rlmm.doctor import watches
 from airflow_provider_rlmm.doctor.finding_rows import (
+    USER_PARTITION,
     FindingRows,
     among,
     concerned_in_text,
+    elsewhere_than,
     of_topics,
-    places_of,
     topics_of,
     user_partition_in_text,
-    without,
 )
-from airflow_provider_rlmm.doctor.open_ends import (
-    USER_PARTITION,
-    added_before,
-    deletions_under_way,
-    stopped_copies,
-    stuck_segments,
-    unsettled_deletions,
-)
-from airflow_provider_rlmm.doctor.proof_watch import ProofWatch
-from airflow_provider_rlmm.doctor.served import ServedPartitions, TieredClusterTopics, served_partitions
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState, user_partitions
 from airflow_provider_rlmm.lifecycle.cluster_look import look
@@ -42,8 +33,15 @@ from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence
-from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS, EXPLANATIONS, FindingKind, Severity
-from airflow_provider_rlmm.policy.findings import NAMED, Diagnosis, Recovery
+from airflow_provider_rlmm.policy.findings import (
+    DEFAULT_MAX_COPY_MS,
+    EXPLANATIONS,
+    NAMED,
+    Diagnosis,
+    FindingKind,
+    Recovery,
+    Severity,
+)
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 
 if TYPE_CHECKING:
@@ -51,7 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_LIMIT_PER_KIND = 100
+_STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+_IN_THE_ORDER_OF_THE_TOPIC = [("metadata_partition", "ascending"), ("offset", "ascending")]
 
 _OF_A_FINDING = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "segment_id", "event_timestamp_ms",
@@ -61,11 +61,11 @@ _OF_A_FINDING = [
 
 def examine(
     log: MetadataLogReader,
-    topics: TieredClusterTopics,
+    topics: watches.TieredClusterTopics,
     *,
     min_age_ms: int = DEFAULT_MIN_AGE_MS,
     max_copy_ms: int = DEFAULT_MAX_COPY_MS,
-    limit_per_kind: int = DEFAULT_LIMIT_PER_KIND,
+    limit_per_kind: int = 100,
     clock: Clock = system_clock,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Diagnosis:
@@ -87,23 +87,23 @@ def examine(
     """
     now_ms = clock()
     living = look(topics, log, {}).living
-    served = served_partitions(topics, living, log.partition_count)
+    served = watches.served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
     state.advance(on_applied=examination.chunk)
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
-    findings = examination.findings.log
+    findings = examination.findings
     diagnosis = Diagnosis(
         cluster_id=state.identity.cluster_id,
         examined_at_ms=now_ms,
         read_until=dict(state.next_offsets),
         records=examination.records,
         segments=segments.num_rows,
-        counts={kind: findings.counts[kind] for kind in FindingKind if kind in findings.counts},
+        counts={kind: findings.counts[kind] for kind in FindingKind if findings.counts[kind]},
         critical=findings.critical,
-        findings=findings.findings(),
+        findings=findings.kept(),
         recoveries=examination.recoveries(segments),
     )
     logger.info(
@@ -113,20 +113,12 @@ def examine(
 
 
 class _Examination:
-    """
-    What was found so far.
-
-    :param living: ids of the topics that exist.
-    :param served: which of their partitions make brokers read which metadata partitions.
-    :param beginnings: metadata partition → first offset that is there.
-    :param now_ms: ms since the epoch.
-    :param limit_per_kind: findings that are kept.
-    """
+    """What was found so far."""
 
     def __init__(
         self,
         living: frozenset[UUID],
-        served: ServedPartitions,
+        served: watches.ServedPartitions,
         beginnings: Mapping[int, int],
         now_ms: int,
         limit_per_kind: int,
@@ -138,8 +130,8 @@ class _Examination:
         self.findings = FindingRows(limit_per_kind)
         self.records = 0
         self._copying = served.copying
-        self._deletions = DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
-        self._proof = ProofWatch(beginnings)
+        self._deletions = watches.DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
+        self._proof = watches.ProofWatch(beginnings)
         self._not_living: dict[FindingKind, list[Any]] = {}
 
     # --- what records say ----------------------------------------------------------------------------------------------
@@ -159,7 +151,7 @@ class _Examination:
         self._add_where_served(FindingKind.ADD_IN_OTHER_STATE, thrown.filter(adds))
         self._add_where_served(FindingKind.UPDATE_TO_COPY_STARTED, thrown.filter(pc.invert(adds)))
         self._proof.note(decoded, report.quarantined)
-        self._dropped(without(report.dropped, places_of(after_finished)))
+        self._dropped(elsewhere_than(after_finished, report.dropped))
         for found in self._deletions.note(report.deletions):
             self.findings.add_one(*found)
 
@@ -205,18 +197,16 @@ class _Examination:
         """Look at the state after the last record; the ages are those from which on something counts, ms."""
         state = topic.state
         self._incomplete_history(topic)
-        for proof in self._proof.found(segments, state.unresolved, self._readers):
-            place = {"metadata_partition": proof.metadata_partition, "offset": proof.offset}
-            row = place | {"timestamp_ms": proof.timestamp_ms}
-            self.findings.add_one(FindingKind.UNDER_PROOF, row, proof.detail, proof.severity)
-        for found in self._deletions.of_the_future(state.deletions_under_way(), self._now_ms):
+        under_proof = self._proof.found(segments, state.unresolved, self._readers)
+        of_the_future = self._deletions.of_the_future(state.deletions_under_way(), self._now_ms)
+        for found in chain(under_proof, of_the_future):
             self.findings.add_one(*found)
         before_ms = self._now_ms - min_age_ms
-        for row in unsettled_deletions(state.partition_deletes, segments, before_ms).to_pylist():
+        for row in _unsettled_deletions(state.partition_deletes, segments, before_ms).to_pylist():
             detail = f"{RemotePartitionDeleteState(row['state']).name} is its last event"
             self.findings.add_one(FindingKind.UNSETTLED_MARKER, row, detail)
-        self._stuck_segments(stuck_segments(segments, before_ms))
-        for row in stopped_copies(state.user_partitions, self._copying, self._now_ms - max_copy_ms).to_pylist():
+        self._stuck_segments(_stuck_segments(segments, before_ms))
+        for row in _stopped_copies(state.user_partitions, self._copying, self._now_ms - max_copy_ms).to_pylist():
             self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
 
     def topics_that_do_not_live(
@@ -228,7 +218,7 @@ class _Examination:
 
         others = segments.filter(pc.invert(of_topics(segments, self._living)))
         kept = {kind: pa.concat_tables(tables) for kind, tables in self._not_living.items()}
-        under_way = deletions_under_way(partition_deletes)
+        under_way = _deletions_under_way(partition_deletes)
         named = topics_of(under_way).union(*(topics_of(table) for table in (others, *kept.values())))
         names: dict[UUID, frozenset[str]] = {}
         for topic_id, name in named:
@@ -274,23 +264,20 @@ class _Examination:
         import pyarrow as pa
 
         kind = FindingKind.STUCK_SEGMENT
-        shown = stuck.slice(0, self.findings.log.room(kind))
+        shown = stuck.slice(0, self.findings.room(kind))
         names = pa.array([RemoteLogSegmentState(s).name for s in shown.column("state").to_pylist()], pa.string())
         self.findings.add(kind, shown.append_column("reason", names))
-        self.findings.log.add([], kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
+        self.findings.count(kind, EXPLANATIONS[kind].severity, stuck.num_rows - shown.num_rows)
 
     def recoveries(self, segments: pa.Table) -> tuple[Recovery, ...]:
         """Return what it costs to delete the records up to the last poison pill of each metadata partition."""
-        return tuple(
-            self._recovery(segments, metadata_partition, offset + 1)
-            for metadata_partition, offset in sorted(self.findings.last_pill.items())
-        )
+        return tuple(self._recovery(segments, p, pill + 1) for p, pill in sorted(self.findings.last_pill.items()))
 
     def _recovery(self, segments: pa.Table, metadata_partition: int, offset: int) -> Recovery:
         import pyarrow.compute as pc
 
-        lost = added_before(segments, metadata_partition, offset)
         here = segments.filter(pc.equal(segments.column("metadata_partition"), metadata_partition))
+        lost = here.filter(pc.less(here.column("added_offset"), offset))
         refused = lost.group_by(USER_PARTITION).aggregate([]).sort_by([(name, "ascending") for name in USER_PARTITION])
         return Recovery(
             metadata_partition,
@@ -302,3 +289,54 @@ class _Examination:
             refused=tuple(user_partition_in_text(row) for row in refused.slice(0, NAMED).to_pylist()),
             usable=here.group_by(USER_PARTITION).aggregate([]).num_rows - refused.num_rows,
         )
+
+
+# --- what began and did not end, as the tables of a state show it ---------------------------------------------------
+
+
+def _stuck_segments(segments: Any, before_ms: int) -> Any:
+    """Return the segments that are being copied or deleted for too long, the oldest first, at their last event's offset."""
+    stuck = _until(segments.filter(among(segments, "state", _STARTED)), before_ms)
+    return stuck.append_column("offset", stuck.column("event_offset")).sort_by("event_timestamp_ms")
+
+
+def _stopped_copies(user_partitions: Any, topic_ids: Iterable[UUID], before_ms: int) -> Any:
+    """Return the events that began a copy in these topics, and after which none was finished in their user partition."""
+    begun = {f"copying_{name}": name for name in ("segment_id", "offset", "event_timestamp_ms")}
+    mine = user_partitions.filter(of_topics(user_partitions, topic_ids))
+    rows = mine.select(["metadata_partition", *USER_PARTITION, *begun])
+    rows = rows.rename_columns(["metadata_partition", *USER_PARTITION, *begun.values()])
+    # A comparison with what is null is null, which no filter lets pass.
+    return _until(rows, before_ms).sort_by(_IN_THE_ORDER_OF_THE_TOPIC)
+
+
+def _deletions_under_way(partition_deletes: Any) -> Any:
+    """Return the last deletion event of each user partition whose deletion is not finished, in the order of the topic."""
+    import pyarrow.compute as pc
+
+    rows = partition_deletes.filter(pc.invert(among(partition_deletes, "state", (_FINISHED,))))
+    return rows.sort_by(_IN_THE_ORDER_OF_THE_TOPIC)
+
+
+def _unsettled_deletions(partition_deletes: Any, segments: Any, before_ms: int) -> Any:
+    """
+    Return the deletions under way that began too long ago.
+
+    A marker or a start behind DELETE_PARTITION_FINISHED counts as settled while nothing is unfinished: two cleaners at
+    once leave such a thing, and the cleaner leaves it alone.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    deletes = _until(_deletions_under_way(partition_deletes), before_ms)
+    unfinished = {tuple(row.values()) for row in segments.group_by(USER_PARTITION).aggregate([]).to_pylist()}
+    of_deletes = [tuple(row.values()) for row in deletes.select(USER_PARTITION).to_pylist()]
+    has_unfinished = pa.array([key in unfinished for key in of_deletes], pa.bool_())
+    return deletes.filter(pc.or_(pc.invert(deletes.column("was_finished")), has_unfinished))
+
+
+def _until(rows: Any, before_ms: int) -> Any:
+    """Return the rows whose event is old enough, ms since the epoch."""
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.less_equal(rows.column("event_timestamp_ms"), before_ms))

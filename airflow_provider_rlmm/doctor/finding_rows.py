@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.finding_kinds import EXPLANATIONS, FindingKind, Severity
-from airflow_provider_rlmm.policy.findings import Finding, FindingLog
+from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, Severity
 from airflow_provider_rlmm.quoting import name_in_text, printable
+
+USER_PARTITION = ["topic_id", "topic", "partition"]
 
 MAX_DETAIL = 1_000
 """Characters of a finding's detail that are kept."""
@@ -27,14 +29,41 @@ PILLS = frozenset(
 
 class FindingRows:
     """
-    Writes findings down, and remembers the last poison pill of each metadata partition.
+    Keeps findings up to a limit per kind, counts all, and remembers the last poison pill of each metadata partition.
 
-    :param limit_per_kind: findings that are kept.
+    :param limit_per_kind: findings of one kind that are kept, the first ones.
     """
 
     def __init__(self, limit_per_kind: int) -> None:
-        self.log = FindingLog(limit_per_kind)
+        self._limit = limit_per_kind
+        self._kept: dict[FindingKind, list[Finding]] = {}
+        self.counts: Counter[FindingKind] = Counter()
+        self.critical = 0
         self.last_pill: dict[int, int] = {}
+
+    def room(self, kind: FindingKind) -> int:
+        """
+        Return how many more findings of a kind are kept.
+
+        :param kind: which one.
+        """
+        return max(0, self._limit - len(self._kept.get(kind, ())))
+
+    def kept(self) -> tuple[Finding, ...]:
+        """Return what was kept: the worst first, by kind, in the order of the topic."""
+        kept = [finding for kind in FindingKind for finding in self._kept.get(kind, ())]
+        return tuple(sorted(kept, key=lambda f: list(Severity).index(f.severity)))
+
+    def count(self, kind: FindingKind, severity: Severity, number: int) -> None:
+        """
+        Count findings, whether they are kept or not.
+
+        :param kind: of all of them.
+        :param severity: of all of them.
+        :param number: how many there are.
+        """
+        self.counts[kind] += number
+        self.critical += number if severity is Severity.CRITICAL else 0
 
     def add(
         self, kind: FindingKind, rows: Any, severity: Severity | None = None, *, detail: str = "reason", more: str = ""
@@ -43,15 +72,16 @@ class FindingRows:
         Add one finding per row.
 
         :param kind: of all of them.
-        :param rows: with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
+        :param rows: by offset, with ``metadata_partition``, ``offset``, and columns of ``decode`` that say more.
         :param severity: of all of them, by default the kind's.
         :param detail: the column that says what each one is.
         :param more: what there is to say besides.
         """
         severity = severity or EXPLANATIONS[kind].severity
-        kept = rows.slice(0, self.log.room(kind)).to_pylist()
-        findings = [finding_of(kind, severity, row, f"{row[detail]}{more}") for row in kept]
-        self.log.add(findings, kind, severity, rows.num_rows)
+        kept = rows.slice(0, self.room(kind)).to_pylist()
+        findings = (_finding(kind, severity, row, f"{row[detail]}{more}") for row in kept)
+        self._kept.setdefault(kind, []).extend(findings)
+        self.count(kind, severity, rows.num_rows)
         if severity is Severity.CRITICAL and rows.num_rows:
             last = rows.group_by("metadata_partition").aggregate([("offset", "max")])
             places = (last[name].to_pylist() for name in ("metadata_partition", "offset_max"))
@@ -67,7 +97,9 @@ class FindingRows:
         :param severity: by default the kind's.
         """
         severity = severity or EXPLANATIONS[kind].severity
-        self.log.add([finding_of(kind, severity, row, detail)], kind, severity, 1)
+        if self.room(kind):
+            self._kept.setdefault(kind, []).append(_finding(kind, severity, row, detail))
+        self.count(kind, severity, 1)
         if severity is Severity.CRITICAL:
             self._note_pills(kind, [(row["metadata_partition"], row["offset"])])
 
@@ -76,15 +108,7 @@ class FindingRows:
             self.last_pill[metadata_partition] = max(offset, self.last_pill.get(metadata_partition, -1))
 
 
-def finding_of(kind: FindingKind, severity: Severity, row: Mapping[str, Any], detail: str) -> Finding:
-    """
-    Return a finding about a record.
-
-    :param kind: what.
-    :param severity: how bad.
-    :param row: where, and of which segment.
-    :param detail: what this one is.
-    """
+def _finding(kind: FindingKind, severity: Severity, row: Mapping[str, Any], detail: str) -> Finding:
     event_ms = row.get("event_timestamp_ms")
     return Finding(
         kind,
@@ -161,31 +185,22 @@ def concerned_in_text(segments: Any) -> str:
     import pyarrow.compute as pc
 
     size = pc.sum(segments.column("segment_size_in_bytes")).as_py() or 0
-    partitions = segments.group_by(["topic_id", "topic", "partition"]).aggregate([]).num_rows
+    partitions = segments.group_by(USER_PARTITION).aggregate([]).num_rows
     return f"{segments.num_rows} unfinished segments ({size} bytes) of {partitions} user partitions are concerned"
 
 
-def places_of(rows: Any) -> set[tuple[int, int]]:
+def elsewhere_than(others: Any, rows: Any) -> Any:
     """
-    Return the (metadata partition, offset) of rows.
+    Return the rows that lie at other places of the topic than some others.
 
-    :param rows: few.
-    """
-    columns = (rows.column(name).to_pylist() for name in ("metadata_partition", "offset"))
-    return set(zip(*columns, strict=True))
-
-
-def without(rows: Any, places: set[tuple[int, int]]) -> Any:
-    """
-    Return the rows that lie elsewhere.
-
+    :param others: few, with ``metadata_partition`` and ``offset``.
     :param rows: a table or a batch.
-    :param places: (metadata partition, offset), few.
     """
     import numpy as np
 
-    if not places or not rows.num_rows:
+    if not others.num_rows or not rows.num_rows:
         return rows
+    places = {tuple(row.values()) for row in others.select(["metadata_partition", "offset"]).to_pylist()}
     # An offset alone says nearly everything, and it is looked for in columns.
     suspects = np.flatnonzero(among(rows, "offset", {offset for _, offset in places}).to_numpy(zero_copy_only=False))
     columns = (rows.column(name).take(suspects).to_pylist() for name in ("metadata_partition", "offset"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection type ``rlmm`` as a value object."""
+"""The connection type ``rlmm`` as a value object, and what all hooks of it share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 from urllib.parse import urlsplit
+
+from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.uris import refuse_secrets_in_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Connection
 
 CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"
@@ -68,14 +67,14 @@ class RlmmConnection:
             if connection.conn_type != CONN_TYPE:
                 raise ConfigurationError(f"its type is {connection.conn_type!r}, not {CONN_TYPE!r}")
             known = [f.name for f in fields(cls) if f.name != "conn_id"]
-            given = {k: v for k, v in extra_of(connection).items() if not _is_blank(v)}
+            given = {k: v for k, v in extra_of(connection).items() if v is not None and str(v).strip()}
             if unknown := sorted(given.keys() - set(known)):
                 raise ConfigurationError(f"unknown fields {unknown} in extra; known are {known}")
             values: dict[str, Any] = {
                 name: _boolean(name, value) if name == "allow_writes" else _text(name, value)
                 for name, value in given.items()
             }
-            settings = cls(conn_id=connection.conn_id, **values)
+            settings = cls(connection.conn_id, **values)
             settings._check()
         return settings
 
@@ -106,9 +105,8 @@ class RlmmConnection:
     def _check(self) -> None:
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
             raise ConfigurationError("metadata_topic is no name that Kafka allows")
-        if self.clock_topic is not None and (
-            not _TOPIC_NAME.fullmatch(self.clock_topic) or self.clock_topic == self.metadata_topic
-        ):
+        clock = self.clock_topic
+        if clock is not None and (not _TOPIC_NAME.fullmatch(clock) or clock == self.metadata_topic):
             raise ConfigurationError("clock_topic must be a name that Kafka allows, and not the metadata topic's")
         if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
             raise ConfigurationError(
@@ -117,13 +115,57 @@ class RlmmConnection:
             )
         if self.storage_uri is None:
             return
-        refuse_secrets_in_uri(
-            "storage_uri",
-            self.storage_uri,
-            "put them into a connection and name it in storage_conn_id",
-        )
+        advice = "put them into a connection and name it in storage_conn_id"
+        refuse_secrets_in_uri("storage_uri", self.storage_uri, advice)
         if not urlsplit(self.storage_uri).scheme:
             raise ConfigurationError("storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder")
+
+
+class RlmmHook(BaseHook):
+    """
+    Reads a connection of type ``rlmm``. Nothing is opened before it is asked for.
+
+    :param rlmm_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "rlmm_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
+
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        super().__init__()
+        self.rlmm_conn_id = rlmm_conn_id
+        self._settings: RlmmConnection | None = None
+
+    @classmethod
+    def beside(cls, other: RlmmHook) -> Self:
+        """
+        Return a hook for the connection of another one, as that one has read it.
+
+        :param other: the other hook.
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        hook = cls(other.rlmm_conn_id)
+        hook._settings = other.get_connection_settings()
+        return hook
+
+    def get_connection_settings(self) -> RlmmConnection:
+        """
+        Return the connection, read once for this hook: a change in the middle of a task would make it two connections.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        if self._settings is None:
+            self._settings = self.read_connection_settings()
+        return self._settings
+
+    def read_connection_settings(self) -> RlmmConnection:
+        """
+        Read the connection as it is now, for what may change while a task works: the hold.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
 
 
 @contextmanager
@@ -158,10 +200,6 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise ConfigurationError("extra is not a JSON object")
     return extra
-
-
-def _is_blank(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _text(name: str, value: object) -> str:

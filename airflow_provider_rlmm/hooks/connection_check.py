@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from traceback import format_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
-from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.quoting import printable
 
@@ -24,14 +22,8 @@ logger = logging.getLogger(__name__)
 _MAX_SENTENCE = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFinding:
-    """
-    One thing that was looked at.
-
-    :param good: whether it is as it should be.
-    :param sentence: what was found.
-    """
+class ConnectionFinding(NamedTuple):
+    """One thing that was looked at: whether it is as it should be, and what was found."""
 
     good: bool
     sentence: str
@@ -70,13 +62,10 @@ class ConnectionCheck:
     def _cluster(self) -> str:
         self._cluster_id = self._hook.check_cluster()
         settings = self._hook.get_connection_settings()
-        addresses = ", ".join(self._hook.get_cluster().answered)
+        answers = f"Cluster {self._cluster_id} answers at {', '.join(self._hook.get_cluster().answered)}"
         if settings.expected_cluster_id:
-            return f"Cluster {self._cluster_id} answers at {addresses}, as expected."
-        return (
-            f"Cluster {self._cluster_id} answers at {addresses}; copy its id to expected_cluster_id: then no other one is "
-            "ever worked on."
-        )
+            return f"{answers}, as expected."
+        return f"{answers}; copy its id to expected_cluster_id: then no other one is ever worked on."
 
     def _may_write(self) -> str:
         self._hook.get_connection_settings().check_writable()
@@ -84,7 +73,7 @@ class ConnectionCheck:
 
     def _topic(self) -> str:
         settings = self._hook.get_connection_settings()
-        with naming_connection(settings.kafka_conn_id):
+        with self._hook.naming_connection():
             topic = self._hook.get_cluster_topics().describe_metadata_topic(settings.metadata_topic)
         self._description = topic
         allowed = topic.authorized_operations
@@ -103,23 +92,20 @@ class ConnectionCheck:
         found: list[HealthFinding] = []
 
         def look() -> str:
-            settings = self._hook.get_connection_settings()
-            with naming_connection(settings.kafka_conn_id):
-                topics = self._hook.get_cluster_topics()
-                found.extend(check_metadata_topic(topics, description, settings.metadata_topic))
+            metadata_topic = self._hook.get_connection_settings().metadata_topic
+            with self._hook.naming_connection():
+                found.extend(check_metadata_topic(self._hook.get_cluster_topics(), description, metadata_topic))
             return "Its replicas, cleanup policy and retention are as they must be."
 
         looked = _finding("the health of the metadata topic", look)
         return [ConnectionFinding(f.severity is not HealthSeverity.ERROR, _sentence(str(f))) for f in found] or [looked]
 
     def _permissions(self) -> str:
-        with naming_connection(self._hook.get_connection_settings().kafka_conn_id):
+        with self._hook.naming_connection():
             topics = self._hook.get_cluster_topics().list_topics()
         self._topic_ids = frozenset(topics.values())
-        return (
-            f"{len(topics)} topics may be described. Others would not show here: the principal needs DESCRIBE on every "
-            "topic."
-        )
+        needed = "Others would not show here: the principal needs DESCRIBE on every topic."
+        return f"{len(topics)} topics may be described. {needed}"
 
     def _storage(self) -> str:
         uri = self._hook.get_connection_settings().storage_uri
@@ -147,13 +133,10 @@ def _finding(subject: str, look: Callable[[], str]) -> ConnectionFinding:
     except BaseException as e:
         # Whatever is wrong belongs into the form, the panic of a Rust library too, which is no Exception. Text that this
         # package did not write may hold a secret, and so may a log of it; where it happened cannot.
-        logger.warning(
-            "%s cannot be checked: %s at\n%s", subject, type(e).__name__, "".join(format_tb(e.__traceback__))
-        )
-        text = (
-            f"{subject} cannot be checked ({type(e).__name__}): look at its settings; the log of this process says where it "
-            "happened"
-        )
+        where = "".join(format_tb(e.__traceback__))
+        logger.warning("%s cannot be checked: %s at\n%s", subject, type(e).__name__, where)
+        look_at = "look at its settings; the log of this process says where it happened"
+        text = f"{subject} cannot be checked ({type(e).__name__}): {look_at}"
     return ConnectionFinding(False, _sentence(text))
 
 

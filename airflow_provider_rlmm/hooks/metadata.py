@@ -10,16 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow.sdk import Connection
+
 from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.storage import named_connection
+from airflow_provider_rlmm.policy.guards import check_cluster
+from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter, ProvenLook
     from airflow_provider_rlmm.event_log.snapshot import Snapshot
     from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
@@ -40,11 +41,7 @@ CLOCK_GROUP_ID = f"{CLEANER_GROUP_ID}-clock"
 
 
 class RemoteLogMetadataHook(RlmmHook):
-    """
-    Opens what a connection of type ``rlmm`` names. Nothing is opened before it is asked for.
-
-    :param rlmm_conn_id: id of the connection.
-    """
+    """Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names."""
 
     hook_name = "Kafka Remote Log Metadata"
 
@@ -66,12 +63,11 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogAccessError: if a login fails.
         """
         from airflow_provider_rlmm.kafka.cluster import verify_cluster
-        from airflow_provider_rlmm.policy.guards import check_cluster
 
         if self._cluster is None:
             settings = self.get_connection_settings()
             with naming_connection(settings.kafka_conn_id):
-                cluster = verify_cluster(self.get_connection_config(), request_timeout_s=request_timeout_s)
+                cluster = verify_cluster(self._connection_config(), request_timeout_s=request_timeout_s)
             check_cluster(cluster.cluster_id, settings.expected_cluster_id, frozenset())
             self._cluster = cluster
         return self._cluster
@@ -81,17 +77,12 @@ class RemoteLogMetadataHook(RlmmHook):
         Return the properties of every client: they start from the verified cluster's own addresses.
 
         :raises ClusterMismatchError: if the addresses of the Kafka connection do not lead to one cluster, the expected one.
-        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used.
+        :raises ConfigurationError: if the Kafka connection does not exist, cannot be used, or names a file that is not there.
         """
         return self.get_cluster().config
 
-    def get_connection_config(self) -> KafkaClientConfig:
-        """
-        Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider.
-
-        :raises ConfigurationError: if the Kafka connection does not exist or cannot be used, or names a file that is not
-            there.
-        """
+    def _connection_config(self) -> KafkaClientConfig:
+        """Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider."""
         from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 
         settings = self.get_connection_settings()
@@ -131,7 +122,7 @@ class RemoteLogMetadataHook(RlmmHook):
         """
         from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 
-        connection = self.get_connection_config().properties
+        connection = self._connection_config().properties
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
 
     def get_metadata_manager(
@@ -240,7 +231,6 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises EventLogUnavailableError: if no broker answers.
         """
         from airflow_provider_rlmm.kafka.broker_time import KafkaTime
-        from airflow_provider_rlmm.policy.proven_time import prove_time
 
         settings = self.get_connection_settings()
         kafka = KafkaTime(
@@ -296,8 +286,6 @@ class RemoteLogMetadataHook(RlmmHook):
         :raises ClusterMismatchError: if it is another one.
         :raises ConfigurationError: if an override is used and no cluster is expected.
         """
-        from airflow_provider_rlmm.policy.guards import check_cluster
-
         cluster_id = self.get_cluster().cluster_id
         check_cluster(cluster_id, self.get_connection_settings().expected_cluster_id, overrides)
         return cluster_id
@@ -311,7 +299,7 @@ class RemoteLogMetadataHook(RlmmHook):
         from airflow_provider_rlmm.hooks.connection_check import ConnectionCheck
 
         findings = ConnectionCheck(self).findings()
-        return all(finding.good for finding in findings), " ".join(finding.sentence for finding in findings)
+        return all(good for good, _ in findings), " ".join(sentence for _, sentence in findings)
 
 
 def _librdkafka_properties(connection: Connection) -> dict[str, Any]:

@@ -6,15 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.base import RlmmHook
-from airflow_provider_rlmm.hooks.connection import RlmmConnection, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, extra_of, naming_connection
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
 
@@ -26,11 +23,7 @@ _CREDENTIALS = {
 
 
 class RemoteStorageHook(RlmmHook):
-    """
-    Opens the remote storage that a connection of type ``rlmm`` names.
-
-    :param rlmm_conn_id: id of the connection.
-    """
+    """Opens the remote storage that a connection of type ``rlmm`` (:class:`.RlmmHook`) names."""
 
     hook_name = "Kafka Remote Log Storage"
 

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urljoin
 
-from airflow.sdk import BaseOperatorLink
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.types import TaskInstanceKey
 
 from airflow_provider_rlmm.settings import artifact_uri, is_artifact_name
-
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
 
 URL_PREFIX = "/rlmm"
 """Where the plugin's pages are mounted in the API server."""
@@ -48,10 +45,14 @@ class ArtifactLink(BaseOperatorLink):
         :param operator: the operator.
         :param ti_key: the task instance.
         """
+        from airflow.sdk import conf
         from airflow.sdk.execution_time.xcom import XCom
 
         name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)
-        return artifact_url(self.page, name) if isinstance(name, str) and is_artifact_name(name) else ""
+        if not isinstance(name, str) or not is_artifact_name(name):
+            return ""
+        base_url: str = conf.get("api", "base_url", fallback="/") or "/"
+        return urljoin(base_url.rstrip("/") + "/", f"{URL_PREFIX.lstrip('/')}/{self.page}/{name}")
 
 
 class PlanLink(ArtifactLink):
@@ -76,16 +77,3 @@ class DoctorLink(ArtifactLink):
     name = "Doctor"
     page = "doctor"
     artifact_xcom_key = "rlmm_doctor"
-
-
-def artifact_url(page: str, name: str) -> str:
-    """
-    Return the address of a page of the plugin.
-
-    :param page: ``plans``, ``reports`` or ``doctor``.
-    :param name: name of the plan, report or diagnosis.
-    """
-    from airflow.sdk import conf
-
-    base_url: str = conf.get("api", "base_url", fallback="/") or "/"
-    return urljoin(base_url.rstrip("/") + "/", f"{URL_PREFIX.lstrip('/')}/{page}/{name}")

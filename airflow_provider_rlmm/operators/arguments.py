@@ -12,59 +12,43 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.values import MAX_INTEGER, refused
+from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 MAX_NAME = 128
 MAX_TEXT = 4_096
 MAX_EVENTS = 10_000
 MAX_PARTITION = 2**31 - 1
 
+Reader = Callable[[str, object], Any]
+"""
+Takes the name of an argument, for the error, and what was given; returns the value that it means.
+
+Raises :class:`~airflow_provider_rlmm.errors.ConfigurationError` for anything else than the reader's kind.
+"""
+
 _NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
-
-def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
-    """
-    Return an integer argument.
-
-    :param name: of the argument, for the error.
-    :param value: an integer, or the text of one.
-    :param minimum: inclusive.
-    :param maximum: inclusive.
-    :raises ConfigurationError: for anything else.
-    """
-    return values.spelled_integer(name, value, minimum, maximum)
+integer = values.spelled_integer
+"""Returns an integer within bounds, or the one that a text spells: a :data:`Reader`."""
 
 
 def share(name: str, value: object) -> float:
-    """
-    Return a share from 0 to 1.
-
-    :param name: of the argument, for the error.
-    :param value: a number, or the text of one.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return a share: a number from 0 to 1, or the text of one; see :data:`Reader`."""
     spelled = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
     return values.share(name, float(spelled[0]) if spelled else value)
 
 
 def flag(name: str, value: object) -> bool:
-    """
-    Return a boolean argument.
-
-    :param name: of the argument, for the error.
-    :param value: a boolean, or the text of one.
-    :raises ConfigurationError: for anything else: a misspelt dry run must not delete.
-    """
+    """Return a boolean, or the text of one, as a boolean; see :data:`Reader`: a misspelt dry run must not delete."""
     spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(spelled, bool):
         raise refused(name, value, "true or false")
@@ -72,59 +56,24 @@ def flag(name: str, value: object) -> bool:
 
 
 def text(name: str, value: object) -> str:
-    """
-    Return a text argument, such as the name of a connection or a URI.
-
-    :param name: of the argument, for the error.
-    :param value: a text that is not empty.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return a text that is not empty, such as the name of a connection or a URI; see :data:`Reader`."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():
         raise refused(name, value, f"a text of 1 to {MAX_TEXT} characters without line breaks or control characters")
     return value
 
 
 def text_or_none(name: str, value: object) -> str | None:
-    """
-    Return a text argument, ``None`` where it is ``None`` or empty.
-
-    :param name: of the argument, for the error.
-    :param value: a text or ``None``.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return a text argument, ``None`` where it is ``None`` or empty; see :data:`Reader`."""
     return None if value is None or value == "" else text(name, value)
 
 
-def names(name: str, value: object) -> frozenset[str]:
-    """
-    Return names as a set.
-
-    :param name: of the argument, for the error.
-    :param value: a list of texts.
-    :raises ConfigurationError: for anything else.
-    """
-    return values.strings(name, value)
-
-
 def metadata_partition(name: str, value: object) -> int:
-    """
-    Return the number of a metadata partition.
-
-    :param name: of the argument, for the error.
-    :param value: an integer, or the text of one.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return the number of a metadata partition, an integer or the text of one; see :data:`Reader`."""
     return integer(name, value, 0, MAX_PARTITION)
 
 
 def offsets(name: str, value: object) -> dict[int, int]:
-    """
-    Return offsets by metadata partition.
-
-    :param name: of the argument, for the error.
-    :param value: metadata partition → offset, both integers or the text of one; ``None`` for none.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return metadata partition → offset, both integers or the text of one, ``None`` for none; see :data:`Reader`."""
     given = {} if value is None else value
     if not isinstance(given, Mapping):
         raise refused(name, value, "a mapping of metadata partitions to offsets")
@@ -135,13 +84,7 @@ def offsets(name: str, value: object) -> dict[int, int]:
 
 
 def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
-    """
-    Return a list of mappings.
-
-    :param name: of the argument, for the error.
-    :param value: a sequence of mappings whose keys are texts.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return a sequence of mappings whose keys are texts as a list; see :data:`Reader`."""
     allowed = f"a list of at most {MAX_EVENTS} mappings with texts for keys"
     if isinstance(value, str | bytes) or not isinstance(value, Sequence) or len(value) > MAX_EVENTS:
         raise refused(name, value, allowed)
@@ -151,7 +94,7 @@ def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
     return list(value)
 
 
-def fields(name: str, given: object, readers: Mapping[str, Callable[[str, object], Any]]) -> dict[str, Any]:
+def fields(name: str, given: object, readers: Mapping[str, Reader]) -> dict[str, Any]:
     """
     Return what a mapping holds, each field read by its reader; those that are ``None`` are left out.
 
@@ -169,18 +112,14 @@ def fields(name: str, given: object, readers: Mapping[str, Callable[[str, object
     return {field: readers[field](field, value) for field, value in given.items() if value is not None}
 
 
-_LIMITS: Mapping[str, Callable[[str, object], Any]] = {
+_LIMITS: Mapping[str, Reader] = {
     "min_absence_ms": integer,
     "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
     "max_missing_segments": integer,
-    "allowed_quarantine": names,
-    "overrides": names,
+    "allowed_quarantine": values.strings,
+    "overrides": values.strings,
 }
-_BLAST_RADIUS: Mapping[str, Callable[[str, object], Any]] = {
-    "max_segments": integer,
-    "max_bytes": integer,
-    "max_share": share,
-}
+_BLAST_RADIUS: Mapping[str, Reader] = {"max_segments": integer, "max_bytes": integer, "max_share": share}
 
 
 def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
@@ -195,14 +134,7 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
 
 
 def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
-    """
-    Return an integer argument, or ``None`` where it is absent or a template that rendered as nothing.
-
-    :param name: of the argument.
-    :param value: what was given.
-    :param minimum: smallest value.
-    :raises ConfigurationError: for anything else.
-    """
+    """Return an integer, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`."""
     return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
 
 
@@ -214,7 +146,7 @@ def hold_entries(value: object) -> tuple[str, ...]:
     :raises ConfigurationError: for anything else, or if an entry can hold nothing.
     """
     # Nothing else stands for "nothing is held": a slip of the pen must not lift a hold.
-    return Hold.of(() if value is None or value == "" else sorted(names("hold", value))).entries
+    return Hold.of(() if value is None or value == "" else sorted(values.strings("hold", value))).entries
 
 
 def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:

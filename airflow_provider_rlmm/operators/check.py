@@ -7,29 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.run_documents import CHECK_DOCUMENT
-from airflow_provider_rlmm.operators.arguments import (
-    artifact_name,
-    blast_radius,
-    cleaner_limits,
-    flag,
-    hold_entries,
-    optional_integer,
-    text,
-)
+from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.settings import artifact_uri
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import PlaceCheck
 
 
@@ -80,11 +68,11 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, str]:
         """Check."""
-        conn_id = text("rlmm_conn_id", self.rlmm_conn_id)
-        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        blast_radius(self.blast_radius)
-        optional_integer("max_segments_this_run", self.max_segments_this_run, minimum=1)
-        hold = hold_entries(self.hold)
+        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
+        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
+        given.blast_radius(self.blast_radius)
+        given.optional_integer("max_segments_this_run", self.max_segments_this_run, minimum=1)
+        hold = given.hold_entries(self.hold)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             session.hold()
             verified = {
@@ -93,37 +81,13 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
                 "writes": _check_rights(session, dry_run),
             }
             with session.topic() as topic:
-                verified["root"] = _root_in_words(prove_session_root(session, topic, limits))
+                root = session.prove_root(topic, limits)
+                verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
                 verified["topic"] = topic.what_was_read
-            verified["work"] = _check_work_folder(artifact_uri(artifact_name(context)), verified, session, limits)
+            verified["work"] = _check_work_folder(artifact_uri(given.artifact_name(context)), verified, session, limits)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified
-
-
-def prove_session_root(session: CleanerSession, topic: TopicReplay, limits: CleanerLimits) -> ProvenRoot:
-    """
-    Prove the storage root of a session's connection, from the whole metadata topic.
-
-    :param session: what is open.
-    :param topic: its metadata topic.
-    :param limits: with the overrides in force.
-    :raises StorageRootError: if it is not this cluster's, or not up to date.
-    :raises EventLogAccessError: if only hidden topics could tell whether it is.
-    """
-    from airflow_provider_rlmm.lifecycle.root_proof import prove_root
-
-    return prove_root(
-        topic,
-        session.storage.get_storage_manager(),
-        cluster_id=session.cluster_id,
-        expectation=session.root_expectation(limits),
-        overrides=limits.overrides,
-    )
-
-
-def _root_in_words(root: ProvenRoot) -> str:
-    return ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
 
 
 def _place_in_words(check: PlaceCheck) -> str:

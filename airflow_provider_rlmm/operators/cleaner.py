@@ -7,55 +7,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle.plan_files import (
-    planned_segments,
-    read_plan,
-    write_document,
-    write_plan,
-)
+from airflow_provider_rlmm.lifecycle import run_documents as documents
+from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan, write_document, write_plan
 from airflow_provider_rlmm.lifecycle.report_form import check_part
-from airflow_provider_rlmm.lifecycle.reports import (
-    MetadataPartitionReport,
-    named,
-    totals,
-    with_earlier_try,
-)
-from airflow_provider_rlmm.lifecycle.run_documents import (
-    MARK_DOCUMENT,
-    REPORT_DOCUMENT,
-    mark_document,
-    part_name,
-    read_checked,
-)
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, named, totals, with_earlier_try
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
-from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
-from airflow_provider_rlmm.operators.arguments import (
-    artifact_name,
-    blast_radius,
-    cleaner_limits,
-    flag,
-    hold_entries,
-    integer,
-    metadata_partition,
-    optional_integer,
-    text,
-    text_or_none,
-)
-from airflow_provider_rlmm.operators.check import prove_session_root
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.session import cleaner_session
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.settings import artifact_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 DAY_MS = 86_400_000
 MAX_EXPIRES_IN_MS = 30 * DAY_MS
@@ -97,15 +67,16 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         """Mark."""
         from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
-        conn_id, source_plan = text("rlmm_conn_id", self.rlmm_conn_id), text_or_none("source_plan", self.source_plan)
-        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
+        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
+        source_plan = given.text_or_none("source_plan", self.source_plan)
+        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run) as session:
             work = session.work_of(source_plan)
             publisher = session.hook.get_publisher(session.log)
             with session.topic() as topic:
                 report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
-        uri = artifact_uri(artifact_name(context))
-        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, session.cluster_id)))
+        uri = artifact_uri(given.artifact_name(context))
+        write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
         _log_refusals(self.log, report.refusals)
         return {
             "would_mark" if dry_run else "marked": len(report.marked),
@@ -165,16 +136,17 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         """Plan."""
         from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 
-        conn_id, source_plan = text("rlmm_conn_id", self.rlmm_conn_id), text_or_none("source_plan", self.source_plan)
-        limits, radius = cleaner_limits(self.limits), blast_radius(self.blast_radius)
-        expires_in_ms = integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
-        hold, most = hold_entries(self.hold), optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
-        dry_run = flag("dry_run_only", self.dry_run_only)
-        name = artifact_name(context)
+        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
+        source_plan = given.text_or_none("source_plan", self.source_plan)
+        limits, radius = given.cleaner_limits(self.limits), given.blast_radius(self.blast_radius)
+        expires_in_ms = given.integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
+        most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
+        hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
+        name = given.artifact_name(context)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             work = session.work_of(source_plan)
             with session.topic() as topic:
-                root = prove_session_root(session, topic, limits)
+                root = session.prove_root(topic, limits)
                 planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
                 plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
         plan = replace(plan, summary=replace(plan.summary, root=root.to_dict(), clock=str(session.clock)))
@@ -182,15 +154,15 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         PlanLink.persist(context, name)
         _log_refusals(self.log, summary.refusals)
         summary.check_blast_radius()
-        planned = summary.planned
+        planned, parts = summary.planned, sorted(summary.by_metadata_partition)
         self.log.info(
             "plan %s: %d segments, %d bytes in %d metadata partitions",
             name,
             planned.segments,
             planned.bytes,
-            len(summary.by_metadata_partition),
+            len(parts),
         )
-        return sorted(summary.by_metadata_partition)
+        return parts
 
 
 class CleanMetadataPartitionOperator(BaseOperator):
@@ -232,8 +204,8 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
-        self.metadata_partition = metadata_partition("metadata_partition", self.metadata_partition)
-        name = artifact_name(context)
+        self.metadata_partition = given.metadata_partition("metadata_partition", self.metadata_partition)
+        name = given.artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         report = self._clean(context, artifact_uri(name))
@@ -252,8 +224,8 @@ class CleanMetadataPartitionOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
         from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, samples_of
 
-        limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
-        conn_id, hold = text("rlmm_conn_id", self.rlmm_conn_id), hold_entries(self.hold)
+        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
+        conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
         summary = read_plan(uri)
         with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
             summary.check_valid(session.cluster_id, session.clock())
@@ -262,7 +234,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
             def on_root(root: ProvenRoot) -> None:
                 if not dry_run:
-                    record_roots(session.roots_uri, session.cluster_id, root.check.root_ids)
+                    record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
 
             cleaner = RemoteLogCleaner(
                 session.log,
@@ -274,34 +246,26 @@ class CleanMetadataPartitionOperator(BaseOperator):
                 expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
                 dry_run=dry_run,
-                hold=session.hold_with(summary.hold),
+                hold=lambda: Hold.of(session.hold().entries, summary.hold),
                 root=session.root_expectation(limits),
                 samples=samples_of(summary.root),
                 on_root=on_root,
                 snapshots=session.snapshots,
             )
-            return cleaner.clean(
-                self.metadata_partition,
-                planned,
-                summary.tail_of(self.metadata_partition),
-                on_interrupted=partial(self._keep_interrupted, uri),
-            )
+            tail, on_interrupted = summary.tail_of(self.metadata_partition), partial(self._keep_interrupted, uri)
+            return cleaner.clean(self.metadata_partition, planned, tail, on_interrupted=on_interrupted)
 
     def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
         """Write the report of this try, with what earlier tries of the run did; return it."""
         _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
-        part, document = part_name(self.metadata_partition), report.to_dict()
+        part, document = documents.part_name(self.metadata_partition), report.to_dict()
         try:
-            earlier = None if report.dry_run else read_checked(uri, part, check_part)
+            earlier = None if report.dry_run else documents.read_checked(uri, part, check_part)
         except PlanError as e:
-            lost = Refusal(
-                f"metadata partition {self.metadata_partition}",
-                f"what an earlier try of its task did is not in this report: {e}",
-                "look at the log of that try",
-                RefusalKind.REPORT,
-                self.metadata_partition,
-            )
-            document["refusals"].append(asdict(lost))
+            what = f"metadata partition {self.metadata_partition}"
+            why = f"what an earlier try of its task did is not in this report: {e}"
+            kind, what_to_do = RefusalKind.REPORT, "look at the log of that try"
+            document["refusals"].append(asdict(Refusal(what, why, what_to_do, kind, self.metadata_partition)))
         else:
             document = with_earlier_try(document, earlier) if earlier else document
         try:
@@ -345,19 +309,19 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
-        name, now_ms = artifact_name(context), system_clock()
+        name, now_ms = given.artifact_name(context), system_clock()
         report = report_of_run(
             artifact_uri(name),
             name,
             failed_tasks=self._failed_before(context),
             marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
-            dry_run=flag("dry_run_only", self.dry_run_only),
+            dry_run=given.flag("dry_run_only", self.dry_run_only),
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )
         # Said first: where the report cannot be written, the log is the only place left.
         say_judgement(self.log, report.judgement, report.document["cluster_id"] or "", now_ms)
-        path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+        path = write_document(artifact_uri(name), documents.REPORT_DOCUMENT, json.dumps(report.document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         dry_run = report.document["dry_run"]
@@ -376,12 +340,9 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         """Count the failed instances of the tasks that this one waits for."""
         if not self.upstream_task_ids:
             return 0
-        run = context["dag_run"]
+        run, tasks = context["dag_run"], sorted(self.upstream_task_ids)
         count: int = context["ti"].get_ti_count(
-            dag_id=run.dag_id,
-            run_ids=[run.run_id],
-            task_ids=sorted(self.upstream_task_ids),
-            states=["failed", "upstream_failed"],
+            dag_id=run.dag_id, run_ids=[run.run_id], task_ids=tasks, states=["failed", "upstream_failed"]
         )
         return count
 

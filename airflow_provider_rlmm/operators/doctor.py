@@ -4,27 +4,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
-from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
-from airflow_provider_rlmm.policy.attention import judge
-from airflow_provider_rlmm.policy.finding_kinds import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-
-MAX_PER_KIND = 100_000
 
 
 class RemoteLogMetadataDoctorOperator(BaseOperator):
@@ -67,21 +59,19 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         """Examine."""
         from airflow_provider_rlmm.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
+        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
 
         fail = flag("fail_on_critical", self.fail_on_critical)
         min_age_ms = integer("min_age_ms", self.min_age_ms)
         max_copy_ms = integer("max_copy_ms", self.max_copy_ms)
-        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, MAX_PER_KIND)
+        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, 100_000)
         name = artifact_name(context)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()
         with hook.naming_connection(), hook.get_event_log() as log:
+            topics = hook.get_cluster_topics()
             diagnosis = examine(
-                log,
-                hook.get_cluster_topics(),
-                min_age_ms=min_age_ms,
-                max_copy_ms=max_copy_ms,
-                limit_per_kind=limit_per_kind,
+                log, topics, min_age_ms=min_age_ms, max_copy_ms=max_copy_ms, limit_per_kind=limit_per_kind
             )
         document = diagnosis.to_dict()
         uri = artifact_uri(name)
@@ -92,16 +82,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
         if fail:
-            self._fail_unless_acknowledged(document, uri)
+            judgement = judged(self.log, criticals_of(document), document["cluster_id"])
+            if judgement.failing:
+                raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")
         return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
-
-    def _fail_unless_acknowledged(self, document: Mapping[str, Any], uri: str) -> None:
-        """Say what needs a person, and what would acknowledge it."""
-        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
-
-        now_ms = system_clock()
-        said, cluster_id = acknowledgements(now_ms), document["cluster_id"]
-        judgement = judge([*said.problems, *criticals_of(document)], said.known, cluster_id, now_ms)
-        say_judgement(self.log, judgement, cluster_id, now_ms)
-        if judgement.failing:
-            raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")

@@ -1,17 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a task of our DAGs may try again, and what makes a run fail before it begins."""
+"""When a task fails: whether it may try again, what fails a run before it begins, and which problems people know of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
 
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
+from airflow_provider_rlmm.policy import attention
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
+"""A JSON list of :data:`~airflow_provider_rlmm.policy.attention.FIELDS`, as the report suggests them."""
+
+HOW_TO_ACKNOWLEDGE = (
+    "To let a problem be for a while, put its JSON from the log above, signed by you, into the Airflow variable "
+    f"{ACKNOWLEDGEMENTS_VARIABLE}, a JSON list"
+)
+"""Ends the error of a task that fails because something needs a person, after :func:`say_judgement`."""
+
+logger = logging.getLogger(__name__)
+
+_SOURCE = f"Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}"
 
 
 def _retriable(error: type[RlmmError] = RlmmError) -> Iterator[type[RlmmError]]:
@@ -44,3 +58,50 @@ def refuse_unknown_params(context: Context) -> None:
     known = sorted(context["dag"].params)
     if unknown := sorted((context["dag_run"].conf or {}).keys() - set(known)):
         raise ConfigurationError(f"unknown parameters {unknown}; this DAG has {known}")
+
+
+def acknowledgements(now_ms: int) -> attention.Acknowledgements:
+    """
+    Return what people have said. A list that cannot be read is a problem of its own; no list is none.
+
+    :param now_ms: ms since the epoch.
+    """
+    try:
+        text = Variable.get(ACKNOWLEDGEMENTS_VARIABLE, default=None)
+    except Exception as e:
+        # Whatever a secrets backend raises: its words stay in the log, where Airflow masks secrets.
+        logger.exception("%s cannot be read", _SOURCE)
+        return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
+    return attention.read_acknowledgements(text, now_ms, _SOURCE)
+
+
+def say_judgement(log: Any, judgement: attention.Judgement, cluster_id: str, now_ms: int) -> None:
+    """
+    Say in a task's log what needs a person, what would acknowledge it, and what has been acknowledged.
+
+    :param log: the logger of the task.
+    :param judgement: what fails the run, and what would have.
+    :param cluster_id: the cluster, for the acknowledgements that are suggested.
+    :param now_ms: ms since the epoch.
+    """
+    for seen in judgement.acknowledged:
+        log.warning("acknowledged: %s", seen.attention)
+    for judged in judgement.failing:
+        suggested = judged.suggestion(cluster_id, now_ms)
+        how = f"To acknowledge it: {json.dumps(suggested)}" if suggested else "It cannot be acknowledged"
+        log.error("needs a person: %s. What to do: %s. %s", judged.attention, judged.attention.what_to_do, how)
+
+
+def judged(log: Any, problems: Iterable[attention.Attention], cluster_id: str) -> attention.Judgement:
+    """
+    Tell what fails a task from what people have acknowledged, and say both in its log.
+
+    :param log: the logger of the task.
+    :param problems: what needs a person.
+    :param cluster_id: the cluster in which the problems are.
+    """
+    now_ms = system_clock()
+    said = acknowledgements(now_ms)
+    judgement = attention.judge([*said.problems, *problems], said.known, cluster_id, now_ms)
+    say_judgement(log, judgement, cluster_id, now_ms)
+    return judgement

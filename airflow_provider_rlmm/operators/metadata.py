@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
 from airflow_provider_rlmm.operators.session import cleaner_session
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class ReadRemoteLogMetadataOperator(BaseOperator):
@@ -58,20 +55,11 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         end_offsets = offsets("end_offsets", self.end_offsets)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         with hook.naming_connection(), hook.get_event_log() as log:
-            report = read_to_parquet(
-                log,
-                output_uri,
-                start_offsets=start_offsets,
-                end_offsets=end_offsets,
-            )
+            report = read_to_parquet(log, output_uri, start_offsets=start_offsets, end_offsets=end_offsets)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
-        return {
-            "uri": output_uri,
-            "rows": report.rows,
-            "quarantined": report.quarantined,
-            # An XCom's keys are strings.
-            "next_offsets": {str(k): v for k, v in report.next_offsets.items()},
-        }
+        # An XCom's keys are strings.
+        next_offsets = {str(k): v for k, v in report.next_offsets.items()}
+        return {"uri": output_uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
 
 
 class PublishRemoteLogMetadataOperator(BaseOperator):

@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
@@ -19,26 +19,14 @@ from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import artifact_name, integer, text, text_or_none
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
-from airflow_provider_rlmm.policy.attention import Attention, judge
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-FOLDER_PREFIX = "rlmm-retention-"
-"""Begins the name of the temporary folder of each try."""
-
-PROPERTIES_NAME = "client.properties"
-
-PLAN_KEY = "plan"
-"""Of the XCom that holds the directory of a published plan."""
 
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
@@ -93,10 +81,10 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         if not self.jars:
             connector = kafka_connector_coordinates()
             self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
-        with task_folder(FOLDER_PREFIX) as folder:
+        with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
             self.application_args, properties = self._prepare(folder, name)
-            with handed_over(folder / PROPERTIES_NAME, properties):
+            with handed_over(folder / "client.properties", properties):
                 self._submit(context)
         PlanLink.persist(context, name)
 
@@ -139,7 +127,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         arguments = {
             "--bootstrap-servers": hook.bootstrap_servers(),
             "--topic": metadata_topic,
-            "--kafka-properties": str(folder / PROPERTIES_NAME),
+            "--kafka-properties": str(folder / "client.properties"),
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
             "--data-set": artifact_uri(f"segments-{state.cluster_id}"),
@@ -182,18 +170,11 @@ class PublishRetentionPlanOperator(BaseOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         # A task that fails returns nothing, and the plan can be used all the same.
-        context["ti"].xcom_push(key=PLAN_KEY, value=uri)
-        self._fail_unless_acknowledged(summary)
-        return counts
-
-    def _fail_unless_acknowledged(self, summary: PlanSummary) -> None:
-        """Say what needs a person, and what would acknowledge it."""
-        now_ms = system_clock()
-        said = acknowledgements(now_ms)
+        context["ti"].xcom_push(key="plan", value=uri)
         refused = [Attention.of_refusal(refusal) for refusal in summary.refusals if refusal.kind.needs_person]
-        judgement = judge([*said.problems, *refused], said.known, summary.cluster_id, now_ms)
-        say_judgement(self.log, judgement, summary.cluster_id, now_ms)
+        judgement = judged(self.log, refused, summary.cluster_id)
         if judgement.failing:
             raise AirflowFailException(
                 f"plan {summary.plan_id} is published. {judgement.headline()} {HOW_TO_ACKNOWLEDGE}"
             )
+        return counts

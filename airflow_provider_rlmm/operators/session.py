@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -15,42 +18,19 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
+from airflow_provider_rlmm.policy.proven_time import bound_of_run
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from airflow.sdk import Context
-
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics
     from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import RootExpectation
 
 HOLD_AGE_S = 5.0
 """For how long a hold that was read counts, seconds: it may begin while a task works."""
-
-
-def cluster_uri(cluster_id: str) -> str:
-    """
-    Return the folder of what runs remember of a cluster.
-
-    :param cluster_id: the cluster.
-    """
-    return artifact_uri(f"cluster-{cluster_id.lstrip('._-')}")
-
-
-def topic_snapshots(cluster_id: str, topic_id: UUID) -> SnapshotStore:
-    """
-    Return where the snapshot of a metadata topic lies: one per cluster and topic, below the work folder.
-
-    :param cluster_id: the cluster.
-    :param topic_id: id of the metadata topic.
-    """
-    from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-
-    return SnapshotFile(f"{cluster_uri(cluster_id)}/topic-{topic_id}.snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +55,10 @@ class CleanerSession:
 
     @property
     def snapshots(self) -> SnapshotStore:
-        """Where the tasks of all runs leave each other what they have read of the metadata topic."""
-        return topic_snapshots(self.cluster_id, self.log.topic_id)
+        """Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic."""
+        from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
+
+        return SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}.snapshot")
 
     @contextmanager
     def topic(self) -> Iterator[TopicReplay]:
@@ -89,14 +71,6 @@ class CleanerSession:
         finally:
             # What was read is worth keeping whatever came of it.
             topic.keep()
-
-    def hold_with(self, entries: Sequence[str]) -> HoldSource:
-        """
-        Return the hold with further entries.
-
-        :param entries: those that a plan was made with.
-        """
-        return lambda: Hold.of(self.hold().entries, entries)
 
     def work_of(self, source_plan: str | None) -> frozenset[tuple[UUID, int]] | None:
         """
@@ -114,9 +88,9 @@ class CleanerSession:
         return orphaned_partitions(uri, summary)
 
     @property
-    def roots_uri(self) -> str:
-        """Where the storage roots are recorded on which this cluster's runs have worked."""
-        return cluster_uri(self.cluster_id)
+    def cluster_uri(self) -> str:
+        """The folder of what runs remember of the cluster: snapshots, and the storage roots on which they have worked."""
+        return artifact_uri(f"cluster-{self.cluster_id.lstrip('._-')}")
 
     def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
         """
@@ -127,7 +101,26 @@ class CleanerSession:
         """
         from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
 
-        return self.storage.root_expectation(limits.overrides, recorded_roots(self.roots_uri, self.cluster_id))
+        return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
+
+    def prove_root(self, topic: TopicReplay, limits: CleanerLimits) -> ProvenRoot:
+        """
+        Prove the storage root of the connection, from the whole metadata topic.
+
+        :param topic: the metadata topic.
+        :param limits: with the overrides in force.
+        :raises StorageRootError: if it is not this cluster's, or not up to date.
+        :raises EventLogAccessError: if only hidden topics could tell whether it is.
+        """
+        from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+
+        return prove_root(
+            topic,
+            self.storage.get_storage_manager(),
+            cluster_id=self.cluster_id,
+            expectation=self.root_expectation(limits),
+            overrides=limits.overrides,
+        )
 
 
 @contextmanager
@@ -146,24 +139,14 @@ def cleaner_session(
     :raises ClockSkewError: if clocks contradict each other.
     :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
     """
-    from airflow_provider_rlmm.policy.proven_time import bound_of_run
-
     hook = RemoteLogMetadataHook(rlmm_conn_id)
     cluster_id = hook.check_cluster(limits.overrides)
     began = getattr(context["dag_run"], "start_date", None)
     with hook.naming_connection(), hook.get_event_log() as log:
-        clock = hook.get_proven_clock(
-            log, dry_run=dry_run, overrides=limits.overrides, bounds=[bound_of_run(began)] if began else []
-        )
-        yield CleanerSession(
-            hook,
-            RemoteStorageHook.beside(hook),
-            cluster_id,
-            log,
-            hook.get_cluster_topics(),
-            clock,
-            _fresh_hold(hook, tuple(hold)),
-        )
+        bounds = [bound_of_run(began)] if began else []
+        clock = hook.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
+        storage, topics = RemoteStorageHook.beside(hook), hook.get_cluster_topics()
+        yield CleanerSession(hook, storage, cluster_id, log, topics, clock, _fresh_hold(hook, tuple(hold)))
 
 
 def _fresh_hold(hook: RemoteLogMetadataHook, entries: tuple[str, ...]) -> HoldSource:

@@ -48,7 +48,7 @@ def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MA
     folder = local_path(work_uri)
     try:
         if folder is not None:
-            data = _read_local(folder, (name, file), max_bytes)
+            data = _read_local(what, folder, (name, file), max_bytes)
         else:
             data = read_file(f"{work_uri}/{name}/{file}", max_bytes).to_pybytes()
     except FileNotFoundError:
@@ -59,8 +59,6 @@ def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MA
         # Its text may hold paths and addresses.
         reason = os.strerror(e.errno) if e.errno else "the store does not give it out"
         raise DocumentError(f"{what} cannot be read: {reason}") from None
-    except _UnusableError as e:
-        raise DocumentError(f"{what} {e}") from None
     try:
         document = strict_json.parse_object(data.decode())
         json.dumps(document, allow_nan=False)
@@ -69,20 +67,17 @@ def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MA
     return document
 
 
-class _UnusableError(Exception):
-    """Raised for a file that cannot be shown; it says what the file is."""
-
-
-def _read_local(folder: Path, steps: tuple[str, ...], max_bytes: int) -> bytes:
+def _read_local(what: str, folder: Path, steps: tuple[str, ...], max_bytes: int) -> bytes:
     root = Path(os.path.realpath(folder))
     resolved = Path(os.path.realpath(root.joinpath(*steps)))
     if not resolved.is_relative_to(root) or resolved == root:
-        raise _UnusableError("is a link that leads out of the work folder")
+        raise DocumentError(f"{what} is a link that leads out of the work folder")
     descriptor = _open_below(root, resolved.relative_to(root).parts)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise _UnusableError(f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file")
+            kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+            raise DocumentError(f"{what} is {kind}, not a file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             # What the file says of its size may not hold any more.
             data = file.read(max_bytes + 1)

@@ -2,31 +2,30 @@
 """
 Plans, reports and diagnoses as HTML: pure functions from documents to pages.
 
-The form of a document is checked first. The template engine escapes everything, and no text brings a line break, a mark of
-direction or a control character along.
+The form of a document is checked first, of a diagnosis as far as its page needs it. The template engine escapes everything,
+and no text brings a line break, a mark of direction or a control character along.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_provider_rlmm.lifecycle.report_form import check_report
-from airflow_provider_rlmm.plugins.diagnosis_form import check_diagnosis
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.findings import Severity, since
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 _MAX_TEXT = 4_000
+_Reader = strict.Reader[Any]
 
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
@@ -36,6 +35,44 @@ REASONS = {
     Reason.RETENTION_BYTES: "beyond retention.bytes",
 }
 """Why a segment is in a plan, in the words of the page."""
+
+
+def _fields(**readers: _Reader) -> _Reader:
+    """Read these fields of an object; further ones may be there, and are left out."""
+    whole: _Reader = strict.record(dict, readers)
+
+    def read(value: object, what: str) -> Any:
+        known = {name: value[name] for name in readers if name in value} if isinstance(value, dict) else value
+        return whole(known, what)
+
+    return read
+
+
+_finding = _fields(
+    kind=strict.string,
+    severity=strict.one_of(Severity),
+    metadata_partition=strict.integer,
+    offset=strict.optional(strict.integer),
+    **dict.fromkeys(("topic", "topic_id", "segment_id"), strict.optional(strict.string)),
+    partition=strict.optional(strict.any_json),
+    since=strict.string,
+    detail=strict.string,
+)
+
+_diagnosis = _fields(
+    cluster_id=strict.string,
+    **dict.fromkeys(("examined_at_ms", "records", "segments", "critical"), strict.integer),
+    counts=strict.by_name(strict.integer),
+    findings=strict.array(_finding),
+    recoveries=strict.array(_fields(text=strict.string)),
+    explanations=strict.by_name(_fields(meaning=strict.string, what_to_do=strict.string)),
+)
+
+
+def _check_diagnosis(document: Mapping[str, Any]) -> None:
+    read = _diagnosis(document, "diagnosis")
+    if uncounted := sorted(read["explanations"].keys() - read["counts"].keys()):
+        raise ValueError(f"diagnosis.explanations has {strict.shown(uncounted)}, which diagnosis.counts lacks")
 
 
 def plan_page(name: str, document: Mapping[str, Any]) -> str:
@@ -72,7 +109,7 @@ def doctor_page(name: str, document: Mapping[str, Any]) -> str:
     :param document: what :meth:`~airflow_provider_rlmm.policy.findings.Diagnosis.to_dict` returned.
     :raises ValueError: if it does not have the form of a diagnosis.
     """
-    check_diagnosis(document)
+    _check_diagnosis(document)
     template = _environment().get_template("doctor.html")
     return template.render(name=name, diagnosis=document)
 
@@ -103,18 +140,6 @@ def human_bytes(value: int) -> str:
     return f"{amount:.1f} PiB"
 
 
-def human_time(value: int) -> str:
-    """
-    Return a time for people, in UTC; a number that is no time of this calendar stays one.
-
-    :param value: ms since the epoch.
-    """
-    try:
-        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{value} ms"
-
-
 def human_duration(value: int) -> str:
     """
     Return a duration for people, such as ``3 min 20 s``.
@@ -135,8 +160,6 @@ def _visible(value: Any) -> Any:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("airflow_provider_rlmm.plugins"),
         autoescape=True,
@@ -148,7 +171,7 @@ def _environment() -> Environment:
     environment.tests["needing_a_person"] = lambda kind: RefusalKind(kind).needs_person
     environment.filters |= {
         "bytes": human_bytes,
-        "time": human_time,
+        "time": since,
         "duration": human_duration,
         "topic": name_in_text,
         "number": lambda value: f"{value:,}",

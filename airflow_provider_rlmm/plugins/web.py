@@ -22,9 +22,12 @@ from airflow_provider_rlmm.plugins.pages import doctor_page, error_page, plan_pa
 from airflow_provider_rlmm.quoting import printable
 from airflow_provider_rlmm.settings import is_artifact_name, work_uri
 
-PLAN_DOCUMENT = "summary.json"
-REPORT_DOCUMENT = "report.json"
-DOCTOR_DOCUMENT = "doctor.json"
+_PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any]], str]]] = {
+    "plans": ("summary.json", plan_page),
+    "reports": ("report.json", report_page),
+    "doctor": ("doctor.json", doctor_page),
+}
+"""Page as in its address → the document that a task wrote, and what renders it."""
 
 _HEADERS = {
     # The pages need one inline style sheet and nothing else: whatever slips through the escaping stays inert. Nobody else's
@@ -44,7 +47,6 @@ _WHAT_TO_DO = {
     HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to see plugins",
     HTTPStatus.NOT_FOUND: "open the link of a task: it leads to what the task has written",
 }
-_LOOK_INTO_THE_LOG = "look into the log of the API server"
 
 
 def create_app() -> FastAPI:
@@ -56,84 +58,33 @@ def create_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    app.add_api_route("/plans/{name}", show_plan, response_class=HTMLResponse)
-    app.add_api_route("/plans/{name}/json", plan_json)
-    app.add_api_route("/reports/{name}", show_report, response_class=HTMLResponse)
-    app.add_api_route("/reports/{name}/json", report_json)
-    app.add_api_route("/doctor/{name}", show_diagnosis, response_class=HTMLResponse)
-    app.add_api_route("/doctor/{name}/json", diagnosis_json)
+    for page in _PAGES:
+        _add_routes(app, page)
     app.add_middleware(_SecurityHeaders)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(Exception, _failed)
     return app
 
 
-def show_plan(name: str) -> HTMLResponse:
-    """
-    Show the summary of a plan.
+def _add_routes(app: FastAPI, page: str) -> None:
+    """Show a document by its name, as a page and as it was written."""
 
-    :param name: name of the plan.
-    """
-    return _page(plan_page, name, PLAN_DOCUMENT)
+    def show(name: str) -> HTMLResponse:
+        file, render = _PAGES[page]
+        document = _document(name, file)
+        try:
+            return HTMLResponse(render(name, document))
+        except Exception as e:
+            # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
+            what = f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})"
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what) from e
 
+    def show_json(name: str) -> Response:
+        # ASCII only: no mark of direction reaches whoever looks at it.
+        return Response(json.dumps(_document(name, _PAGES[page][0])), media_type="application/json")
 
-def show_report(name: str) -> HTMLResponse:
-    """
-    Show a report.
-
-    :param name: name of the report.
-    """
-    return _page(report_page, name, REPORT_DOCUMENT)
-
-
-def show_diagnosis(name: str) -> HTMLResponse:
-    """
-    Show what the doctor found.
-
-    :param name: name of the diagnosis.
-    """
-    return _page(doctor_page, name, DOCTOR_DOCUMENT)
-
-
-def plan_json(name: str) -> Response:
-    """
-    Return the summary of a plan as it was written.
-
-    :param name: name of the plan.
-    """
-    return _json(_document(name, PLAN_DOCUMENT))
-
-
-def report_json(name: str) -> Response:
-    """
-    Return a report as it was written.
-
-    :param name: name of the report.
-    """
-    return _json(_document(name, REPORT_DOCUMENT))
-
-
-def diagnosis_json(name: str) -> Response:
-    """
-    Return what the doctor found as it was written.
-
-    :param name: name of the diagnosis.
-    """
-    return _json(_document(name, DOCTOR_DOCUMENT))
-
-
-def _page(render: Callable[[str, Mapping[str, Any]], str], name: str, file: str) -> HTMLResponse:
-    document = _document(name, file)
-    try:
-        return HTMLResponse(render(name, document))
-    except Exception as e:
-        # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
-        raise _unprocessable(f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})") from e
-
-
-def _json(document: Mapping[str, Any]) -> Response:
-    # ASCII only: no mark of direction reaches whoever looks at it.
-    return Response(json.dumps(document), media_type="application/json")
+    app.add_api_route(f"/{page}/{{name}}", show, response_class=HTMLResponse)
+    app.add_api_route(f"/{page}/{{name}}/json", show_json)
 
 
 def _document(name: str, file: str) -> dict[str, Any]:
@@ -144,11 +95,7 @@ def _document(name: str, file: str) -> dict[str, Any]:
     except FileNotFoundError as e:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
     except (ConfigurationError, DocumentError) as e:
-        raise _unprocessable(str(e)) from e
-
-
-def _unprocessable(what: str) -> HTTPException:
-    return HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what)
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(e)) from e
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -160,8 +107,8 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     """Answer what nobody thought of; the error itself goes to the log only."""
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    return _failure(request, status, f"the page cannot be made ({type(error).__name__})", _LOOK_INTO_THE_LOG, None)
+    what = f"the page cannot be made ({type(error).__name__})"
+    return _failure(request, HTTPStatus.INTERNAL_SERVER_ERROR, what, "look into the log of the API server", None)
 
 
 def _failure(
@@ -176,11 +123,7 @@ def _failure(
 
 
 class _SecurityHeaders:
-    """
-    Puts the headers on every answer that the application makes, redirects and refusals included.
-
-    :param app: what answers.
-    """
+    """Puts the headers on every answer that the application makes, redirects and refusals included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -9,7 +9,7 @@ observation being the marker; no foreign segment event came since that marker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -18,7 +18,10 @@ from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, duration_in_words
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes, name_in_text
 
 
 class Presence(StrEnum):
@@ -59,33 +62,25 @@ def observe(
     present = sorted(name for name, answer in answers.items() if answer == topic_id)
     if present:
         unlisted = "" if present[0] in listed else ", though no listing had it"
-        return Observation(
-            Presence.PRESENT, f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"
-        )
+        why = f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"
+        return Observation(Presence.PRESENT, why)
     if len(names) != 1:
-        return Observation(
-            Presence.AMBIGUOUS, f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
-        )
+        why = f"topic id {text} has {len(names)} names in the metadata topic: {list_in_quotes(names)}"
+        return Observation(Presence.AMBIGUOUS, why)
     (name,) = names
-    answer = answers.get(name)
+    topic, answer = in_quotes(name), answers.get(name)
     if answer is None:
-        return Observation(
-            Presence.AMBIGUOUS, f"topic {in_quotes(name)} was not described: no topic can have this name"
-        )
+        return Observation(Presence.AMBIGUOUS, f"topic {topic} was not described: no topic can have this name")
     if answer is NoTopic.DENIED:
         return Observation(
             Presence.DENIED,
-            f"the principal may not describe topic {in_quotes(name)} of topic id {text}, so nobody can tell whether it "
-            "exists: it needs DESCRIBE on every topic",
+            f"the principal may not describe topic {topic} of topic id {text}, so nobody can tell whether it exists: it "
+            "needs DESCRIBE on every topic",
         )
     if name in listed and answer is NoTopic.UNKNOWN:
-        return Observation(
-            Presence.AMBIGUOUS,
-            f"topic {in_quotes(name)} is in the listing but describing it says that it does not exist",
-        )
-    return Observation(
-        Presence.ABSENT, f"no topic answers with topic id {text}, and {in_quotes(name)} does not have it"
-    )
+        why = f"topic {topic} is in the listing but describing it says that it does not exist"
+        return Observation(Presence.AMBIGUOUS, why)
+    return Observation(Presence.ABSENT, f"no topic answers with topic id {text}, and {topic} does not have it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +98,21 @@ class Settlement:
     what_to_do: str = ""
 
 
-def first_observation(
-    observations: Sequence[AbsenceObservation], now_ms: int, max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
-) -> AbsenceObservation | None:
+def first_observation(observations: Sequence[AbsenceObservation], now_ms: int) -> AbsenceObservation | None:
     """
     Return the observation from which the wait counts, ``None`` where absence must be observed anew.
 
     It is the first in the order of the log, of whatever time, so that a repeated marker never shortens a wait. One that
-    nobody bounds, or from the future, is none: the next one takes its place.
+    nobody bounds is none, nor one from the future (further ahead than clocks may differ): the next one takes its place.
 
     :param observations: of one user partition, by offset.
     :param now_ms: ms since the epoch, proven.
-    :param max_clock_skew_ms: what is further ahead than this comes from a wrong clock.
     """
-    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms), None)
+    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS), None)
 
 
 def settle(
-    observations: Sequence[AbsenceObservation],
-    *,
-    foreign_offset: int | None,
-    now_ms: int,
-    min_absence_ms: int,
-    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
+    observations: Sequence[AbsenceObservation], *, foreign_offset: int | None, now_ms: int, min_absence_ms: int
 ) -> Settlement:
     """
     Tell whether the first observation is old enough and still stands.
@@ -134,28 +121,20 @@ def settle(
     :param foreign_offset: offset of the last foreign segment event, for the message; ``None`` where there is none.
     :param now_ms: ms since the epoch, proven.
     :param min_absence_ms: how far apart the two observations must be, ms.
-    :param max_clock_skew_ms: as for :func:`first_observation`.
     """
-    first = first_observation(observations, now_ms, max_clock_skew_ms)
+    first = first_observation(observations, now_ms)
     if first is None:
-        return Settlement(
-            False,
-            _why_nothing_is_observed(observations, foreign_offset, now_ms),
-            "run the marker again: it observes the topic id anew, and min_absence counts from then",
-        )
+        why = _why_unobserved(observations, foreign_offset, now_ms)
+        what_to_do = "run the marker again: it observes the topic id anew, and min_absence counts from then"
+        return Settlement(False, why, what_to_do)
     waited = now_ms - first.time_ms
     if waited < min_absence_ms:
-        return Settlement(
-            False,
-            f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms",
-            f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}",
-        )
+        why = f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms"
+        return Settlement(False, why, f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}")
     return Settlement(True)
 
 
-def _why_nothing_is_observed(
-    observations: Sequence[AbsenceObservation], foreign_offset: int | None, now_ms: int
-) -> str:
+def _why_unobserved(observations: Sequence[AbsenceObservation], foreign_offset: int | None, now_ms: int) -> str:
     if not observations:
         if foreign_offset is None:
             return "no marker says when its absence was observed"
@@ -167,3 +146,106 @@ def _why_nothing_is_observed(
         f"its marker at offset {last.offset} is somebody else's, and no record of a broker or of ours has followed in its "
         "metadata partition: nothing but its own clock says when it was written"
     )
+
+
+MAX_TOPIC_IDS_ASKED = 10_000
+"""Topic ids that one plan asks the cluster for; it says so where there are more."""
+
+_ORPHAN_REFUSALS = {
+    Presence.DENIED: (
+        RefusalKind.ACCESS_DENIED,
+        "give the principal DESCRIBE on every topic, then make a new plan: without it a living topic looks deleted",
+    ),
+    Presence.PRESENT: (
+        RefusalKind.TOPIC_PRESENT,
+        "make a new plan; if the listing lacks this topic again, see that the principal may describe every topic",
+    ),
+    Presence.AMBIGUOUS: (
+        RefusalKind.AMBIGUOUS,
+        "let the doctor look at the records that name this topic id; nothing of it is planned until they agree",
+    ),
+}
+"""What each answer but ABSENT makes of a topic id in doubt, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanCandidate:
+    """
+    A topic id that the metadata topic names and the listing lacks.
+
+    :param topic_id: the id.
+    :param names: its names in the metadata topic; where there are several, two of them are enough.
+    :param count: its segments that are not finished.
+    """
+
+    topic_id: UUID
+    names: frozenset[str]
+    count: Count
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanVerdict:
+    """
+    What may be planned as orphaned, and what may not.
+
+    :param absent: (topic id, name) of deleted topics; no other pair may be called orphaned.
+    :param refusals: one for each of the others.
+    """
+
+    absent: frozenset[tuple[UUID, str]]
+    refusals: tuple[Refusal, ...]
+
+
+def names_in_doubt(candidates: Iterable[OrphanCandidate]) -> frozenset[str]:
+    """
+    Return the names to ask the cluster for: those that a topic can have, of ids that have one name only.
+
+    :param candidates: topic ids in doubt.
+    """
+    return frozenset(name for c in candidates if len(c.names) == 1 for name in c.names if is_legal_topic_name(name))
+
+
+def judge_orphans(candidates: Iterable[OrphanCandidate], answers: Mapping[str, TopicAnswer]) -> OrphanVerdict:
+    """
+    Tell the ids of deleted topics from those that must be left alone.
+
+    A listing leaves out, without a word, what its principal may not describe; and it is taken before the metadata topic is
+    read. So it only says which ids are in doubt. What decides is the answer that their names get after the read.
+
+    :param candidates: topic ids in doubt.
+    :param answers: what the cluster answered to :func:`names_in_doubt`, asked after the metadata topic was read.
+    """
+    absent: set[tuple[UUID, str]] = set()
+    refusals: list[Refusal] = []
+    for candidate in sorted(candidates, key=lambda c: c.topic_id.bytes):
+        described = {name: answer for name, answer in answers.items() if name in candidate.names}
+        # The listing is older than the answers, so it has no say here: a name may have come or gone since.
+        seen = observe(candidate.topic_id, candidate.names, described, frozenset())
+        if seen.presence is Presence.ABSENT:
+            absent.update((candidate.topic_id, name) for name in candidate.names)
+        else:
+            refusals.append(_not_orphaned(candidate, seen))
+    return OrphanVerdict(frozenset(absent), tuple(refusals))
+
+
+def not_asked_for(topic_ids: int) -> Refusal:
+    """
+    Return the refusal of topic ids that went beyond :data:`MAX_TOPIC_IDS_ASKED`.
+
+    :param topic_ids: how many, at least.
+    """
+    return Refusal(
+        what=f"{topic_ids} or more topic ids that are not in the listing of the cluster",
+        why=f"a plan asks the cluster for {MAX_TOPIC_IDS_ASKED} of them at most",
+        what_to_do="clean what this plan holds, then make the next one; if you have not deleted so many topics, see that the "
+        "principal may describe every topic",
+        kind=RefusalKind.OTHER,
+    )
+
+
+def _not_orphaned(candidate: OrphanCandidate, seen: Observation) -> Refusal:
+    kind, what_to_do = _ORPHAN_REFUSALS[seen.presence]
+    name = name_in_text(min(candidate.names))
+    what = f"topic {name}, id {kafka_uuid_str(candidate.topic_id)}"
+    why = f"{seen.reason}; {candidate.count.segments} segments, {candidate.count.bytes} bytes of it are not planned"
+    return Refusal(what, why, what_to_do, kind, topic=name)

@@ -21,46 +21,24 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
 DAY_MS = 86_400_000
-MAX_ACKNOWLEDGED_MS = 90 * DAY_MS
-"""How far ahead an acknowledgement may reach, ms."""
-
-SUGGESTED_MS = 7 * DAY_MS
-"""How far ahead the acknowledgement reaches that is suggested for a problem, ms."""
-
+MAX_ACKNOWLEDGED_MS = 90 * DAY_MS  # how far ahead an acknowledgement may reach
+SUGGESTED_MS = 7 * DAY_MS  # how far ahead the acknowledgement reaches that is suggested for a problem
 MAX_ACKNOWLEDGEMENTS = 10_000
-MAX_HEADLINE = 400
-"""Characters of one problem in the message of a task."""
-
-MAX_CHARACTERS = 2000
-"""Of one text in an acknowledgement."""
+MAX_HEADLINE = 400  # characters of one problem in the message of a task
+MAX_CHARACTERS = 2000  # of one text in an acknowledgement
 
 
 class RunProblem(StrEnum):
     """Kinds of what is wrong with a run itself; only the last one can be acknowledged, the others end with the run."""
 
-    TASK_FAILED = "TASK_FAILED"
-    """A task before the report failed."""
-
-    NO_PLAN = "NO_PLAN"
-    """The run made no plan, or it cannot be read."""
-
-    BLAST_RADIUS = "BLAST_RADIUS"
-    """The plan is larger than the limit that it was judged by: nothing of it was applied."""
-
-    UNREADABLE = "UNREADABLE"
-    """A document of the run cannot be read."""
-
-    MIXED_DRY_RUN = "MIXED_DRY_RUN"
-    """Some tasks of the run were a dry run and some were not."""
-
-    ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"
-    """An acknowledgement cannot be understood."""
-
-    CRITICAL_NOT_LISTED = "CRITICAL_NOT_LISTED"
-    """The doctor found more than its document lists."""
-
-    QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"
-    """More records are quarantined than a plan lists one by one."""
+    TASK_FAILED = "TASK_FAILED"  # a task before the report failed
+    NO_PLAN = "NO_PLAN"  # the run made no plan, or it cannot be read
+    BLAST_RADIUS = "BLAST_RADIUS"  # the plan is larger than the limit that it was judged by: nothing of it was applied
+    UNREADABLE = "UNREADABLE"  # a document of the run cannot be read
+    MIXED_DRY_RUN = "MIXED_DRY_RUN"  # some tasks of the run were a dry run and some were not
+    ACKNOWLEDGEMENT = "ACKNOWLEDGEMENT"  # an acknowledgement cannot be understood
+    CRITICAL_NOT_LISTED = "CRITICAL_NOT_LISTED"  # the doctor found more than its document lists
+    QUARANTINED_NOT_LISTED = "QUARANTINED_NOT_LISTED"  # more records are quarantined than a plan lists one by one
 
 
 _VAGUE = frozenset({RefusalKind.OTHER.value, RefusalKind.STORAGE.value, RefusalKind.CLOCK.value})
@@ -212,7 +190,7 @@ def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowl
         if len(entries) > MAX_ACKNOWLEDGEMENTS:
             raise ValueError(f"it has {len(entries)} entries, {MAX_ACKNOWLEDGEMENTS} are allowed")
     except (ValueError, RecursionError) as e:
-        return Acknowledgements(problems=(unreadable_acknowledgements(source, str(e)),))
+        return unreadable_acknowledgements(source, str(e))
     known, problems = [], []
     for number, entry in enumerate(entries, 1):
         try:
@@ -222,14 +200,14 @@ def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowl
     return Acknowledgements(tuple(known), tuple(problems))
 
 
-def unreadable_acknowledgements(source: str, why: str) -> Attention:
+def unreadable_acknowledgements(source: str, why: str) -> Acknowledgements:
     """
-    Return the problem that no acknowledgement counts because the whole list cannot be read.
+    Return what there is where the whole list cannot be read: none counts, which is a problem.
 
     :param source: where the list was to come from, in words.
     :param why: the error.
     """
-    return _not_understood(source, f"nothing in it counts: {why}")
+    return Acknowledgements(problems=(_not_understood(source, f"nothing in it counts: {why}"),))
 
 
 def _not_understood(what: str, why: str) -> Attention:
@@ -251,14 +229,12 @@ def _acknowledgement(entry: object, now_ms: int) -> Acknowledgement:
         raise ValueError(f"unknown fields {unknown}; known are {sorted(FIELDS)}")
     if missing := sorted({*_TEXTS, "kind"} - entry.keys()):
         raise ValueError(f"fields {missing} are missing")
-    for name in (n for n in (*_TEXTS, *_KEY_TEXTS) if n in entry):
-        value = entry[name]
-        if not isinstance(value, str) or not value.strip() or len(value) > MAX_CHARACTERS:
+    for name, value in entry.items():
+        if name in _KEY_NUMBERS:
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} must be an integer of 0 or more, got {value!r:.100}")
+        elif not isinstance(value, str) or not value.strip() or len(value) > MAX_CHARACTERS:
             raise ValueError(f"{name} must be a text of 1 to {MAX_CHARACTERS} characters, got {value!r:.100}")
-    for name in (n for n in _KEY_NUMBERS if n in entry):
-        value = entry[name]
-        if type(value) is not int or value < 0:
-            raise ValueError(f"{name} must be an integer of 0 or more, got {value!r:.100}")
     if "what" not in entry and not entry.keys() >= set(_KEY_NUMBERS):
         raise ValueError("it must name a record by metadata_partition and offset, or a subject by what")
     key = ProblemKey(**{name: entry[name] for name in (*_KEY_TEXTS, *_KEY_NUMBERS) if name in entry})
@@ -269,21 +245,17 @@ def _expiry(until: str, now_ms: int) -> int:
     try:
         time = datetime.fromisoformat(until)
     except ValueError:
-        raise ValueError(
-            f"until must be a time such as {iso_time(now_ms + SUGGESTED_MS)}, got {until!r:.100}"
-        ) from None
+        example = iso_time(now_ms + SUGGESTED_MS)
+        raise ValueError(f"until must be a time such as {example}, got {until!r:.100}") from None
     if time.tzinfo is None:
         raise ValueError(f"until must name its time zone, such as {until}Z")
     until_ms = int(time.timestamp() * 1000)
     if until_ms < 0:
         raise ValueError(f"until is {until}: no acknowledgement is that old")
     if until_ms > now_ms + MAX_ACKNOWLEDGED_MS:
-        latest = iso_time(now_ms + MAX_ACKNOWLEDGED_MS)
-        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({_DAYS} days)")
+        latest, days = iso_time(now_ms + MAX_ACKNOWLEDGED_MS), MAX_ACKNOWLEDGED_MS // DAY_MS
+        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({days} days)")
     return until_ms
-
-
-_DAYS = MAX_ACKNOWLEDGED_MS // DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +280,8 @@ class JudgedAttention:
         :param now_ms: ms since the epoch.
         """
         found = self.acknowledgement
-        said = found and {
-            "by": found.by, "why": found.why, "until": iso_time(found.until_ms), "expired": self.expired
-        }  # fmt: skip
+        until = found and iso_time(found.until_ms)
+        said = found and {"by": found.by, "why": found.why, "until": until, "expired": self.expired}
         plain = {name: value for name, value in asdict(self.attention).items() if name != "acknowledgeable"}
         return plain | {"acknowledgement": said, "acknowledge_with": self.suggestion(cluster_id, now_ms)}
 
@@ -366,23 +337,18 @@ def judge(
     for word in sorted(acknowledged, key=lambda a: a.until_ms):
         if word.cluster_id == cluster_id:
             latest[word.key] = word
+    # Two tasks of a run may meet the same problem. What cannot be acknowledged is told apart by its words too: two are two.
+    first: dict[object, Attention] = {}
+    for problem in problems:
+        first.setdefault(problem.key if problem.acknowledgeable else problem, problem)
     failing, seen = [], []
-    for problem in _each_once(problems):
+    for problem in first.values():
         found = latest.get(problem.key) if problem.acknowledgeable else None
         if found is not None and now_ms < found.until_ms:
             seen.append(JudgedAttention(problem, found))
         else:
             failing.append(JudgedAttention(problem, found, expired=found is not None))
     return Judgement(tuple(failing), tuple(seen))
-
-
-def _each_once(problems: Iterable[Attention]) -> Iterable[Attention]:
-    """Keep each problem once: two tasks of a run may meet the same one."""
-    first: dict[object, Attention] = {}
-    for problem in problems:
-        # What cannot be acknowledged is told apart by its words too: two of it are two.
-        first.setdefault(problem.key if problem.acknowledgeable else problem, problem)
-    return first.values()
 
 
 def iso_time(timestamp_ms: int) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.policy import strict_json as strict
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,9 @@ class ClusterState:
     def to_json(self) -> str:
         """Return the document that :meth:`from_json` reads; topic ids in Kafka's text form."""
         topics = [
-            {
-                "topic_id": kafka_uuid_str(t.topic_id),
-                "name": t.name,
-                "retention_ms": t.retention_ms,
-                "retention_bytes": t.retention_bytes,
-                "log_start_offsets": {str(p): o for p, o in sorted(t.log_start_offsets.items())},
-            }
+            asdict(t)
+            | {"topic_id": kafka_uuid_str(t.topic_id)}
+            | {"log_start_offsets": {str(p): o for p, o in t.log_start_offsets.items()}}
             for t in self.topics
         ]
         document = {"cluster_id": self.cluster_id, "observed_at_ms": self.observed_at_ms, "topics": topics}
@@ -111,34 +108,34 @@ class ClusterState:
         :raises ConfigurationError: if a field is missing or of the wrong kind, or the listing contradicts itself.
         """
         try:
-            raw = json.loads(text)
-            if not isinstance(raw["topics"], list):
-                raise TypeError("topics is not a list")
-            topics = tuple(_topic(t) for t in raw["topics"])
-            cluster_id, observed_at_ms = raw["cluster_id"], _integer(raw["observed_at_ms"])
-            if not isinstance(cluster_id, str):
-                raise TypeError(f"cluster_id is {cluster_id!r}, not a string")
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise ConfigurationError(
-                f"cluster state cannot be read ({type(e).__name__}: {e}); list the cluster again"
-            ) from e
-        return cls(cluster_id, observed_at_ms, topics)
+            fields: dict[str, Any] = strict.record(dict, _FIELDS)(strict.parse_object(text), "cluster state")
+        except ValueError as e:
+            raise ConfigurationError(f"cluster state cannot be read ({e}); list the cluster again") from e
+        return cls(**fields)
 
 
-def _topic(raw: Mapping[str, Any]) -> ListedTopic:
-    if not isinstance(raw["name"], str):
-        raise TypeError(f"topic name is {raw['name']!r}, not a string")
-    return ListedTopic(
-        topic_id=parse_kafka_uuid(raw["topic_id"]),
-        name=raw["name"],
-        retention_ms=_integer(raw["retention_ms"]),
-        retention_bytes=_integer(raw["retention_bytes"]),
-        log_start_offsets={int(p): _integer(o) for p, o in raw["log_start_offsets"].items()},
-    )
+def _topic_id(value: object, what: str) -> UUID:
+    return parse_kafka_uuid(strict.string(value, what))
 
 
-def _integer(value: Any) -> int:
-    """Return ``value`` if it is an integer: a float or a string would shift a limit without anybody noticing."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not an integer")
+def _integer(value: object, what: str) -> int:
+    """Read an integer, which may be negative: a float or a string would shift a limit without anybody noticing."""
+    if type(value) is not int:
+        raise ValueError(f"{what} is {strict.shown(value)}, not an integer")
     return value
+
+
+_TOPIC = strict.record(
+    ListedTopic,
+    {
+        "topic_id": _topic_id,
+        "name": strict.string,
+        **dict.fromkeys(("retention_ms", "retention_bytes"), _integer),
+        "log_start_offsets": strict.by_partition(_integer),
+    },
+)
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    "cluster_id": strict.string,
+    "observed_at_ms": _integer,
+    "topics": strict.array(_TOPIC),
+}

@@ -1,19 +1,193 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor says of the metadata topic, as value objects."""
+"""
+What the doctor says of the metadata topic: kinds of findings, what each means and what to do, and findings as value objects.
+
+Source: what was seen on Kafka 4.3.1's broker and its ``ConsumerTask``. A broker reads the metadata partitions of its own user
+partitions, no others; it deserialises every record of these before it filters by assignment, and ends on the first exception.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.policy.finding_kinds import EXPLANATIONS as EXPLANATIONS
-from airflow_provider_rlmm.policy.finding_kinds import FindingKind as FindingKind
-from airflow_provider_rlmm.policy.finding_kinds import Severity as Severity
+from airflow_provider_rlmm.clock import HOUR_MS
 
 NAMED = 20
 """User partitions that a text names; all are counted."""
+
+DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
+"""For how long a living topic's partition may begin copies and finish none, ms."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    # It needs a person: brokers' consumers end, copying has stopped, or nothing can be judged before somebody acted.
+    CRITICAL = "CRITICAL"
+    WARNING = "WARNING"  # somebody has to look at it
+    NOTICE = "NOTICE"  # harmless today
+
+
+class FindingKind(StrEnum):
+    """What was found."""
+
+    TOMBSTONE = "TOMBSTONE"
+    MALFORMED = "MALFORMED"
+    UNKNOWN_API_KEY = "UNKNOWN_API_KEY"
+    NEWER_VERSION = "NEWER_VERSION"
+    SNAPSHOT = "SNAPSHOT"
+    ADD_IN_OTHER_STATE = "ADD_IN_OTHER_STATE"
+    UPDATE_TO_COPY_STARTED = "UPDATE_TO_COPY_STARTED"
+    EVENT_AFTER_FINISHED = "EVENT_AFTER_FINISHED"
+    LIVE_PARTITION_FINISHED = "LIVE_PARTITION_FINISHED"
+    COPYING_STOPPED = "COPYING_STOPPED"
+    MARKER_FROM_THE_FUTURE = "MARKER_FROM_THE_FUTURE"
+    ACCESS_DENIED = "ACCESS_DENIED"
+    UNDER_PROOF = "UNDER_PROOF"
+    ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
+    UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
+    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
+    MISROUTED = "MISROUTED"
+    KEYED = "KEYED"
+    UNSETTLED_MARKER = "UNSETTLED_MARKER"
+    STUCK_SEGMENT = "STUCK_SEGMENT"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """
+    What a kind of finding means.
+
+    :param severity: unless the finding itself knows better.
+    :param meaning: what it means for brokers and for this package.
+    :param what_to_do: what an operator can do.
+    """
+
+    severity: Severity
+    meaning: str
+    what_to_do: str
+
+
+_ENDS = (
+    "The consumer of each broker that reads this metadata partition ends at this record, again after each restart; a "
+    "broker reads it if a user partition of its own maps to it, and the finding says which living ones do"
+)
+_RECOVER = (
+    "The only recovery known is DeleteRecords on this metadata partition up to the record and a restart of these brokers; "
+    "it loses the history before it. What it costs, and what is to be done before and after, stands under 'what recovery "
+    "costs'"
+)
+
+
+def _poison(what: str) -> Explanation:
+    return Explanation(Severity.CRITICAL, f"{_ENDS}: {what}.", f"{_RECOVER}. Find out who wrote it first.")
+
+
+def _poison_where_served(what: str) -> Explanation:
+    return Explanation(
+        Severity.WARNING,
+        f"{what} It ends the consumer of each broker that serves the partition when it reads the record, again after each "
+        "restart, and of no other.",
+        f"If the topic is deleted, no broker serves it: nothing. Else: {_RECOVER[0].lower()}{_RECOVER[1:]}. Find out who "
+        "wrote it first.",
+    )
+
+
+EXPLANATIONS: Mapping[FindingKind, Explanation] = {
+    FindingKind.TOMBSTONE: _poison("its value is null"),
+    FindingKind.MALFORMED: _poison("its value is no record that Kafka can read"),
+    FindingKind.UNKNOWN_API_KEY: _poison("it is of a kind that Kafka 4.3 does not know"),
+    FindingKind.NEWER_VERSION: _poison("it is of a version that Kafka 4.3 does not know"),
+    FindingKind.SNAPSHOT: _poison("a snapshot record names no topic partition and belongs into no topic"),
+    FindingKind.ADD_IN_OTHER_STATE: _poison_where_served("The first event of a segment must be COPY_SEGMENT_STARTED."),
+    FindingKind.UPDATE_TO_COPY_STARTED: _poison_where_served("An update cannot set COPY_SEGMENT_STARTED."),
+    FindingKind.EVENT_AFTER_FINISHED: _poison_where_served(
+        "An event after DELETE_PARTITION_FINISHED of its partition."
+    ),
+    FindingKind.LIVE_PARTITION_FINISHED: Explanation(
+        Severity.CRITICAL,
+        "DELETE_PARTITION_FINISHED of a partition whose topic exists: the brokers that serve it have dropped its metadata "
+        "and copy it no more, and the next event about it ends their consumers.",
+        f"Stop whoever writes events about it. {_RECOVER}.",
+    ),
+    FindingKind.COPYING_STOPPED: Explanation(
+        Severity.CRITICAL,
+        "The copy of a segment of a living topic began, and no segment of the partition was copied to its end since: its "
+        "leader has stopped copying or fails again and again. No error shows it to producers or consumers, local segments "
+        "that were not copied are kept, and the disk fills.",
+        "Look for the partition in the leader's log from this time on. A broker that was restarted copies again, if "
+        "nothing in this report ends its consumer.",
+    ),
+    FindingKind.MARKER_FROM_THE_FUTURE: Explanation(
+        Severity.CRITICAL,
+        "A partition's deletion was marked, or its start repeated, at a time that has not come yet, and nobody has "
+        "observed the absence of its topic at a believable time since: the wait before anything is deleted cannot be "
+        "measured by it.",
+        "Correct the clock of the machine that wrote it, or of this worker if that one is behind. Then run the marker: it "
+        "observes the absence anew.",
+    ),
+    FindingKind.ACCESS_DENIED: Explanation(
+        Severity.CRITICAL,
+        "The log names a topic that this principal may not describe, so it is neither living nor absent: nothing of it is "
+        "marked or deleted, and what harms brokers only if it exists counts as if it did.",
+        "Give the principal DESCRIBE on every topic, then examine again.",
+    ),
+    FindingKind.UNDER_PROOF: Explanation(
+        Severity.WARNING,
+        "The records of this metadata partition do not tell everything: one cannot be read, or those at the beginning are "
+        "gone. Each of its user partitions is judged by itself: it is used as before if every segment that the log names "
+        "has its first event and storage shows no segment that the log does not name. The others are refused by name, and "
+        "their bytes stay in storage. It is critical where segments are known to lack their first event.",
+        "Find out who wrote the record, or who deleted the others. For a refused user partition compare storage and "
+        "metadata by hand; once its topic is deleted, delete by hand what storage shows of its topic id.",
+    ),
+    FindingKind.ILLEGAL_TRANSITION: Explanation(
+        Severity.WARNING,
+        "The state before does not allow this event. Brokers drop that of a segment with a line in their log; that of a "
+        "partition's deletion they do not check.",
+        "Find out who wrote it: no broker does by itself.",
+    ),
+    FindingKind.UPDATE_WITHOUT_BASE: Explanation(
+        Severity.WARNING,
+        "An event about a segment that is not known: its first event is missing, or the segment was deleted before. Brokers "
+        "drop it.",
+        "If records were deleted from the topic, see incomplete history. Else a second DELETE_SEGMENT_FINISHED is "
+        "harmless; for any other event find out who wrote it.",
+    ),
+    FindingKind.INCOMPLETE_HISTORY: Explanation(
+        Severity.WARNING,
+        "Records of this metadata partition are gone. Segments that only they name are unknown to every broker that starts "
+        "now; what is left can look dangling or without base.",
+        "Check that the topic has retention.ms=-1 and cleanup.policy=delete. Its user partitions are under proof: each is "
+        "used as before only if log and storage agree about every segment.",
+    ),
+    FindingKind.MISROUTED: Explanation(
+        Severity.WARNING,
+        "An event in another metadata partition than its user partition's. A broker reads it only if it reads that "
+        "metadata partition for other reasons, and out of order with the others.",
+        "Find out who wrote it, and with which partitioner and partition count.",
+    ),
+    FindingKind.KEYED: Explanation(
+        Severity.NOTICE,
+        "A record with a key. Kafka 4.3 writes none and looks at none.",
+        "Find out who wrote it; a later Kafka may give keys a meaning.",
+    ),
+    FindingKind.UNSETTLED_MARKER: Explanation(
+        Severity.WARNING,
+        "The deletion of a partition was marked or started and never finished.",
+        "Run the remote log cleaner, or read in its last report why it refuses the partition.",
+    ),
+    FindingKind.STUCK_SEGMENT: Explanation(
+        Severity.WARNING,
+        "The copy or the deletion of a segment began and never ended. Its objects may lie in storage and be paid for.",
+        "If the topic exists, its retention or its deletion removes the segment; if not, the remote log cleaner does.",
+    ),
+}
+"""Every kind, explained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +220,14 @@ class Finding:
     detail: str = ""
 
     def __str__(self) -> str:
-        where = (
-            f" in metadata partition {self.metadata_partition} at offset {self.offset}, since {since(self.since_ms)}"
-        )
-        return f"{self.severity} {self.kind}{self._of()}{where if self.offset is not None else ''}: {self.detail}"
-
-    def _of(self) -> str:
-        if not self.topic_id:
-            return ""
-        return f" of {self.topic_id}:{self.topic}" + (f"-{self.partition}" if self.partition is not None else "")
+        of = where = ""
+        if self.topic_id:
+            partition = "" if self.partition is None else f"-{self.partition}"
+            of = f" of {self.topic_id}:{self.topic}{partition}"
+        if self.offset is not None:
+            place = f"metadata partition {self.metadata_partition} at offset {self.offset}"
+            where = f" in {place}, since {since(self.since_ms)}"
+        return f"{self.severity} {self.kind}{of}{where}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,78 +255,29 @@ class Recovery:
     usable: int
 
     def __str__(self) -> str:
-        return " ".join([self._before(), self._cost(), self._after()])
-
-    def _before(self) -> str:
-        return (
+        before_and_cost = (
             f"Metadata partition {self.metadata_partition}: first keep a copy of its records "
             "(ReadRemoteLogMetadataOperator) and let the remote log cleaner finish what it can: it goes on with every "
             "user partition that log and storage show to be whole. Then DeleteRecords before offset "
-            f"{self.delete_before_offset} and a restart of the brokers that read it."
-        )
-
-    def _cost(self) -> str:
-        return (
+            f"{self.delete_before_offset} and a restart of the brokers that read it. "
             f"This loses {self.records} records, and with them {self.segments} unfinished segments ({self.bytes} bytes) of "
             f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage."
         )
-
-    def _after(self) -> str:
-        usable = (
-            f"Afterwards {self.usable} user partitions with unfinished segments are whole as before: they are copied, "
-            "read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at 0."
+        text = (
+            f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they "
+            "are copied, read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at "
+            "0."
         )
         if not self.user_partitions:
-            return usable
+            return text
         more = self.user_partitions - len(self.refused)
         names = ", ".join(self.refused) + (f" and {more} more" if more else "")
         return (
-            f"{usable} Never touched from then on, and refused by name where the log still names them, because storage "
+            f"{text} Never touched from then on, and refused by name where the log still names them, because storage "
             f"shows segments that the log does not: {names}. "
             "Where such a topic is deleted, delete by hand what storage shows of its topic id, with the copy of the "
             "records beside it; where it lives, its lost segments can be deleted by hand once nobody misses them."
         )
-
-
-class FindingLog:
-    """
-    Findings up to a limit per kind, and how many there were.
-
-    :param limit_per_kind: findings of one kind that are kept, the first ones.
-    """
-
-    def __init__(self, limit_per_kind: int) -> None:
-        self._limit = limit_per_kind
-        self._kept: dict[FindingKind, list[Finding]] = {}
-        self.counts: dict[FindingKind, int] = {}
-        self.critical = 0
-
-    def room(self, kind: FindingKind) -> int:
-        """
-        Return how many more findings of a kind are kept.
-
-        :param kind: which one.
-        """
-        return max(0, self._limit - len(self._kept.get(kind, ())))
-
-    def add(self, findings: Sequence[Finding], kind: FindingKind, severity: Severity, count: int) -> None:
-        """
-        Keep what there is room for, and count all.
-
-        :param findings: of one kind and severity, in the order of the topic; those beyond the room may be missing.
-        :param kind: of all of them.
-        :param severity: of all of them.
-        :param count: how many there are.
-        """
-        if count:
-            self.counts[kind] = self.counts.get(kind, 0) + count
-            self._kept.setdefault(kind, []).extend(findings[: self.room(kind)])
-            self.critical += count if severity is Severity.CRITICAL else 0
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Return what was kept: the worst first, by kind, in the order of the topic."""
-        kept = [finding for kind in FindingKind for finding in self._kept.get(kind, ())]
-        return tuple(sorted(kept, key=lambda f: list(Severity).index(f.severity)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +316,7 @@ class Diagnosis:
             "segments": self.segments,
             "critical": self.critical,
             "counts": {kind.value: count for kind, count in self.counts.items()},
-            "findings": [
-                asdict(f) | {"kind": f.kind.value, "severity": f.severity.value, "since": since(f.since_ms)}
-                for f in self.findings
-            ],
+            "findings": [asdict(f) | {"since": since(f.since_ms)} for f in self.findings],
             "recoveries": [asdict(r) | {"refused": list(r.refused), "text": str(r)} for r in self.recoveries],
             "explanations": {
                 kind.value: {"meaning": EXPLANATIONS[kind].meaning, "what_to_do": EXPLANATIONS[kind].what_to_do}

@@ -22,20 +22,11 @@ _NAMED: Final = 3
 class FreshnessVerdict(StrEnum):
     """What is known about one place."""
 
-    FRESH = "fresh"
-    """All samples are there."""
-
-    PARTLY_MISSING = "partly missing"
-    """Some are, some are not: brokers have lost segments, or this is a partial copy."""
-
-    STALE = "stale"
-    """None is."""
-
-    NOTHING_LIVES = "nothing lives"
-    """No living topic has a copied segment here, so nothing can tell."""
-
-    UNKNOWN = "unknown"
-    """The log knows of none, and has lost records that might have told of one."""
+    FRESH = "fresh"  # all samples are there
+    PARTLY_MISSING = "partly missing"  # some are, some are not: brokers have lost segments, or this is a partial copy
+    STALE = "stale"  # none is
+    NOTHING_LIVES = "nothing lives"  # no living topic has a copied segment here, so nothing can tell
+    UNKNOWN = "unknown"  # the log knows of none, and has lost records that might have told of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +109,7 @@ class Freshness:
 
         :param place: its name.
         """
-        samples = sum(sample.place == place for sample in self.samples)
-        missing = sum(sample.place == place for sample in self.missing)
+        samples, missing = (sum(sample.place == place for sample in some) for some in (self.samples, self.missing))
         if not samples:
             return FreshnessVerdict.UNKNOWN if self.lost else FreshnessVerdict.NOTHING_LIVES
         if not missing:
@@ -146,23 +136,23 @@ class Freshness:
         :raises StorageRootError: naming the place, what is missing and what to do.
         """
         for place in places:
-            verdict = self.verdict(place)
+            verdict, refused = self.verdict(place), f"{self.sentence(place)}: nothing is deleted"
             if verdict is FreshnessVerdict.STALE:
-                raise StorageRootError(f"{self.sentence(place)}: nothing is deleted; {_ADVICE}")
+                raise StorageRootError(f"{refused}; {_ADVICE}")
             if verdict is FreshnessVerdict.PARTLY_MISSING and MISSING_LIVING_SEGMENTS not in overrides:
                 raise StorageRootError(
-                    f"{self.sentence(place)}: nothing is deleted; {_ADVICE}; if the brokers have lost them, which their "
-                    f"consumers will see, the override {MISSING_LIVING_SEGMENTS!r} lets the run go on"
+                    f"{refused}; {_ADVICE}; if the brokers have lost them, which their consumers will see, the override "
+                    f"{MISSING_LIVING_SEGMENTS!r} lets the run go on"
                 )
             if verdict is FreshnessVerdict.UNKNOWN and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
-                    f"{self.sentence(place)}: nothing is deleted; see that a living topic's segment is copied there, then "
-                    f"run again, or let the run go on by the override {UNPROVEN_ROOT!r}"
+                    f"{refused}; see that a living topic's segment is copied there, then run again, or let the run go on by "
+                    f"the override {UNPROVEN_ROOT!r}"
                 )
             if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
-                    f"{self.sentence(place)}: nothing is deleted. Set expected_root of the rlmm connection to what its test "
-                    f"prints, or let the run go on by the override {UNPROVEN_ROOT!r}"
+                    f"{refused}. Set expected_root of the rlmm connection to what its test prints, or let the run go on by "
+                    f"the override {UNPROVEN_ROOT!r}"
                 )
 
     @property

@@ -1,25 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of destructive work as value objects: what may be done at once, and from what age on."""
+"""Limits of destructive work as value objects: what may be done at once, how much by one plan, and from what age on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.policy import values
-from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 
-__all__ = [
-    "DEFAULT_MIN_ABSENCE_MS",
-    "MAX_BATCH_SEGMENTS",
-    "OVERRIDES",
-    "QUARANTINE_KINDS",
-    "BlastRadius",
-    "CleanerLimits",
-    "check_cluster",
-]
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.policy.plan import Count
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 
@@ -72,6 +65,44 @@ class CleanerLimits:
             raise ConfigurationError(
                 f"min_absence_ms {self.min_absence_ms} is below 24 h: this needs the override 'short_min_absence'"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRadius:
+    """
+    The most that one plan may delete.
+
+    :param max_segments: segments.
+    :param max_bytes: bytes.
+    :param max_share: share of all known segments of the cluster, 0 to 1.
+    :raises ConfigurationError: on a limit of another kind or out of its range.
+    """
+
+    max_segments: int = 100_000
+    max_bytes: int = 10 * 2**40
+    max_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        values.integer("max_segments", self.max_segments)
+        values.integer("max_bytes", self.max_bytes)
+        values.share("max_share", self.max_share)
+
+    def excess(self, planned: Count, known: Count) -> str | None:
+        """
+        Return which limit is passed, and by what; ``None`` where none is.
+
+        :param planned: what would go.
+        :param known: all there is.
+        """
+        share = planned.segments / known.segments if known.segments else float(planned.segments > 0)
+        for name, value, limit in (
+            ("max_segments", planned.segments, self.max_segments),
+            ("max_bytes", planned.bytes, self.max_bytes),
+            ("max_share", share, self.max_share),
+        ):
+            if value > limit:
+                return f"{name} is {value}, the limit {limit}"
+        return None
 
 
 def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:

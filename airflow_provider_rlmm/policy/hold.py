@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
@@ -47,16 +46,6 @@ class Hold:
             entries += re.split(r"[\s,]+", source.strip()) if isinstance(source, str) else (source or ())
         return cls(tuple(dict.fromkeys(entry for entry in entries if entry != "")))
 
-    def entry_for(self, topic_id: UUID, names: Iterable[str]) -> str | None:
-        """
-        Return the entry that holds a topic, ``None`` where none does.
-
-        :param topic_id: its id.
-        :param names: every name that it was seen under.
-        """
-        known = (kafka_uuid_str(topic_id), *names)
-        return next((entry for entry in self.entries if any(fnmatchcase(name, entry) for name in known)), None)
-
     def refusal_of(self, tip: TopicIdPartition, names: Iterable[str]) -> Refusal | None:
         """
         Return why a user partition must not be touched, ``None`` where nothing holds it.
@@ -64,7 +53,8 @@ class Hold:
         :param tip: the user partition.
         :param names: every name that its topic was seen under.
         """
-        entry = self.entry_for(tip.topic_id, (tip.topic, *names))
+        known = (kafka_uuid_str(tip.topic_id), tip.topic, *names)
+        entry = next((entry for entry in self.entries if any(fnmatchcase(name, entry) for name in known)), None)
         if entry is None:
             return None
         why = f"it is held by the entry {entry!r}"

@@ -11,32 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
-from airflow_provider_rlmm.policy import strict_json
-from airflow_provider_rlmm.policy.blast_radius import BlastRadius
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-
-__all__ = [
-    "MAX_QUARANTINED_LISTED",
-    "MAX_SUMMARY_BYTES",
-    "PLAN_COLUMNS",
-    "PLAN_FORMAT",
-    "SUMMARY_NAME",
-    "Count",
-    "PlanFile",
-    "PlanSummary",
-    "Reason",
-    "Refusal",
-    "RefusalKind",
-    "first_refusals",
-    "plan_file_name",
-]
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.guards import BlastRadius
+from airflow_provider_rlmm.policy.refusals import Refusal as Refusal
+from airflow_provider_rlmm.policy.refusals import RefusalKind as RefusalKind
 
 PLAN_FORMAT = 1
 """Version of the layout; a plan of another one is refused."""
@@ -71,20 +56,11 @@ PLAN_COLUMNS: tuple[tuple[str, str], ...] = (
 class Reason(StrEnum):
     """Why a segment is in a plan; where several apply, the first in this order is given."""
 
-    ORPHANED = "ORPHANED"
-    """Its topic id is absent from the cluster."""
-
-    DANGLING = "DANGLING"
-    """Copy or deletion was started long ago and never finished, and the topic lives."""
-
-    LOG_START_OFFSET = "LOG_START_OFFSET"
-    """The whole segment lies below the log start offset."""
-
-    RETENTION_MS = "RETENTION_MS"
-    """Its newest record is older than ``retention.ms``."""
-
-    RETENTION_BYTES = "RETENTION_BYTES"
-    """The partition is larger than ``retention.bytes`` without it."""
+    ORPHANED = "ORPHANED"  # its topic id is absent from the cluster
+    DANGLING = "DANGLING"  # copy or deletion was started long ago and never finished, and the topic lives
+    LOG_START_OFFSET = "LOG_START_OFFSET"  # the whole segment lies below the log start offset
+    RETENTION_MS = "RETENTION_MS"  # its newest record is older than ``retention.ms``
+    RETENTION_BYTES = "RETENTION_BYTES"  # the partition is larger than ``retention.bytes`` without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +80,8 @@ class Count:
 
         :param counts: any number of them.
         """
-        segments = size = 0
-        for count in counts:
-            segments, size = segments + count.segments, size + count.bytes
-        return cls(segments, size)
+        counts = tuple(counts)
+        return cls(sum(count.segments for count in counts), sum(count.bytes for count in counts))
 
 
 def plan_file_name(metadata_partition: int) -> str:
@@ -239,14 +213,19 @@ class PlanSummary:
         """
         Refuse a plan that is larger than the limit that it was judged by, or was never judged.
 
-        :raises BlastRadiusError: if it is too large.
+        :raises BlastRadiusError: naming the limit, what was planned and what to do.
         :raises PlanError: if there is no verdict.
         """
         if self.blast_radius is None:
             raise PlanError(
                 f"plan {self.plan_id} was not judged by a blast radius: it is none to apply, only to look at"
             )
-        self.blast_radius.check(self)
+        planned, known = self.planned, self.known
+        if excess := self.blast_radius.excess(planned, known):
+            raise BlastRadiusError(
+                f"plan {self.plan_id} would delete {planned.segments} of {known.segments} segments, "
+                f"{planned.bytes} bytes: {excess}; look at the plan, then raise the limit for this run by name"
+            )
 
     def tail_of(self, metadata_partition: int) -> ReadTail:
         """
@@ -268,7 +247,7 @@ class PlanSummary:
 
         :raises PlanError: if it contradicts itself or is too large: nobody would read it.
         """
-        text = json.dumps(strict_json.sealed(asdict(self), PLAN_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(asdict(self), PLAN_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the summary of plan {self.plan_id} does not read back as it was written")
         return text
@@ -284,8 +263,8 @@ class PlanSummary:
         if len(text) > MAX_SUMMARY_BYTES:
             raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
         try:
-            document = strict_json.unsealed(text, PLAN_FORMAT)
-            summary: PlanSummary = strict_json.record(cls, _FIELDS)(document, "summary")
+            document = strict.unsealed(text, PLAN_FORMAT)
+            summary: PlanSummary = strict.record(cls, _FIELDS)(document, "summary")
             summary._check_consistent()
         except ValueError as e:
             raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
@@ -332,59 +311,47 @@ def _cut(text: str) -> str:
 
 
 def _by_reason(value: object, what: str) -> dict[str, Count]:
-    found = strict_json.by_name(_COUNT)(value, what)
-    return {strict_json.one_of(Reason)(name, what).value: count for name, count in found.items()}
+    found = strict.by_name(_COUNT)(value, what)
+    return {strict.one_of(Reason)(name, what).value: count for name, count in found.items()}
 
 
-_Reader = Callable[[object, str], Any]
-_COUNT: Callable[[object, str], Count] = strict_json.record(
-    Count, {"segments": strict_json.integer, "bytes": strict_json.integer}
+_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
+_FILE = strict.record(
+    PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
 )
-_FILE: Mapping[str, _Reader] = {
-    "name": strict_json.string,
-    "rows": strict_json.integer,
-    "bytes": strict_json.integer,
-    "sha256": strict_json.string,
-}
-_BLAST_RADIUS: Mapping[str, _Reader] = {
-    "max_segments": strict_json.integer,
-    "max_bytes": strict_json.integer,
-    "max_share": strict_json.share,
-}
-_TAIL: Mapping[str, _Reader] = {
-    "begin": strict_json.integer,
-    "end": strict_json.integer,
-    "sha256": strict_json.string,
-}
-_REFUSAL: Mapping[str, _Reader] = {
-    "what": strict_json.string,
-    "why": strict_json.string,
-    "what_to_do": strict_json.string,
-    "kind": strict_json.one_of(RefusalKind),
-    "metadata_partition": strict_json.optional(strict_json.integer),
-    "offset": strict_json.optional(strict_json.integer),
-    "topic": strict_json.optional(strict_json.string),
-}
-_FIELDS: Mapping[str, _Reader] = {
-    "plan_id": strict_json.string,
-    "cluster_id": strict_json.string,
-    "created_at_ms": strict_json.integer,
-    "expires_at_ms": strict_json.integer,
-    "read_until": strict_json.by_partition(strict_json.integer),
+_BLAST_RADIUS = strict.record(
+    BlastRadius, {"max_segments": strict.integer, "max_bytes": strict.integer, "max_share": strict.share}
+)
+_TAIL = strict.record(ReadTail, {"begin": strict.integer, "end": strict.integer, "sha256": strict.string})
+_REFUSAL = strict.record(
+    Refusal,
+    {
+        **dict.fromkeys(("what", "why", "what_to_do"), strict.string),
+        "kind": strict.one_of(RefusalKind),
+        **dict.fromkeys(("metadata_partition", "offset"), strict.optional(strict.integer)),
+        "topic": strict.optional(strict.string),
+    },
+)
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    "plan_id": strict.string,
+    "cluster_id": strict.string,
+    "created_at_ms": strict.integer,
+    "expires_at_ms": strict.integer,
+    "read_until": strict.by_partition(strict.integer),
     "known": _COUNT,
     "by_reason": _by_reason,
-    "by_metadata_partition": strict_json.by_partition(_COUNT),
-    "quarantined": strict_json.by_partition(strict_json.integer),
-    "unresolved": strict_json.integer,
-    "refusals": strict_json.array(strict_json.record(Refusal, _REFUSAL)),
+    "by_metadata_partition": strict.by_partition(_COUNT),
+    "quarantined": strict.by_partition(strict.integer),
+    "unresolved": strict.integer,
+    "refusals": strict.array(_REFUSAL),
     "waiting": _COUNT,
-    "files": strict_json.by_partition(strict_json.record(PlanFile, _FILE)),
-    "blast_radius": strict_json.optional(strict_json.record(BlastRadius, _BLAST_RADIUS)),
-    "within_blast_radius": strict_json.boolean,
-    "root": strict_json.by_name(strict_json.any_json),
-    "clock": strict_json.string,
-    "hold": strict_json.array(strict_json.string),
-    "tails": strict_json.by_partition(strict_json.record(ReadTail, _TAIL)),
-    "job": strict_json.by_name(strict_json.any_json),
+    "files": strict.by_partition(_FILE),
+    "blast_radius": strict.optional(_BLAST_RADIUS),
+    "within_blast_radius": strict.boolean,
+    "root": strict.by_name(strict.any_json),
+    "clock": strict.string,
+    "hold": strict.array(strict.string),
+    "tails": strict.by_partition(_TAIL),
+    "job": strict.by_name(strict.any_json),
 }
 """Each field of a summary and how it is read; a new one is added here and to :class:`PlanSummary`."""

@@ -46,7 +46,6 @@ def prove_time(
     *,
     required: bool,
     overrides: frozenset[str] = frozenset(),
-    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
 ) -> TimeProof:
     """
     Ask the sources, in their order, until one answers; compare it with this worker's clock and with the bounds.
@@ -56,7 +55,6 @@ def prove_time(
     :param worker_clock: this worker's own clock.
     :param required: whether a time that nothing proves is refused, unless overridden.
     :param overrides: named overrides in force.
-    :param max_clock_skew_ms: how far two clocks may differ, ms.
     :raises ClockSkewError: if two clocks contradict each other.
     :raises UnprovenClockError: if no source could be read, though it is required.
     :raises EventLogUnavailableError: if the brokers do not answer.
@@ -66,16 +64,16 @@ def prove_time(
     if reading is None:
         worker_ms = worker_clock()
         for bound in known:
-            check_bound(bound, WORKER, worker_ms, max_clock_skew_ms)
+            _check_bound(bound, WORKER, worker_ms)
         if required and UNPROVEN_CLOCK not in overrides:
             raise UnprovenClockError(_unproven(failures))
         said = [f"{b.source} says that it is not before {time_text(b.not_before_ms)}" for b in known]
         why = failures or ["Nothing may be written here, so that no broker's clock can be read"]
         return TimeProof(worker_ms, worker_ms, WORKER, False, (*why, *said, *remarks))
-    check_agreement(WORKER, reading.worker_ms, reading.source, reading.time_ms, max_clock_skew_ms)
+    check_agreement(WORKER, reading.worker_ms, reading.source, reading.time_ms)
     for bound in known:
         try:
-            check_bound(bound, reading.source, reading.time_ms, max_clock_skew_ms)
+            _check_bound(bound, reading.source, reading.time_ms)
         except ClockSkewError as e:
             if UNPROVEN_CLOCK not in overrides:
                 raise
@@ -83,23 +81,7 @@ def prove_time(
     return TimeProof(reading.time_ms, reading.worker_ms, reading.source, True, (*failures, *remarks))
 
 
-def check_bound(bound: TimeBound, source: str, time_ms: int, max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS) -> None:
-    """
-    Check that a time is not before what another clock has said already.
-
-    :param bound: what the other clock said.
-    :param source: whose time it is, for the message.
-    :param time_ms: the time, ms since the epoch.
-    :param max_clock_skew_ms: how far two clocks may differ, ms.
-    :raises ClockSkewError: with both times.
-    """
-    if bound.not_before_ms > time_ms + max_clock_skew_ms:
-        raise _skew(source, time_ms, bound.source, bound.not_before_ms, max_clock_skew_ms)
-
-
-def check_agreement(
-    source: str, time_ms: int, other: str, other_ms: int, max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
-) -> None:
+def check_agreement(source: str, time_ms: int, other: str, other_ms: int) -> None:
     """
     Check that two clocks agree that were read at the same moment; ``last_modified`` of an object just put is such a reading.
 
@@ -107,11 +89,10 @@ def check_agreement(
     :param time_ms: the first time, ms since the epoch.
     :param other: whose time the second is: a noun.
     :param other_ms: the second time, ms since the epoch.
-    :param max_clock_skew_ms: how far two clocks may differ, ms.
     :raises ClockSkewError: with both times.
     """
-    if abs(time_ms - other_ms) > max_clock_skew_ms:
-        raise _skew(source, time_ms, other, other_ms, max_clock_skew_ms)
+    if abs(time_ms - other_ms) > MAX_CLOCK_SKEW_MS:
+        raise _skew(source, time_ms, other, other_ms)
 
 
 def bound_of_run(started_at: datetime) -> TimeBound:
@@ -121,6 +102,12 @@ def bound_of_run(started_at: datetime) -> TimeBound:
     :param started_at: when the scheduler started the DAG run, with a time zone.
     """
     return TimeBound("Airflow's time of the run", int(started_at.timestamp() * 1000))
+
+
+def _check_bound(bound: TimeBound, source: str, time_ms: int) -> None:
+    """Check that a time of some source is not before what another clock has said already."""
+    if bound.not_before_ms > time_ms + MAX_CLOCK_SKEW_MS:
+        raise _skew(source, time_ms, bound.source, bound.not_before_ms)
 
 
 def _first_reading(sources: Sequence[TimeSource]) -> tuple[TimeReading | None, list[str]]:
@@ -145,10 +132,10 @@ def _known_bounds(bounds: Sequence[BoundSource]) -> tuple[list[TimeBound], list[
     return known, remarks
 
 
-def _skew(source: str, time_ms: int, other: str, other_ms: int, max_clock_skew_ms: int) -> ClockSkewError:
+def _skew(source: str, time_ms: int, other: str, other_ms: int) -> ClockSkewError:
     return ClockSkewError(
         f"clocks contradict each other: {source} says {time_text(time_ms)}, {other} says {time_text(other_ms)}; the first is "
-        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {max_clock_skew_ms} ms: set the wrong one right "
+        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {MAX_CLOCK_SKEW_MS} ms: set the wrong one right "
         "(NTP), then run again"
     )
 

@@ -10,53 +10,22 @@ from enum import StrEnum
 class RefusalKind(StrEnum):
     """Why something was refused or left. :attr:`needs_person` tells what passes by itself from what does not."""
 
-    WAITING = "WAITING"
-    """A normal wait, such as ``min_absence``: neither an error nor a refusal."""
-
-    NEXT_RUN = "NEXT_RUN"
-    """Left for the next run, which goes on by itself."""
-
-    TOPIC_PRESENT = "TOPIC_PRESENT"
-    """The topic id still exists."""
-
-    AMBIGUOUS = "AMBIGUOUS"
-    """It cannot be shown that the topic id is absent: several names, contradicting answers."""
-
-    ACCESS_DENIED = "ACCESS_DENIED"
-    """The cluster does not allow the look that the rule needs."""
-
-    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
-    """Segment events without their beginning, or of which it cannot be shown that they are all there."""
-
-    QUARANTINED = "QUARANTINED"
-    """A record that cannot be applied."""
-
-    MISROUTED = "MISROUTED"
-    """Too many records of a metadata partition lie where our partitioner would not put them."""
-
-    LOST_RECORDS = "LOST_RECORDS"
-    """The metadata partition has lost records at its beginning or its end."""
-
-    STORAGE = "STORAGE"
-    """The storage refused, or objects are where they should not be."""
-
-    MISSING_OBJECTS = "MISSING_OBJECTS"
-    """Objects that must exist were not seen."""
-
-    HELD = "HELD"
-    """A hold names it: a person has said that it is not to be touched."""
-
-    BLAST_RADIUS = "BLAST_RADIUS"
-    """More than one run may delete."""
-
-    CLOCK = "CLOCK"
-    """Times contradict each other, or cannot be proven."""
-
-    REPORT = "REPORT"
-    """A report is missing or cannot be read."""
-
-    OTHER = "OTHER"
-    """Anything else that a person has to look at."""
+    WAITING = "WAITING"  # a normal wait, such as ``min_absence``: neither an error nor a refusal
+    NEXT_RUN = "NEXT_RUN"  # left for the next run, which goes on by itself
+    TOPIC_PRESENT = "TOPIC_PRESENT"  # the topic id still exists
+    AMBIGUOUS = "AMBIGUOUS"  # it cannot be shown that the topic id is absent: several names, contradicting answers
+    ACCESS_DENIED = "ACCESS_DENIED"  # the cluster does not allow the look that the rule needs
+    INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"  # segment events without their beginning, or not shown to be all there
+    QUARANTINED = "QUARANTINED"  # a record that cannot be applied
+    MISROUTED = "MISROUTED"  # too many records of a metadata partition lie where our partitioner would not put them
+    LOST_RECORDS = "LOST_RECORDS"  # the metadata partition has lost records at its beginning or its end
+    STORAGE = "STORAGE"  # the storage refused, or objects are where they should not be
+    MISSING_OBJECTS = "MISSING_OBJECTS"  # objects that must exist were not seen
+    HELD = "HELD"  # a hold names it: a person has said that it is not to be touched
+    BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
+    CLOCK = "CLOCK"  # times contradict each other, or cannot be proven
+    REPORT = "REPORT"  # a report is missing or cannot be read
+    OTHER = "OTHER"  # anything else that a person has to look at
 
     @property
     def needs_person(self) -> bool:

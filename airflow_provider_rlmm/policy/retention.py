@@ -124,17 +124,6 @@ class RetentionFinding:
     exact: bool
 
 
-def is_dangling(segment: SegmentFacts, evaluation: EvaluationLimits) -> bool:
-    """
-    Tell whether a copy or deletion was started more than the minimum age ago and not finished.
-
-    :param segment: a segment of a live topic.
-    :param evaluation: time and minimum age.
-    """
-    age_ms = evaluation.now_ms - segment.event_timestamp_ms
-    return segment.state in UNFINISHED_STEPS and age_ms > evaluation.min_age_ms
-
-
 def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[RetentionFinding]:
     """
     Return the segments of one user partition that are to go, by start offset.
@@ -154,46 +143,39 @@ def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[
     findings = []
     for segment in ordered:
         breach = walk.breach_of(segment)
-        reason = Reason.DANGLING if is_dangling(segment, limits.evaluation) else breach
+        reason = Reason.DANGLING if _is_dangling(segment, limits.evaluation) else breach
         if reason is not None:
             findings.append(RetentionFinding(segment, reason, exact=False))
     return findings
 
 
-class _RetentionWalk:
-    """
-    The broker's walk over one live partition, oldest segment first, until a segment that stays.
+def _is_dangling(segment: SegmentFacts, evaluation: EvaluationLimits) -> bool:
+    """Tell whether a copy or deletion was started more than the minimum age ago and not finished."""
+    age_ms = evaluation.now_ms - segment.event_timestamp_ms
+    return segment.state in UNFINISHED_STEPS and age_ms > evaluation.min_age_ms
 
-    :param segments: all segments of the partition.
-    :param limits: what holds for the partition.
-    """
+
+class _RetentionWalk:
+    """The broker's walk over one live partition, oldest segment first, until a segment that stays."""
 
     def __init__(self, segments: Iterable[SegmentFacts], limits: PartitionLimits) -> None:
         self._limits = limits
         self._walking = True
         self._cleanup_until_ms = limits.cleanup_until_ms
-        copied = sum(
-            s.segment_size_in_bytes for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        )
-        self._bytes_over = max(0, copied - limits.retention_bytes) if limits.retention_bytes >= 0 else 0
+        copied = (s for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        size = sum(s.segment_size_in_bytes for s in copied)
+        self._bytes_over = max(0, size - limits.retention_bytes) if limits.retention_bytes >= 0 else 0
 
     def breach_of(self, segment: SegmentFacts) -> Reason | None:
-        """
-        Return the limit that the next segment is past, ``None`` if it stays or the walk never gets to it.
-
-        :param segment: the next segment in order.
-        """
+        """Return the limit that the next segment in order is past, ``None`` if it stays or the walk never gets to it."""
         if not self._walking or segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             # The broker tries a deletion that it has started again, and takes nothing off the bytes for it.
             return None
-        reason = None if self._is_being_copied(segment) else self._breached_limit(segment)
+        copying = segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        is_being_copied = copying and not _is_dangling(segment, self._limits.evaluation)
+        reason = None if is_being_copied else self._breached_limit(segment)
         self._walking = reason is not None
         return reason
-
-    def _is_being_copied(self, segment: SegmentFacts) -> bool:
-        return segment.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and not is_dangling(
-            segment, self._limits.evaluation
-        )
 
     def _breached_limit(self, segment: SegmentFacts) -> Reason | None:
         log_start_offset = self._limits.log_start_offset

@@ -21,6 +21,13 @@ MAX_DEPTH = 16
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
+Reader = Callable[[object, str], T]
+"""
+Takes a value as it was read, and what the error calls its field; returns the value if it is of exactly the reader's kind.
+
+Raises ``ValueError`` if it is not.
+"""
+
 
 def parse_object(text: str) -> dict[str, Any]:
     """
@@ -91,61 +98,35 @@ def shown(value: object) -> str:
 
 
 def integer(value: object, what: str) -> int:
-    """
-    Return an integer from 0 to 2^63 − 1; no boolean, and no float however whole.
-
-    :param value: what was read.
-    :param what: the field, for the error.
-    """
+    """Read an integer from 0 to 2^63 − 1 (a :data:`Reader`); no boolean, and no float however whole."""
     if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise ValueError(f"{what} is {shown(value)}, not an integer from 0 to 2^63 - 1")
     return value
 
 
 def share(value: object, what: str) -> float:
-    """
-    Return a number from 0 to 1.
-
-    :param value: what was read.
-    :param what: the field, for the error.
-    """
+    """Read a number from 0 to 1 (a :data:`Reader`)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{what} is {shown(value)}, not a number from 0 to 1")
     return float(value)
 
 
 def boolean(value: object, what: str) -> bool:
-    """
-    Return a boolean.
-
-    :param value: what was read.
-    :param what: the field, for the error.
-    """
+    """Read a boolean (a :data:`Reader`)."""
     if not isinstance(value, bool):
         raise ValueError(f"{what} is {shown(value)}, not a boolean")
     return value
 
 
 def string(value: object, what: str) -> str:
-    """
-    Return a text of at most :data:`MAX_TEXT` characters.
-
-    :param value: what was read.
-    :param what: the field, for the error.
-    """
+    """Read a text of at most :data:`MAX_TEXT` characters (a :data:`Reader`)."""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise ValueError(f"{what} is {shown(value)}, not a text of at most {MAX_TEXT} characters")
     return value
 
 
 def any_json(value: object, what: str, depth: int = 0) -> Any:
-    """
-    Return plain JSON without floats, at most :data:`MAX_DEPTH` deep; its integers have 64 bits.
-
-    :param value: what was read.
-    :param what: the field, for the error.
-    :param depth: how deep ``value`` lies.
-    """
+    """Read plain JSON without floats (a :data:`Reader`), at most :data:`MAX_DEPTH` deep; its integers have 64 bits."""
     if depth > MAX_DEPTH:
         raise ValueError(f"{what} is nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
@@ -159,7 +140,7 @@ def any_json(value: object, what: str, depth: int = 0) -> Any:
     return string(value, what)
 
 
-def one_of(kind: type[E]) -> Callable[[object, str], E]:
+def one_of(kind: type[E]) -> Reader[E]:
     """
     Return a reader of an enum's values.
 
@@ -175,7 +156,7 @@ def one_of(kind: type[E]) -> Callable[[object, str], E]:
     return read
 
 
-def optional(read: Callable[[object, str], T]) -> Callable[[object, str], T | None]:
+def optional(read: Reader[T]) -> Reader[T | None]:
     """
     Return a reader of a value or ``null``.
 
@@ -184,7 +165,7 @@ def optional(read: Callable[[object, str], T]) -> Callable[[object, str], T | No
     return lambda value, what: None if value is None else read(value, what)
 
 
-def array(read: Callable[[object, str], T]) -> Callable[[object, str], tuple[T, ...]]:
+def array(read: Reader[T]) -> Reader[tuple[T, ...]]:
     """
     Return a reader of an array.
 
@@ -199,7 +180,7 @@ def array(read: Callable[[object, str], T]) -> Callable[[object, str], tuple[T, 
     return read_all
 
 
-def by_name(read: Callable[[object, str], T]) -> Callable[[object, str], dict[str, T]]:
+def by_name(read: Reader[T]) -> Reader[dict[str, T]]:
     """
     Return a reader of an object with any names.
 
@@ -214,9 +195,9 @@ def by_name(read: Callable[[object, str], T]) -> Callable[[object, str], dict[st
     return read_all
 
 
-def by_partition(read: Callable[[object, str], T]) -> Callable[[object, str], dict[int, T]]:
+def by_partition(read: Reader[T]) -> Reader[dict[int, T]]:
     """
-    Return a reader of an object whose names are metadata partitions.
+    Return a reader of an object whose names are partitions.
 
     :param read: reader of each value.
     """
@@ -228,7 +209,7 @@ def by_partition(read: Callable[[object, str], T]) -> Callable[[object, str], di
     return read_all
 
 
-def record(kind: Callable[..., T], readers: Mapping[str, Callable[[object, str], Any]]) -> Callable[[object, str], T]:
+def record(kind: Callable[..., T], readers: Mapping[str, Reader[Any]]) -> Reader[T]:
     """
     Return a reader of an object with exactly these fields.
 
@@ -250,7 +231,7 @@ def record(kind: Callable[..., T], readers: Mapping[str, Callable[[object, str],
 
 def _partition(name: str, what: str) -> int:
     if not name.isascii() or not name.isdecimal() or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
-        raise ValueError(f"{what} names the metadata partition {shown(name)}")
+        raise ValueError(f"{what} names the partition {shown(name)}")
     return int(name)
 
 

@@ -26,14 +26,10 @@ _DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 class UnseenVerdict(StrEnum):
     """What may be done with a segment that has no object."""
 
-    MAY_FINISH = "may finish"
-    """DELETE_SEGMENT_FINISHED may be written."""
-
-    MISSING = "missing"
-    """Its objects must have been there: it stays, and counts against the limit of missing segments."""
-
+    MAY_FINISH = "may finish"  # DELETE_SEGMENT_FINISHED may be written
+    MISSING = "missing"  # its objects must have been there: it stays, and counts against the limit of missing segments
+    # Having no objects would be legitimate, but nothing shows that they would have been seen: it stays, and is reported.
     NOT_PROVEN = "not proven"
-    """Having no objects would be legitimate, but nothing shows that they would have been seen: it stays, and is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +88,10 @@ def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> Un
 
 
 def _overridden(decision: UnseenDecision, overrides: Collection[str]) -> UnseenDecision:
-    if decision.override is not None and decision.override in overrides:
-        return UnseenDecision(
-            UnseenVerdict.MAY_FINISH,
-            f"the override {decision.override!r} is in force: {decision.why}",
-            decision.override,
-        )
-    return decision
+    if decision.override is None or decision.override not in overrides:
+        return decision
+    why = f"the override {decision.override!r} is in force: {decision.why}"
+    return UnseenDecision(UnseenVerdict.MAY_FINISH, why, decision.override)
 
 
 _NOT_SHOWN: Final = UnseenDecision(
@@ -123,10 +116,8 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
     if segment.state is _COPY_STARTED or not segment.was_copied:
         return UnseenDecision(UnseenVerdict.MAY_FINISH, "its copy was never finished, so that it may have no object")
     if segment.started_by_us:
-        return UnseenDecision(
-            UnseenVerdict.MAY_FINISH,
-            "an earlier run of ours had seen its objects at this place before it began to delete them",
-        )
+        why = "an earlier run of ours had seen its objects at this place before it began to delete them"
+        return UnseenDecision(UnseenVerdict.MAY_FINISH, why)
     if not segment.only_place:
         return UnseenDecision(
             UnseenVerdict.MISSING,
@@ -141,6 +132,5 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
             "nothing shows to be up to date",
             SETTLE_MISSING,
         )
-    return UnseenDecision(
-        UnseenVerdict.MAY_FINISH, "somebody else had deleted its objects, at the only place where they can have been"
-    )
+    why = "somebody else had deleted its objects, at the only place where they can have been"
+    return UnseenDecision(UnseenVerdict.MAY_FINISH, why)

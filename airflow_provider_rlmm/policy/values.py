@@ -20,12 +20,8 @@ MAX_NAMES = 1_000
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-def shown(value: object) -> str:
-    """
-    Return the beginning of a value, as Python writes it, for a message.
-
-    :param value: anything.
-    """
+def _shown(value: object) -> str:
+    """Return the beginning of a value, as Python writes it, for a message."""
     if isinstance(value, str):
         return in_quotes(value, MAX_SHOWN)
     if isinstance(value, bool | float | None):
@@ -44,7 +40,7 @@ def refused(name: str, value: object, allowed: str) -> ConfigurationError:
     :param value: what was given.
     :param allowed: what may be given, in words that fit behind "must be".
     """
-    return ConfigurationError(f"{name} must be {allowed}, not {shown(value)}")
+    return ConfigurationError(f"{name} must be {allowed}, not {_shown(value)}")
 
 
 def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
-INCOMPLETE_ADVICE = (
+_ADVICE = (
     "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never "
     "deleted"
 )
@@ -79,4 +79,4 @@ def incomplete_history(history: UserPartitionHistory, metadata_partition: int) -
 def _refusal(history: UserPartitionHistory, why: str, metadata_partition: int, offset: int) -> Refusal:
     tip = history.topic_id_partition
     kind = RefusalKind.INCOMPLETE_HISTORY
-    return Refusal(str(tip), why, INCOMPLETE_ADVICE, kind, metadata_partition, offset, tip.topic)
+    return Refusal(str(tip), why, _ADVICE, kind, metadata_partition, offset, tip.topic)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.orphans import (
+from airflow_provider_rlmm.policy.absence import (
     MAX_TOPIC_IDS_ASKED,
     OrphanCandidate,
     OrphanVerdict,

@@ -37,13 +37,13 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.operators.acknowledging import ACKNOWLEDGEMENTS_VARIABLE
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
+from airflow_provider_rlmm.operators.failing import ACKNOWLEDGEMENTS_VARIABLE
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records

@@ -10,7 +10,7 @@ REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
 RUN_DOCUMENTS = "lifecycle/run_documents.py"
 OPERATORS = "operators/cleaner.py"
-ACKNOWLEDGING = "operators/acknowledging.py"
+ACKNOWLEDGING = "operators/failing.py"
 
 NEEDS_A_PERSON = [
     Mutation(
@@ -48,7 +48,7 @@ NEEDS_A_PERSON = [
         "I12",
         "the marker's refusals are only logged",
         OPERATORS,
-        "        write_document(uri, MARK_DOCUMENT, json.dumps(mark_document(report, session.cluster_id)))\n",
+        "        write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))\n",
         "",
         "airflow/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
     ),
@@ -166,7 +166,7 @@ NEEDS_A_PERSON = [
         "I12",
         "a list of acknowledgements that is none is taken for an empty one",
         ATTENTION,
-        "        return Acknowledgements(problems=(unreadable_acknowledgements(source, str(e)),))",
+        "        return unreadable_acknowledgements(source, str(e))",
         "        return Acknowledgements()",
         "policy/test_attention.py::test_a_variable_that_is_no_list_of_acknowledgements_fails_and_acknowledges_nothing",
     ),
@@ -174,8 +174,8 @@ NEEDS_A_PERSON = [
         "I12",
         "a variable that cannot be read is taken for none",
         ACKNOWLEDGING,
-        '        return Acknowledgements(problems=(unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log"),))',
-        "        return Acknowledgements()",
+        '        return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")',
+        "        return attention.Acknowledgements()",
         "airflow/test_operators.py::test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret",
     ),
     Mutation(

@@ -29,8 +29,8 @@ CLOCKS = [
         "time",
         "a repeated marker with an earlier time shortens the wait",
         ABSENCE,
-        "    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms), None)",
-        "    sane = [o for o in observations if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms]\n"
+        "    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS), None)",
+        "    sane = [o for o in observations if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS]\n"
         "    return min(sane, key=lambda o: o.time_ms, default=None)",
         "policy/test_absence.py::test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait",
     ),
@@ -38,7 +38,7 @@ CLOCKS = [
         "time",
         "an observation from the future counts",
         ABSENCE,
-        "if o.bounded and o.time_ms <= now_ms + max_clock_skew_ms)",
+        "if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS)",
         "if o.bounded)",
         "policy/test_absence.py::test_an_observation_from_the_future_is_replaced_by_the_next_sane_one",
         simulated=True,
@@ -95,14 +95,14 @@ CLOCKS = [
         PROVEN_TIME,
         "time",
         "a worker that contradicts the brokers is believed",
-        "    if abs(time_ms - other_ms) > max_clock_skew_ms:",
+        "    if abs(time_ms - other_ms) > MAX_CLOCK_SKEW_MS:",
         "policy/test_proven_time.py::test_a_worker_that_contradicts_the_brokers_is_refused_with_both_times",
     ),
     switched_off(
         PROVEN_TIME,
         "time",
         "a time before what a broker wrote is believed",
-        "    if bound.not_before_ms > time_ms + max_clock_skew_ms:",
+        "    if bound.not_before_ms > time_ms + MAX_CLOCK_SKEW_MS:",
         "policy/test_proven_time.py::test_a_worker_that_is_behind_what_brokers_wrote_is_refused_even_unproven",
     ),
     switched_off(

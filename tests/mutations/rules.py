@@ -6,7 +6,6 @@ from __future__ import annotations
 from tests.mutations.mutation import (
     ABSENCE,
     BATCHES,
-    BLAST_RADIUS,
     BY_HAND,
     CLEANER,
     DELETION,
@@ -621,7 +620,7 @@ RULES = [
         "policy/test_guards.py::test_a_blast_radius_out_of_range_is_refused",
     ),
     switched_off(
-        BLAST_RADIUS,
+        GUARDS,
         "limits",
         "the blast radius is not checked",
         "            if value > limit:",

@@ -220,7 +220,7 @@ SECRETS = [
         "pages",
         "a diagnosis of any form is shown",
         PAGES,
-        "    check_diagnosis(document)\n",
+        "    _check_diagnosis(document)\n",
         "",
         f"{_PAGES}test_what_is_no_diagnosis",
     ),

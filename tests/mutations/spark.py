@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from tests.mutations.mutation import (
+    ABSENCE,
     CLUSTER_STATE,
     OBSERVING,
-    ORPHANS,
     RETENTION_OPERATORS,
     TASK_FOLDER,
     Mutation,
@@ -17,18 +17,18 @@ SPARK = [
     Mutation(
         "Spark",
         "calls an id orphaned unless its topic was seen",
-        ORPHANS,
+        ABSENCE,
         "if seen.presence is Presence.ABSENT:",
         "if seen.presence is not Presence.PRESENT:",
-        "policy/test_orphans.py::test_everything_else_is_refused_by_name",
+        "policy/test_absence.py::test_everything_else_is_refused_by_name",
     ),
     Mutation(
         "Spark",
         "asks for names that no topic can have",
-        ORPHANS,
+        ABSENCE,
         " for name in c.names if is_legal_topic_name(name))",
         " for name in c.names)",
-        "policy/test_orphans.py::test_only_names_that_can_decide_are_asked_for",
+        "policy/test_absence.py::test_only_names_that_can_decide_are_asked_for",
     ),
     switched_off(
         CLUSTER_STATE,

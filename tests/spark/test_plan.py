@@ -18,8 +18,8 @@ import pytest
 
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
+from airflow_provider_rlmm.policy.absence import OrphanCandidate
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.orphans import OrphanCandidate
 from airflow_provider_rlmm.policy.plan import (
     PLAN_COLUMNS,
     SUMMARY_NAME,

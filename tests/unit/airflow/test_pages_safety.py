@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.plugins import documents, pages, web
 from airflow_provider_rlmm.plugins.documents import read_json_object
-from airflow_provider_rlmm.plugins.pages import doctor_page, error_page, human_time
+from airflow_provider_rlmm.plugins.pages import doctor_page, error_page
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from tests.object_store_server import ObjectStoreServer
 
@@ -352,8 +352,7 @@ def test_whatever_a_page_cannot_show_is_the_documents_fault(
         raise OverflowError("too large")
 
     (work / "d" / FILES[kind]).write_text("{}")
-    for page in ("plan_page", "report_page", "doctor_page"):
-        monkeypatch.setattr(web, page, fail)
+    monkeypatch.setitem(web._PAGES, kind, (FILES[kind], fail))
     answer = client.get(f"/{kind}/d")
     assert (answer.status_code, "(OverflowError: too large)" in answer.text) == (422, True)
 
@@ -364,8 +363,7 @@ def test_a_finding_may_have_further_fields() -> None:
 
 
 def test_a_time_of_no_calendar_stays_a_number() -> None:
-    assert human_time(2**62) == f"{2**62} ms"
-    assert "ms" in doctor_page("d", diagnosis(examined_at_ms=2**62))
+    assert f"{2**62} ms" in doctor_page("d", diagnosis(examined_at_ms=2**62))
 
 
 def test_a_work_folder_that_cannot_be_used_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
 )
 from airflow_provider_rlmm.lifecycle.planner import Plan
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.policy.blast_radius import BlastRadius
+from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Reason
 from tests.unit.lifecycle.builders import Cluster, tip
 

@@ -24,8 +24,8 @@ from airflow_provider_rlmm.lifecycle.run_documents import mark_document
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
-from airflow_provider_rlmm.policy.blast_radius import BlastRadius
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
+from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind, plan_file_name
 
 NOW = 1_800_000_000_000

@@ -8,7 +8,19 @@ import pytest
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.policy.absence import Presence, Settlement, first_observation, observe, settle
+from airflow_provider_rlmm.policy.absence import (
+    OrphanCandidate,
+    Presence,
+    Settlement,
+    first_observation,
+    judge_orphans,
+    names_in_doubt,
+    not_asked_for,
+    observe,
+    settle,
+)
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 ID, OTHER = UUID(int=7), UUID(int=8)
 NAMES = frozenset({"gone"})
@@ -119,10 +131,10 @@ def test_an_observation_of_min_absence_ago_is_settled(now_ms: int) -> None:
 def test_an_observation_from_the_future_is_replaced_by_the_next_sane_one(ahead_ms: int) -> None:
     now_ms = 1_000_000
     observations = seen(now_ms + ahead_ms, 400_000, 1)
-    first = first_observation(observations, now_ms, 300_000)
+    first = first_observation(observations, now_ms)
     assert first is not None
     assert first.time_ms == 400_000
-    alone = settle(observations[:1], foreign_offset=None, now_ms=now_ms, min_absence_ms=0, max_clock_skew_ms=300_000)
+    alone = settle(observations[:1], foreign_offset=None, now_ms=now_ms, min_absence_ms=0)
     assert not alone.settled
     assert f"at offset 10 is from the future: it says {now_ms + ahead_ms} ms, now is {now_ms} ms" in alone.reason
     assert "run the marker again" in alone.what_to_do
@@ -130,7 +142,7 @@ def test_an_observation_from_the_future_is_replaced_by_the_next_sane_one(ahead_m
 
 def test_an_observation_that_is_ahead_by_no_more_than_clocks_may_differ_stands() -> None:
     observations = seen(1_300_000, 1_000_000)
-    assert first_observation(observations, 1_000_000, 300_000) == observations[0]
+    assert first_observation(observations, 1_000_000) == observations[0]
     assert not settle(observations, foreign_offset=None, now_ms=1_000_000, min_absence_ms=0).settled
 
 
@@ -144,3 +156,61 @@ def test_a_foreign_marker_that_nothing_bounds_is_no_observation() -> None:
     assert not settlement.settled
     assert "its marker at offset 10 is somebody else's" in settlement.reason
     assert "run the marker again" in settlement.what_to_do
+
+
+# --- which topic ids that a listing lacks may be called deleted -------------------------------------------------------
+
+
+def candidate(*names: str, topic_id: UUID = ID) -> OrphanCandidate:
+    return OrphanCandidate(topic_id, frozenset(names), Count(10, 1_000))
+
+
+@pytest.mark.parametrize("answer", [NoTopic.UNKNOWN, OTHER], ids=["unknown", "another-id"])
+def test_a_name_that_is_not_the_ids_proves_its_deletion(answer: TopicAnswer) -> None:
+    verdict = judge_orphans([candidate("orders")], {"orders": answer})
+    assert (verdict.absent, verdict.refusals) == ({(ID, "orders")}, ())
+
+
+@pytest.mark.parametrize(
+    ("names", "answers", "kind", "why"),
+    [
+        (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "nobody can tell whether it exists"),
+        (["orders"], {"orders": ID}, RefusalKind.TOPIC_PRESENT, "exists in the cluster as 'orders'"),
+        (["orders"], {}, RefusalKind.AMBIGUOUS, "was not described"),
+        (["orders"], {"payments": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "was not described"),
+        (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "2 names"),
+        (["a", "b"], {"a": NoTopic.UNKNOWN, "b": NoTopic.DENIED}, RefusalKind.AMBIGUOUS, "2 names"),
+        (["../etc"], {}, RefusalKind.AMBIGUOUS, "no topic can have this name"),
+        (["x\nforged"], {}, RefusalKind.AMBIGUOUS, "no topic can have this name"),
+    ],
+)
+def test_everything_else_is_refused_by_name(
+    names: list[str], answers: dict[str, TopicAnswer], kind: RefusalKind, why: str
+) -> None:
+    gone = candidate("gone", topic_id=OTHER)
+    verdict = judge_orphans([candidate(*names), gone], {**answers, "gone": NoTopic.UNKNOWN})
+    assert verdict.absent == {(OTHER, "gone")}, "the others go on"
+    (refusal,) = verdict.refusals
+    assert refusal.kind is kind
+    assert kind.needs_person
+    assert why in refusal.why
+    assert "10 segments, 1000 bytes of it are not planned" in refusal.why
+    assert refusal.what.endswith("id AAAAAAAAAAAAAAAAAAAABw")
+    assert "\n" not in refusal.what + refusal.why
+
+
+def test_a_denied_topic_is_named_with_the_right_that_is_missing() -> None:
+    (refusal,) = judge_orphans([candidate("orders")], {"orders": NoTopic.DENIED}).refusals
+    assert (refusal.topic, refusal.what) == ("orders", "topic orders, id AAAAAAAAAAAAAAAAAAAABw")
+    assert "DESCRIBE on every topic" in refusal.what_to_do
+
+
+def test_only_names_that_can_decide_are_asked_for() -> None:
+    found = [candidate("orders"), candidate("a", "b"), candidate("../etc"), candidate(""), candidate("x" * 250)]
+    assert names_in_doubt(found) == {"orders"}
+
+
+def test_ids_that_are_too_many_need_a_person() -> None:
+    refusal = not_asked_for(1)
+    assert refusal.kind.needs_person
+    assert "10000 of them at most" in refusal.why

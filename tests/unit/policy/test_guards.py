@@ -120,18 +120,15 @@ def test_an_override_without_an_expected_cluster_is_refused(expected: str | None
 
 
 def summary(planned: Count, known: int) -> PlanSummary:
-    return PlanSummary("plan-1", "c", 0, 1, {}, Count(known, 0), {"ORPHANED": planned}, {}, {}, 0)
-
-
-LIMITS = {"max_segments": 10, "max_bytes": 1_000, "max_share": 0.5}
+    plan = PlanSummary("plan-1", "c", 0, 1, {}, Count(known, 0), {"ORPHANED": planned}, {}, {}, 0)
+    return plan.judged_by(BlastRadius(max_segments=10, max_bytes=1_000, max_share=0.5))
 
 
 @pytest.mark.parametrize(
     ("planned", "known"), [(Count(10, 1_000), 20), (Count(0, 0), 0)], ids=["at every limit", "nothing at all"]
 )
 def test_a_plan_within_its_limits_passes(planned: Count, known: int) -> None:
-    within: Any = BlastRadius(**LIMITS).check(summary(planned, known))  # type: ignore[arg-type, func-returns-value]
-    assert within is None
+    summary(planned, known).check_blast_radius()
 
 
 @pytest.mark.parametrize(
@@ -144,6 +141,6 @@ def test_a_plan_within_its_limits_passes(planned: Count, known: int) -> None:
 )
 def test_a_plan_beyond_a_limit_is_stopped_by_the_limit_s_name(planned: Count, known: int, message: str) -> None:
     with pytest.raises(BlastRadiusError) as error:
-        BlastRadius(**LIMITS).check(summary(planned, known))  # type: ignore[arg-type]  # the share is a float
+        summary(planned, known).check_blast_radius()
     assert message in str(error.value)
     assert "plan-1" in str(error.value)

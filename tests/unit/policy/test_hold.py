@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.hold import Hold
 
 ID = UUID(int=2**127 - 5)
@@ -27,7 +27,7 @@ ID = UUID(int=2**127 - 5)
     ],
 )
 def test_names_patterns_and_ids_hold(entry: str, held: bool) -> None:
-    assert (Hold((entry,)).entry_for(ID, ("orders", "eu.orders")) is not None) is held
+    assert (Hold((entry,)).refusal_of(TopicIdPartition(ID, "orders", 0), ("eu.orders",)) is not None) is held
 
 
 def test_holds_of_several_sources_add_up() -> None:
