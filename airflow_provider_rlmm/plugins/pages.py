@@ -51,7 +51,7 @@ def _fields(**readers: _Reader) -> _Reader:
 _finding = _fields(
     kind=strict.string,
     severity=strict.one_of(Severity),
-    metadata_partition=strict.integer,
+    metadata_partition=strict.optional(strict.integer),
     offset=strict.optional(strict.integer),
     **dict.fromkeys(("topic", "topic_id", "segment_id"), strict.optional(strict.string)),
     partition=strict.optional(strict.any_json),

@@ -111,6 +111,17 @@ def test_a_diagnosis_in_words() -> None:
     assert "nothing found" in doctor_page("doctor-2", clean.to_dict())
 
 
+def test_every_kind_of_finding_has_its_place_on_the_page() -> None:
+    """What concerns a topic as a whole lies in no metadata partition."""
+    findings = tuple(
+        Finding(kind, Severity.WARNING, None, None, TOPIC_ID, "orders", detail="x") for kind in FindingKind
+    )
+    counts = dict.fromkeys(FindingKind, 1)
+    made = Diagnosis("cluster-1", 1_700_000_000_000, {3: 1200}, 1200, 1, counts, findings=findings)
+    html = doctor_page("doctor-1", made.to_dict())
+    assert html.count('class="badge') >= len(FindingKind)
+
+
 def test_a_report_shows_what_was_not_planned_and_counts_it(client: TestClient) -> None:
     text = client.get("/reports/report-1").text
     assert "marked 5 ms ago" in text
