@@ -62,7 +62,6 @@ def _modules(kind: str, *names: str) -> dict[str, Any]:
 
 
 def _connection_type() -> dict[str, Any]:
-    text = ["string", "null"]
     return {
         "connection-type": "rlmm",
         "hook-name": "Kafka Remote Log Metadata",
@@ -73,55 +72,42 @@ def _connection_type() -> dict[str, Any]:
             "placeholders": {},
         },
         "conn-fields": {
-            "kafka_conn_id": {
-                "label": "Kafka connection id",
-                "description": "Connection of type kafka that reaches the cluster",
-                "schema": {"type": text, "default": "kafka_default"},
-            },
-            "metadata_topic": {
-                "label": "Metadata topic",
-                "description": "The brokers' remote log metadata topic",
-                "schema": {"type": text, "default": "__remote_log_metadata"},
-            },
-            "expected_cluster_id": {
-                "label": "Expected cluster id",
-                "description": "Refuse to work on any other cluster",
-                "schema": {"type": text},
-            },
-            "storage_uri": {
-                "label": "Storage URI",
-                "description": "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered",
-                "schema": {"type": text},
-            },
-            "storage_conn_id": {
-                "label": "Storage connection id",
-                "description": "Connection whose login, password and extra are the store's key, secret and options",
-                "schema": {"type": text},
-            },
-            "layout": {
-                "label": "Storage layout",
-                "description": "How the brokers' storage plugin names its objects",
-                "schema": {"type": text, "default": "local-tiered-storage"},
-            },
-            "expected_root": {
-                "label": "Expected storage root",
-                "description": "Refuse any other storage root: the root id or the location that the connection test prints",
-                "schema": {"type": text},
-            },
-            "allow_writes": {
-                "label": "Allow writes",
-                "description": "Off: nothing is written to the metadata topic and nothing is deleted",
-                "schema": {"type": ["boolean", "null"], "default": False},
-            },
-            "hold": {
-                "label": "Hold",
-                "description": "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas",
-                "schema": {"type": text},
-            },
-            "clock_topic": {
-                "label": "Clock topic",
-                "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
-                "schema": {"type": text},
-            },
+            "kafka_conn_id": _field(
+                "Kafka connection id", "Connection of type kafka that reaches the cluster", default="kafka_default"
+            ),
+            "metadata_topic": _field(
+                "Metadata topic", "The brokers' remote log metadata topic", default="__remote_log_metadata"
+            ),
+            "expected_cluster_id": _field("Expected cluster id", "Refuse to work on any other cluster"),
+            "storage_uri": _field(
+                "Storage URI", "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered"
+            ),
+            "storage_conn_id": _field(
+                "Storage connection id",
+                "Connection whose login, password and extra are the store's key, secret and options",
+            ),
+            "layout": _field(
+                "Storage layout", "How the brokers' storage plugin names its objects", default="local-tiered-storage"
+            ),
+            "expected_root": _field(
+                "Expected storage root",
+                "Refuse any other storage root: the root id or the location that the connection test prints",
+            ),
+            "allow_writes": _field(
+                "Allow writes",
+                "Off: nothing is written to the metadata topic and nothing is deleted",
+                kind="boolean",
+                default=False,
+            ),
+            "hold": _field(
+                "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
+            ),
+            "clock_topic": _field(
+                "Clock topic", "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time"
+            ),
         },
     }
+
+
+def _field(label: str, description: str, kind: str = "string", **default: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **default}}

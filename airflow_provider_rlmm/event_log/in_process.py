@@ -210,11 +210,7 @@ class InProcessMetadataEventLog:
         return offsets
 
     def append(
-        self,
-        metadata_partition: int,
-        value: bytes | None,
-        key: bytes | None = None,
-        timestamp_ms: int | None = None,
+        self, metadata_partition: int, value: bytes | None, key: bytes | None = None, timestamp_ms: int | None = None
     ) -> int:
         """
         Append a record as a foreign writer would: anything goes, no hook is called.

@@ -49,23 +49,18 @@ class ReplayedState(Protocol):
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """Return the segment as of the replay, ``None`` where it is not known or finished."""
-        ...
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
         """Return the state of the partition's deletion, ``None`` where there is none or the last one has finished."""
-        ...
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
         """Return why the partition must not be declared deleted, ``None`` where nothing stands against it."""
-        ...
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """Return the latest look at the cluster that asked for the topic id, ``None`` where there was none."""
-        ...
 
     def routing_verified(self) -> bool:
         """Tell whether records were observed and every one of them lies where our partitioner puts it."""
-        ...
 
 
 class GuardedPublisher:
