@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
-    ClusterMismatchError,
-    EventLogAccessError,
-    MetadataTopicNotFoundError,
-)
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -42,11 +38,7 @@ _INT_SETTINGS = (
     "retention.ms",
     "segment.bytes",
 )
-_BOOL_SETTINGS = (
-    "remote.storage.enable",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-)
+_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
 _TEXT_SETTINGS = ("cleanup.policy",)
 
 TopicSettings = Mapping[str, int | bool | str]

@@ -10,10 +10,7 @@ from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from airflow_provider_rlmm.errors import (
-    ClusterMismatchError,
-    ConfigurationError,
-)
+from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.kafka.client_watch import MAX_TEXT, ClientLog, ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.quoting import printable
@@ -202,7 +199,6 @@ class Handle(Protocol):
 
     def list_topics(self, *, timeout: float) -> Any:
         """Return the cluster's metadata. Without a topic this request cannot create one."""
-        ...
 
 
 def cluster_id_of(admin: KafkaAdmin) -> str:

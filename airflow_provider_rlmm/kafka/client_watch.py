@@ -8,11 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.errors import (
-    EventLogAccessError,
-    EventLogError,
-    EventLogUnavailableError,
-)
+from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.tls_errors import explain_tls_refusal, is_tls_refusal
 from airflow_provider_rlmm.quoting import printable

@@ -16,11 +16,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_rlmm.errors import (
-    ClusterMismatchError,
-    EventLogAccessError,
-    EventLogError,
-)
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogError
 from airflow_provider_rlmm.kafka.client import REQUEST_TIMEOUT_S, KafkaAdmin
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 

@@ -53,70 +53,29 @@ _OWN = {
 # Nothing here ever joins a group, so a shared Airflow connection may carry these for its other users.
 _GROUP_ONLY = frozenset(
     {
-        "auto.commit.interval.ms",
-        "coordinator.query.interval.ms",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.protocol.type",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "offset.store.method",
-        "offset.store.path",
-        "offset.store.sync.interval.ms",
-        "partition.assignment.strategy",
+        "auto.commit.interval.ms", "coordinator.query.interval.ms", "group.id", "group.instance.id", "group.protocol",
+        "group.protocol.type", "group.remote.assignor", "heartbeat.interval.ms", "max.poll.interval.ms",
+        "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms", "partition.assignment.strategy",
         "session.timeout.ms",
     }
-)
+)  # fmt: skip
 # librdkafka warns about each property of the other kind; these lists are what it warned about (2.16.0), and aliases.
 _CONSUMER_ONLY = frozenset(_CONSUMER_FIXED) | {
-    "check.crcs",
-    "client.rack",
-    "consume.callback.max.messages",
-    "fetch.error.backoff.ms",
-    "fetch.max.bytes",
-    "fetch.message.max.bytes",
-    "fetch.min.bytes",
-    "fetch.queue.backoff.ms",
-    "fetch.wait.max.ms",
-    "max.partition.fetch.bytes",
-    "queued.max.messages.kbytes",
-    "queued.min.messages",
-}
+    "check.crcs", "client.rack", "consume.callback.max.messages", "fetch.error.backoff.ms", "fetch.max.bytes",
+    "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms", "fetch.wait.max.ms",
+    "max.partition.fetch.bytes", "queued.max.messages.kbytes", "queued.min.messages",
+}  # fmt: skip
 _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
-    "batch.num.messages",
-    "batch.size",
-    "compression.codec",
-    "compression.level",
-    "compression.type",
-    "delivery.report.only.error",
-    "enable.gapless.guarantee",
-    "linger.ms",
-    "message.send.max.retries",
-    "partitioner",
-    "produce.offset.report",
-    "queue.buffering.backpressure.threshold",
-    "queue.buffering.max.kbytes",
-    "queue.buffering.max.messages",
-    "queue.buffering.max.ms",
-    "queuing.strategy",
-    "request.timeout.ms",
-    "retries",
-    "sticky.partitioning.linger.ms",
-    "transaction.timeout.ms",
-}
+    "batch.num.messages", "batch.size", "compression.codec", "compression.level", "compression.type",
+    "delivery.report.only.error", "enable.gapless.guarantee", "linger.ms", "message.send.max.retries", "partitioner",
+    "produce.offset.report", "queue.buffering.backpressure.threshold", "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages", "queue.buffering.max.ms", "queuing.strategy", "request.timeout.ms", "retries",
+    "sticky.partitioning.linger.ms", "transaction.timeout.ms",
+}  # fmt: skip
 # These two change what a delivery report says, and the outcomes are read from delivery reports.
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
 
-_FILES = (
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.crl.location",
-    "ssl.key.location",
-    "ssl.keystore.location",
-)
-
+_FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
 
 

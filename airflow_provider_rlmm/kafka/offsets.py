@@ -10,12 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    KafkaAdmin,
-    is_unknown_topic,
-)
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, is_unknown_topic
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
 if TYPE_CHECKING:
