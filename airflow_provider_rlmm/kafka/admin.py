@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,20 +13,19 @@ from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
+    UNKNOWN_TOPIC,
     KafkaAdmin,
     admin_api,
-    cluster_id_of,
-    is_unknown_topic,
-)
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import (
     chunks,
+    cluster_id_of,
     describe_topics,
+    is_error,
     list_offsets,
     metadata_topic_description,
     no_metadata_topic,
     topic_id_of,
 )
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
 _INT_SETTINGS = (
@@ -39,7 +38,7 @@ _INT_SETTINGS = (
     "segment.bytes",
 )
 _BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
-_TEXT_SETTINGS = ("cleanup.policy",)
+_TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 
 TopicSettings = Mapping[str, int | bool | str]
 """Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
@@ -162,18 +161,16 @@ class KafkaClusterTopics:
         return topics
 
     def _metadata_topic_id(self, outcome: Any) -> UUID:
-        if is_unknown_topic(outcome):
+        if is_error(outcome, UNKNOWN_TOPIC):
             raise MetadataTopicNotFoundError(no_metadata_topic(self._admin, self._metadata_topic))
         return topic_id_of(self._admin, self._metadata_topic, outcome)
 
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
-        from confluent_kafka import KafkaError
-
-        if is_unknown_topic(outcome):
+        if is_error(outcome, UNKNOWN_TOPIC):
             return NoTopic.UNKNOWN
-        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if is_error(outcome, "TOPIC_AUTHORIZATION_FAILED"):
             return NoTopic.DENIED
-        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
+        if is_error(outcome, "TOPIC_EXCEPTION"):
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
         return topic_id_of(self._admin, name, outcome)
 
@@ -188,7 +185,7 @@ class KafkaClusterTopics:
         settings: dict[str, TopicSettings] = {}
         for chunk in chunks(names):
             for name, outcome in self._describe_configs(chunk).items():
-                if not is_unknown_topic(outcome):
+                if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"describing the configuration of topic {name!r}"
                     settings[name] = _settings(self._admin.checked(what, outcome))
         return settings
@@ -204,7 +201,7 @@ class KafkaClusterTopics:
         counts: dict[str, int] = {}
         for chunk in chunks(names):
             for name, outcome in self._describe(chunk).items():
-                if not is_unknown_topic(outcome):
+                if not is_error(outcome, UNKNOWN_TOPIC):
                     counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
         return counts
 
@@ -217,13 +214,14 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        partitions = [(topic, p) for topic, count in self._existing(partition_counts) for p in range(count)]
+        # Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
+        existing = self.partition_counts(partition_counts)
+        partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
         offsets: dict[tuple[str, int], int] = {}
         for chunk in chunks(partitions):
-            for (topic, partition), outcome in list_offsets(
-                self._admin, chunk, admin_api().OffsetSpec.earliest()
-            ).items():
-                if not is_unknown_topic(outcome):
+            outcomes = list_offsets(self._admin, chunk, admin_api().OffsetSpec.earliest())
+            for (topic, partition), outcome in outcomes.items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"asking for the log start offset of {topic}-{partition}"
                     offsets[topic, partition] = self._admin.checked(what, outcome).offset
         return offsets
@@ -258,18 +256,6 @@ class KafkaClusterTopics:
 
     def _describe(self, names: Sequence[str]) -> dict[str, Any]:
         return describe_topics(self._admin, names, operations=False)
-
-    def _existing(self, partition_counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """
-        Yield the topics that exist, with no more partitions than they have.
-
-        Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
-        """
-        for chunk in chunks(partition_counts):
-            for name, outcome in self._describe(chunk).items():
-                if not is_unknown_topic(outcome):
-                    description = self._admin.checked(f"describing topic {name!r}", outcome)
-                    yield name, min(partition_counts[name], len(description.partitions))
 
     def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
         api = admin_api()

@@ -30,12 +30,12 @@ from airflow_provider_rlmm.kafka.client import (
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
+    list_offsets,
     open_client,
     serve,
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import list_offsets
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 
 if TYPE_CHECKING:
@@ -236,18 +236,11 @@ class KafkaTime:
 
     def _stamps_metadata(self) -> bool:
         """Tell whether brokers stamp the metadata topic's records; where one may not ask, they are taken not to."""
-        api = admin_api()
-        what = f"describing the configuration of topic {self._metadata_topic!r}"
-        resource = api.ConfigResource(api.ResourceType.TOPIC, self._metadata_topic)
-        outcomes = self._admin.results(
-            what, lambda client: client.describe_configs([resource], request_timeout=self._timeout_s)
-        )
         try:
-            entries = self._admin.checked(what, outcomes[resource])
+            settings = self._topics.topic_settings([self._metadata_topic])
         except EventLogAccessError:
             return False
-        entry = entries.get("message.timestamp.type")
-        return entry is not None and entry.value == "LogAppendTime"
+        return settings.get(self._metadata_topic, {}).get("message.timestamp.type") == "LogAppendTime"
 
     def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
@@ -272,12 +265,9 @@ def group_partition(group_id: str, partitions: int) -> int:
     :param partitions: number of partitions of ``__consumer_offsets``.
     """
     hashed = 0
-    for high, low in _pairs(group_id.encode("utf-16-be")):
+    units = group_id.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFF_FFFF
     signed = hashed - (1 << 32) if hashed >> 31 else hashed
     # Its absolute value, not its lower 31 bits as for metadata partitions; Java has none for the smallest number.
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
-
-
-def _pairs(data: bytes) -> zip[tuple[int, int]]:
-    return zip(data[::2], data[1::2], strict=True)

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all Kafka adapters share: opening a client, bounded admin calls, and errors in this package's words."""
+"""
+What all Kafka adapters share: opening a client, bounded admin calls, and errors in this package's words.
+
+The calls that describe topics and ask for offsets are of many topics or partitions at once.
+"""
 
 from __future__ import annotations
 
+import base64
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    ConfigurationError,
+    MetadataTopicNotFoundError,
+    TopicIdMissingError,
+)
 from airflow_provider_rlmm.kafka.client_watch import MAX_TEXT, ClientLog, ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.quoting import printable
@@ -21,10 +32,20 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC = "__remote_log_metadata"
 REQUEST_TIMEOUT_S = 15.0
+CHUNK = 500
+"""Topics per request: far below what a broker refuses, few round trips for a large cluster."""
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
+"""The cluster's answer that there is no such topic or partition."""
 
 _POLL_S = 0.05
 # librdkafka times a request out by itself; ours is the net below it, for a client that is stuck.
 _SLACK_S = 2.0
+_RETRY_S = 0.1
+# Between two leaders: brokers restart, and a moment later there is one.
+_LEADERLESS = (
+    "_NOENT", "FENCED_LEADER_EPOCH", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE",
+    "UNKNOWN_LEADER_EPOCH",
+)  # fmt: skip
 
 # librdkafka complains about a property under the one of its names that it likes best.
 _ALSO_CALLED = {
@@ -37,6 +58,7 @@ _ALSO_CALLED = {
 
 K = TypeVar("K")
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 def admin_api() -> Any:
@@ -185,14 +207,6 @@ class KafkaAdmin:
         """Let the client go; the next call opens another."""
         self._client = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class Handle(Protocol):
     """A librdkafka client of any kind, for what all of them can be asked."""
@@ -238,12 +252,122 @@ def require_cluster(handle: Handle, cluster_id: str, what: str, admin: KafkaAdmi
         )
 
 
-def is_unknown_topic(outcome: Any) -> bool:
+def is_error(outcome: Any, *names: str) -> bool:
     """
-    Say whether an outcome is the cluster's answer that there is no such topic or partition.
+    Say whether an outcome is one of some errors.
 
     :param outcome: one value of :meth:`KafkaAdmin.results`.
+    :param names: of the errors, as ``KafkaError`` has them.
     """
     from confluent_kafka import KafkaError
 
-    return isinstance(outcome, KafkaError) and outcome.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    return isinstance(outcome, KafkaError) and outcome.name() in names
+
+
+def topic_id_of(admin: KafkaAdmin, name: str, outcome: Any) -> UUID:
+    """
+    Return the id of a described topic.
+
+    :param admin: the client that described it.
+    :param name: the topic's name.
+    :param outcome: the description, or the ``KafkaError`` where that failed.
+    :raises TopicIdMissingError: if it has none.
+    :raises EventLogAccessError: if it may not be described.
+    """
+    # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
+    description = admin.checked(f"describing topic {name!r}", outcome)
+    topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
+    if topic_id == UUID(int=0):
+        raise TopicIdMissingError(
+            f"describing topic {name!r}, brokers {admin.config.bootstrap_servers}: the cluster gives no topic id; everything "
+            "here goes by ids, and tiered storage has them on every broker"
+        )
+    return topic_id
+
+
+def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
+    """
+    Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
+
+    :param admin: the client.
+    :param partitions: (topic, partition) pairs.
+    :param spec: an ``OffsetSpec``.
+    :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
+    """
+    from confluent_kafka import TopicPartition
+
+    specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+    deadline = time.monotonic() + admin.request_timeout_s
+    while True:
+        outcomes = admin.results(
+            f"asking for offsets of {len(partitions)} partitions",
+            lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
+        )
+        if time.monotonic() + _RETRY_S >= deadline or not any(
+            is_error(outcome, *_LEADERLESS) for outcome in outcomes.values()
+        ):
+            return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+        time.sleep(_RETRY_S)
+        # A client goes on asking the leader that it knows, with the epoch that it knows.
+        admin.close()
+
+
+def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:
+    """
+    Describe the metadata topic, which must exist.
+
+    :param admin: the client.
+    :param topic: its name.
+    :param operations: ask for the operations that the principal may use.
+    :return: confluent-kafka's ``TopicDescription``.
+    :raises MetadataTopicNotFoundError: if it does not exist.
+    """
+    outcome = describe_topics(admin, [topic], operations=operations)[topic]
+    if is_error(outcome, UNKNOWN_TOPIC):
+        raise MetadataTopicNotFoundError(no_metadata_topic(admin, topic))
+    return admin.checked(f"describing topic {topic!r}", outcome)
+
+
+def no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
+    """
+    Say that the metadata topic does not exist.
+
+    :param admin: the client that asked for it.
+    :param topic: its name.
+    """
+    return (
+        f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
+        "tiered topic; it is never created here"
+    )
+
+
+def describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:
+    """
+    Describe topics in one request.
+
+    :param admin: the client.
+    :param names: the topics.
+    :param operations: ask for the operations that the principal may use.
+    :return: per topic its description, or the ``KafkaError`` where that failed.
+    """
+    from confluent_kafka import TopicCollection
+
+    return admin.results(
+        f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
+        lambda client: client.describe_topics(
+            TopicCollection(list(names)),
+            include_authorized_operations=operations,
+            request_timeout=admin.request_timeout_s,
+        ),
+    )
+
+
+def chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """
+    Yield topics or partitions in lists that one request may name.
+
+    :param items: all of them.
+    """
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID, uuid4
 
@@ -26,12 +25,14 @@ from airflow_provider_rlmm.kafka.client import (
     KafkaAdmin,
     admin_api,
     cluster_id_of,
+    list_offsets,
+    metadata_topic_description,
     open_client,
     require_cluster,
+    topic_id_of,
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import list_offsets, metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
 
@@ -203,9 +204,7 @@ class KafkaMetadataLogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

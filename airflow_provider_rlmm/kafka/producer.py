@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
@@ -21,32 +21,16 @@ _FLUSH_SLICE_S = 0.5
 # librdkafka looks for timed-out records once a second, so their reports come up to that much late.
 _REPORT_SLACK_S = 2.0
 _PURGE_S = 2.0
+# With these a broker, or the client before sending, refuses a record before anything is appended. librdkafka knows more
+# (rd_kafka_message_status), but its Python binding does not tell; whatever is not on this short list may have been written.
+_REFUSALS = (
+    "CLUSTER_AUTHORIZATION_FAILED", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "POLICY_VIOLATION", "RECORD_LIST_TOO_LARGE",
+    "TOPIC_AUTHORIZATION_FAILED",
+)  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 
 DeliveryReport = Callable[["KafkaError | None", "Message"], None]
-
-
-@cache
-def _refusal_codes() -> frozenset[int]:
-    """
-    Error codes with which a broker, or the client before sending, refuses a record before anything is appended.
-
-    librdkafka knows more (``rd_kafka_message_status``), but its Python binding does not tell; whatever is not on this
-    short list may have been written.
-    """
-    from confluent_kafka import KafkaError
-
-    return frozenset(
-        {
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            KafkaError.INVALID_RECORD,
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            KafkaError.POLICY_VIOLATION,
-            KafkaError.RECORD_LIST_TOO_LARGE,
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        }
-    )
 
 
 def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[KafkaError], str]) -> PublishOutcome:
@@ -58,7 +42,7 @@ def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[
     :param text_of: says an error in words (:meth:`~airflow_provider_rlmm.kafka.client_watch.ClientWatch.text_of`).
     """
     if error is not None:
-        refused = error.code() in _refusal_codes() and not error.fatal()
+        refused = error.name() in _REFUSALS and not error.fatal()
         return Failed(text_of(error)) if refused else Unknown(text_of(error))
     if offset is None or offset < 0:
         # A broker that recognises a retry as a duplicate no longer knows where the first attempt went.

@@ -7,8 +7,8 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeVar
 from uuid import UUID
 
@@ -18,8 +18,14 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
     RlmmError,
 )
-from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api
-from airflow_provider_rlmm.kafka.describing import metadata_topic_description, topic_id_of
+from airflow_provider_rlmm.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    KafkaAdmin,
+    admin_api,
+    metadata_topic_description,
+    topic_id_of,
+)
 from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_MIN_ISR,
     TOPIC_NUM_PARTITIONS,
@@ -33,6 +39,15 @@ MAX_WAIT_MS = 10_000
 
 # An attempt that is left less than this could not even log in.
 _SHORTEST_REQUEST_S = 1.0
+
+# Errors of brokers that will never create such a topic → the properties that they are about.
+_EVERY = (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR, TOPIC_RETENTION_MS, TOPIC_MIN_ISR)
+_TO_BLAME = {
+    "INVALID_PARTITIONS": (TOPIC_NUM_PARTITIONS,),
+    "INVALID_REPLICATION_FACTOR": (TOPIC_REPLICATION_FACTOR,),
+    "INVALID_CONFIG": (TOPIC_RETENTION_MS, TOPIC_MIN_ISR),
+    **dict.fromkeys(("INVALID_REQUEST", "POLICY_VIOLATION", "TOPIC_EXCEPTION"), _EVERY),
+}
 
 _logger = logging.getLogger(__name__)
 
@@ -133,7 +148,7 @@ def provision_metadata_topic(
 
     def attempt(left_s: float) -> ProvisionedTopic:
         nonlocal created
-        with KafkaAdmin(config.client, min(request_timeout_s, max(left_s, _SHORTEST_REQUEST_S))) as admin:
+        with closing(KafkaAdmin(config.client, min(request_timeout_s, max(left_s, _SHORTEST_REQUEST_S)))) as admin:
             try:
                 return _find(admin, topic, created=created)
             except MetadataTopicNotFoundError:
@@ -158,22 +173,6 @@ def provision_metadata_topic(
 def _find(admin: KafkaAdmin, topic: str, *, created: bool) -> ProvisionedTopic:
     description = metadata_topic_description(admin, topic)
     return ProvisionedTopic(topic_id_of(admin, topic, description), len(description.partitions), created)
-
-
-@cache
-def _to_blame() -> dict[int, tuple[str, ...]]:
-    """Error codes of brokers that will never create such a topic → the properties that they are about."""
-    from confluent_kafka import KafkaError
-
-    every = (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR, TOPIC_RETENTION_MS, TOPIC_MIN_ISR)
-    return {
-        KafkaError.INVALID_PARTITIONS: (TOPIC_NUM_PARTITIONS,),
-        KafkaError.INVALID_REPLICATION_FACTOR: (TOPIC_REPLICATION_FACTOR,),
-        KafkaError.INVALID_CONFIG: (TOPIC_RETENTION_MS, TOPIC_MIN_ISR),
-        KafkaError.INVALID_REQUEST: every,
-        KafkaError.POLICY_VIOLATION: every,
-        KafkaError.TOPIC_EXCEPTION: every,
-    }
 
 
 def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataManagerConfig) -> bool:
@@ -203,9 +202,9 @@ def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataMa
         refused = _refusal(topic, config, (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR), str(error))
         raise ConfigurationError(refused) from error
     if isinstance(outcome, KafkaError):
-        if outcome.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        if outcome.name() == "TOPIC_ALREADY_EXISTS":
             return False
-        if (names := _to_blame().get(outcome.code())) is not None:
+        if (names := _TO_BLAME.get(outcome.name())) is not None:
             raise ConfigurationError(_refusal(topic, config, names, admin.watch.text_of(outcome)))
     admin.checked(what, outcome)
     _logger.info("topic %s created with %d partitions", topic, config.topic_num_partitions)

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka import describing
+from airflow_provider_rlmm.kafka import client
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
@@ -35,7 +35,7 @@ def test_the_cluster_has_its_id(kafka, topics):
 
 def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypatch):
     names = [create_topic(kafka, 1) for _ in range(3)]
-    monkeypatch.setattr(describing, "CHUNK", 2)
+    monkeypatch.setattr(client, "CHUNK", 2)
 
     listing = topics.list_topics()
 
@@ -51,7 +51,7 @@ def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypat
 
 def test_every_describe_says_which_metadata_topic_the_cluster_has(kafka, topics, monkeypatch):
     names = [create_topic(kafka, 1) for _ in range(3)]
-    monkeypatch.setattr(describing, "CHUNK", 2)
+    monkeypatch.setattr(client, "CHUNK", 2)
     metadata_topic_id = topics.list_topics()[METADATA_TOPIC]
 
     for asked in ([], names, [*names, METADATA_TOPIC]):

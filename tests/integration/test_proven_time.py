@@ -18,8 +18,7 @@ from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_I
 from airflow_provider_rlmm.kafka import broker_time as kafka_time
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
-from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.describing import list_offsets
+from airflow_provider_rlmm.kafka.client import KafkaAdmin, list_offsets
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.metadata.serde import serialize
 from dev.authorized import AuthorizedKafka

@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 from concurrent.futures import Future
+from contextlib import closing
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, Producer
@@ -234,7 +235,7 @@ class TestSecrets:
     def test_librdkafkas_own_lines_repeat_none(self, caplog):
         caplog.set_level(logging.DEBUG)
         config = KafkaClientConfig({**LOGIN, "debug": "conf", "sasl.kerberos.kinit.cmd": "kinit battery-staple"})
-        with KafkaAdmin(config, QUICKLY_S) as admin:
+        with closing(KafkaAdmin(config, QUICKLY_S)) as admin:
             await_condition(lambda: (admin.client.poll(0), "kinit.cmd = ***" in caplog.text)[1], "the line", 20)
 
         assert "battery-staple" not in caplog.text
