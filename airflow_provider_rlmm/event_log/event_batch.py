@@ -45,24 +45,13 @@ def event_batch(
     import pyarrow as pa
 
     schema = event_schema()
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip((offsets, timestamps_ms, keys, values), schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-@cache
-def subscription_schema() -> pa.Schema:
-    """Return the schema of a subscription's batch: ``metadata_partition`` int32, then as :func:`event_schema`."""
-    import pyarrow as pa
-
-    return pa.schema([pa.field("metadata_partition", pa.int32(), nullable=False), *event_schema()])
+    columns = zip((offsets, timestamps_ms, keys, values), schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
 
 
 def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """
-    Put the metadata partition in front of a batch.
+    Put the metadata partition in front of a batch: ``metadata_partition`` int32.
 
     :param metadata_partition: where all of its records lie.
     :param batch: what :func:`event_batch` made.
@@ -70,7 +59,7 @@ def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.Rec
     import pyarrow as pa
 
     partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
-    return pa.RecordBatch.from_arrays([partitions, *batch.columns], schema=subscription_schema())
+    return batch.add_column(0, pa.field("metadata_partition", pa.int32(), nullable=False), partitions)
 
 
 def require_range(metadata_partition: int, wanted: tuple[int, int], held: tuple[int, int]) -> None:

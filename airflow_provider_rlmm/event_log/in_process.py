@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Public fake: the metadata event log, in plain Python lists.
+Public fakes: the metadata event log, in plain Python lists, and the store of committed offsets.
 
 Every effect passes two hooks, ``on_effect(name, detail)`` before it and ``after_effect(name, detail)`` after it. Both
 may raise whatever the test wants; an exception leaves the fake as it was at that moment, so a batch can be cut in the
@@ -262,11 +262,7 @@ class InProcessMetadataEventLog:
 
 
 class _Subscription:
-    """
-    Stream and handle in one: nothing moves between two calls.
-
-    :param log: what it follows.
-    """
+    """Stream and handle in one: nothing moves between two calls."""
 
     def __init__(self, log: InProcessMetadataEventLog) -> None:
         self._log = log
@@ -314,3 +310,35 @@ class _Subscription:
 
     def close(self) -> None:
         self._positions.clear()
+
+
+class InProcessOffsetStore:
+    """
+    An :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore` in memory.
+
+    :param on_effect: called before each effect (``committed``, ``None``; ``commit``, the offsets); raise from it to
+        make the effect fail.
+    :param after_effect: called after each effect; raise from it for a crash whose commit has happened.
+    """
+
+    def __init__(self, *, on_effect: EffectHook = no_effect_hook, after_effect: EffectHook = no_effect_hook) -> None:
+        self._offsets: dict[int, int] = {}
+        self.on_effect = on_effect
+        self.after_effect = after_effect
+
+    def committed(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`."""
+        self.on_effect("committed", None)
+        offsets = dict(self._offsets)
+        self.after_effect("committed", None)
+        return offsets
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`."""
+        self.on_effect("commit", offsets)
+        self._offsets.update(offsets)
+        self.after_effect("commit", offsets)
+
+    def lose(self) -> None:
+        """Forget everything, as Kafka does with the offsets of a group that has had no members for long enough."""
+        self._offsets.clear()

@@ -124,15 +124,12 @@ def check_events(
     records: list[tuple[int, bytes]] = []
     for event in events:
         _check_event(event, state, log.topic_id)
-        subject = (
-            event.topic_id_partition
-            if isinstance(event, RemotePartitionDeleteMetadata)
-            else event.remote_log_segment_id
-        )
+        tip = topic_id_partition_of(event)
+        subject = tip if isinstance(event, RemotePartitionDeleteMetadata) else event.remote_log_segment_id
         if subject in subjects:
             raise UnsafeEventError(f"two events about {subject} in one batch: publish them one after the other")
         subjects.add(subject)
-        records.append((metadata_partition_for(topic_id_partition_of(event), log.partition_count), _encode(event)))
+        records.append((metadata_partition_for(tip, log.partition_count), _encode(event)))
     return records
 
 
@@ -181,10 +178,8 @@ def _check_segment_event(event: RemoteLogSegmentMetadataUpdate, state: ReplayedS
         raise UnsafeEventError(f"segment {segment_id} is in {segment.state.name}, {event.state.name} does not follow")
     if event.custom_metadata != segment.custom_metadata:
         raise UnsafeEventError(f"event about segment {segment_id} would replace its custom metadata")
-    if (
-        state.partition_delete_state(segment_id.topic_id_partition)
-        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-    ):
+    deletion = state.partition_delete_state(segment_id.topic_id_partition)
+    if deletion != RemotePartitionDeleteState.DELETE_PARTITION_STARTED:
         raise UnsafeEventError(f"segment {segment_id}: the deletion of its partition has not been started")
 
 

@@ -262,7 +262,7 @@ class RemoteLogMetadataHook(RlmmHook):
                 )
 
         clock = ProvenClock(prove, worker_clock=worker_clock)
-        self.log.log(logging.INFO if clock.proven else logging.WARNING, "%s", clock)
+        self.log.log(logging.INFO if clock.proof.proven else logging.WARNING, "%s", clock)
         return clock
 
     def get_offset_store(self) -> KafkaOffsetStore:

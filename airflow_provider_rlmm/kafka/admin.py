@@ -28,16 +28,8 @@ from airflow_provider_rlmm.kafka.client import (
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
-_INT_SETTINGS = (
-    "local.retention.bytes",
-    "local.retention.ms",
-    "max.message.bytes",
-    "min.insync.replicas",
-    "retention.bytes",
-    "retention.ms",
-    "segment.bytes",
-)
-_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
+_INT_SETTINGS = ("min.insync.replicas", "retention.bytes", "retention.ms")
+_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable")
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 
 TopicSettings = Mapping[str, int | bool | str]
@@ -68,7 +60,6 @@ class MetadataTopicDescription:
 
     :param topic_id: its id.
     :param partition_count: number of metadata partitions.
-    :param replication_factor: the smallest number of replicas of a partition.
     :param settings: its settings.
     :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
         ``WRITE``; ``None`` where the brokers do not say.
@@ -77,7 +68,6 @@ class MetadataTopicDescription:
 
     topic_id: UUID
     partition_count: int
-    replication_factor: int
     settings: TopicSettings
     authorized_operations: frozenset[str] | None
     replicas: tuple[PartitionReplicas, ...]
@@ -132,7 +122,7 @@ class KafkaClusterTopics:
         answers: dict[str, TopicAnswer] = {}
         witnesses: set[UUID] = set()
         for chunk in list(chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
-            described = self._describe([self._metadata_topic, *chunk])
+            described = describe_topics(self._admin, [self._metadata_topic, *chunk])
             witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
         if len(witnesses) > 1:
@@ -200,7 +190,7 @@ class KafkaClusterTopics:
         """
         counts: dict[str, int] = {}
         for chunk in chunks(names):
-            for name, outcome in self._describe(chunk).items():
+            for name, outcome in describe_topics(self._admin, chunk).items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
                     counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
         return counts
@@ -241,7 +231,6 @@ class KafkaClusterTopics:
         return MetadataTopicDescription(
             topic_id=topic_id_of(self._admin, topic, description),
             partition_count=len(description.partitions),
-            replication_factor=min(len(p.replicas) for p in description.partitions),
             settings=self.topic_settings([topic]).get(topic, {}),
             authorized_operations=None if operations is None else frozenset(o.name for o in operations),
             replicas=tuple(
@@ -253,9 +242,6 @@ class KafkaClusterTopics:
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
-
-    def _describe(self, names: Sequence[str]) -> dict[str, Any]:
-        return describe_topics(self._admin, names, operations=False)
 
     def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
         api = admin_api()

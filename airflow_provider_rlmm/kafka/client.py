@@ -341,7 +341,7 @@ def no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
     )
 
 
-def describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool) -> dict[str, Any]:
+def describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool = False) -> dict[str, Any]:
     """
     Describe topics in one request.
 

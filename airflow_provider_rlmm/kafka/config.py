@@ -77,6 +77,7 @@ _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.rep
 
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
+_KINDS = ("properties", "producer_properties", "consumer_properties", "admin_properties")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,7 +101,7 @@ class KafkaClientConfig:
     admin_properties: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for kind in ("properties", "producer_properties", "consumer_properties", "admin_properties"):
+        for kind in _KINDS:
             object.__setattr__(self, kind, _checked(getattr(self, kind)))
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
@@ -139,31 +140,18 @@ class KafkaClientConfig:
         kept = {n: v for n, v in given.items() if n not in excluded and n not in _GROUP_ONLY}
         return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{given.get('client.id') or 'airflow'}_{kind}"}
 
-    def describe(self) -> str:
-        """
-        Say the properties without any secret.
-
-        Only properties known to be harmless show their value: a list of secret names would miss the next new one.
-        """
-        kinds = {
-            "": self.properties,
-            "producer ": self.producer_properties,
-            "consumer ": self.consumer_properties,
-            "admin ": self.admin_properties,
-        }
-        return ", ".join(
-            f"{kind}{name}={value}" if name in _SHOWN else f"{kind}{name}=<hidden>"
-            for kind, properties in kinds.items()
-            for name, value in sorted(properties.items())
-        )
-
     def secrets(self) -> frozenset[str]:
         """Return what of all these properties must appear in no text (:mod:`~airflow_provider_rlmm.redaction`)."""
-        kinds = (self.properties, self.producer_properties, self.consumer_properties, self.admin_properties)
-        return frozenset[str]().union(*map(secrets_of, kinds))
+        return frozenset[str]().union(*(secrets_of(getattr(self, kind)) for kind in _KINDS))
 
     def __repr__(self) -> str:
-        return f"KafkaClientConfig({self.describe()})"
+        # Only properties known to be harmless show their value: a list of secret names would miss the next new one.
+        shown = (
+            f"{kind.removesuffix('properties').replace('_', ' ')}{name}={value if name in _SHOWN else '<hidden>'}"
+            for kind in _KINDS
+            for name, value in sorted(getattr(self, kind).items())
+        )
+        return f"KafkaClientConfig({', '.join(shown)})"
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:

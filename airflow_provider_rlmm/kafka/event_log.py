@@ -38,7 +38,7 @@ from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageC
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError
 
 DELIVERY_TIMEOUT_S = 60.0
 
@@ -150,16 +150,13 @@ class KafkaMetadataLogReader:
             reader = self._idle_readers.pop()
         except IndexError:
             reader = _Reader(self._config, self._topic, self._require_cluster)
-        done = False
         try:
             yield from reader.read(ranges, self._admin.request_timeout_s)
-            done = True
-        finally:
+        except BaseException:
             # One that failed, or was left in mid-read, is not worth knowing the state of.
-            if done:
-                self._idle_readers.append(reader)
-            else:
-                reader.close()
+            reader.close()
+            raise
+        self._idle_readers.append(reader)
 
     def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
         """
@@ -292,13 +289,7 @@ class KafkaMetadataEventLog(KafkaMetadataLogReader):
 
 @dataclass(slots=True)
 class _Range:
-    """
-    A range of offsets that is being read.
-
-    :param position: everything below it was read.
-    :param end: exclusive.
-    :param columns: what has come since the last batch.
-    """
+    """A range of offsets that is being read: everything below its position was, and ``columns`` since the last batch."""
 
     position: int
     end: int
@@ -306,14 +297,13 @@ class _Range:
 
     @property
     def left(self) -> int:
-        """Offsets that were not read yet."""
         return self.end - self.position
 
-    def take(self, records: Sequence[Message], reached: int) -> None:
+    def take(self, records: Sequence[Any], reached: int) -> None:
         """Take records up to the end, and the offset up to which the partition is known with them."""
         if self.left:
             # Ascending offsets: mostly the last one speaks for all.
-            self.columns.extend(records if reached <= self.end else [m for m in records if _offset(m) < self.end])
+            self.columns.extend(records if reached <= self.end else [m for m in records if m.offset() < self.end])
             self.position = max(self.position, min(reached, self.end))
 
     def batch(self) -> pa.RecordBatch:
@@ -323,13 +313,7 @@ class _Range:
 
 
 class _Reader:
-    """
-    One consumer that is assigned the partitions of one read at a time and joins no group.
-
-    :param config: the client's properties.
-    :param topic: the topic.
-    :param require_cluster: refuses a client that has reached another cluster.
-    """
+    """One consumer that is assigned the partitions of one read at a time and joins no group."""
 
     def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
         from confluent_kafka import Consumer
@@ -389,7 +373,7 @@ class _Reader:
             if time.monotonic() >= until:
                 return
 
-    def _sort(self, messages: Sequence[Message], ranges: Mapping[int, _Range]) -> None:
+    def _sort(self, messages: Sequence[Any], ranges: Mapping[int, _Range]) -> None:
         """Give each range its records."""
         from confluent_kafka import Message
 
@@ -397,41 +381,29 @@ class _Reader:
             # Looking at each message by itself costs more than the rest of a read.
             for partition, found in groupby(messages, Message.partition):
                 records = list(found)
-                ranges[cast("int", partition)].take(records, _offset(records[-1]) + 1)
+                ranges[cast("int", partition)].take(records, records[-1].offset() + 1)
             return
         for message in messages:
             if (error := message.error()) is None:
-                ranges[_partition(message)].take([message], _offset(message) + 1)
+                ranges[message.partition()].take([message], message.offset() + 1)
             else:
                 self._take_event(message, error, ranges)
 
-    def _take_event(self, message: Message, error: KafkaError, ranges: Mapping[int, _Range]) -> None:
+    def _take_event(self, message: Any, error: KafkaError, ranges: Mapping[int, _Range]) -> None:
         """Take the end of a partition; raise an error that is one."""
-        from confluent_kafka import KafkaError
-
-        partition = _partition(message)
-        if error.code() == KafkaError._PARTITION_EOF:
+        partition = -1 if message.partition() is None else message.partition()
+        if error.name() == "_PARTITION_EOF":
             # The end of what is readable, past any offsets without records (transaction markers, compaction).
-            ranges[partition].take([], _offset(message))
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            ranges[partition].take([], message.offset())
+        elif error.name() == "_AUTO_OFFSET_RESET":
             raise OffsetOutOfRangeError(
                 f"{self._what(partition)}: records were lost while they were read: {self._watch.text_of(error)}",
                 partition,
                 ranges[partition].position,
             )
-        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        elif error.name() != "GROUP_AUTHORIZATION_FAILED":
             # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
             raise self._watch.error(self._what(partition), error)
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
-
-
-def _partition(message: Message) -> int:
-    partition = message.partition()
-    return -1 if partition is None else partition

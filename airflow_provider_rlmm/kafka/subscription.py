@@ -127,26 +127,25 @@ class KafkaSubscription:
                 # What else there may be was fetched before the partition was removed, or added again.
                 records.setdefault(number, []).append(message)
                 self._positions[number] = offset + 1
-        return [subscription_batch(number, message_batch(messages)) for number, messages in records.items()]
+        batches = []
+        for number, found in records.items():
+            columns = MessageColumns()
+            columns.extend(found)
+            batches.append(subscription_batch(number, columns.batch()))
+        return batches
 
     def _take_error(self, number: int | None, offset: int | None, error: KafkaError) -> None:
-        from confluent_kafka import KafkaError
-
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
+        if error.name() == "_PARTITION_EOF":
             # Also past offsets without a record: transaction markers, compaction.
             if number in self._positions and offset is not None:
                 self._positions[number] = max(self._positions[number], offset)
             self._watch.forget()
-        elif code == KafkaError._AUTO_OFFSET_RESET and number in self._positions:
+        elif error.name() == "_AUTO_OFFSET_RESET" and number in self._positions:
             self._errors.append(self._out_of_range(number, error))
-        elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            self._errors.append(
-                MetadataTopicNotFoundError(
-                    f"following {self._topic}-{number}: {self._watch.text_of(error)}; was the topic deleted?"
-                )
-            )
-        elif code != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"):
+            text = f"following {self._topic}-{number}: {self._watch.text_of(error)}; was the topic deleted?"
+            self._errors.append(MetadataTopicNotFoundError(text))
+        elif error.name() != "GROUP_AUTHORIZATION_FAILED":
             # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
             self._errors.append(self._watch.error(f"following {self._topic}-{number}", error))
 
@@ -154,9 +153,8 @@ class KafkaSubscription:
         position = self._positions[number]
         known = self._watermarks(number)
         self.remove(number)
-        if isinstance(known, EventLogError):
-            held = "which offsets there are, the brokers do not say"
-        else:
+        held = "which offsets there are, the brokers do not say"
+        if not isinstance(known, EventLogError):
             held = f"the log holds offsets {known[0]} to {known[1]} (exclusive)"
         return OffsetOutOfRangeError(
             f"following {self._topic}-{number}: no record can be read at offset {position}, {held}; "
@@ -221,14 +219,3 @@ class MessageColumns:
     def batch(self) -> pa.RecordBatch:
         """Return them as a batch."""
         return event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
-
-
-def message_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """
-    Turn messages of one partition into a batch.
-
-    :param messages: without errors, by offset, at least one.
-    """
-    columns = MessageColumns()
-    columns.extend(messages)
-    return columns.batch()

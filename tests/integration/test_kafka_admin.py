@@ -111,7 +111,6 @@ def test_settings_are_the_ones_in_effect(kafka, topics):
     assert set(settings) == {name}
     assert settings[name]["retention.ms"] == 86_400_000
     assert settings[name]["retention.bytes"] == -1
-    assert settings[name]["local.retention.ms"] == 1_000
     assert settings[name]["remote.storage.enable"] is True
     assert settings[name]["remote.log.copy.disable"] is False
     assert settings[name]["cleanup.policy"] == "delete"
@@ -157,7 +156,6 @@ def test_the_metadata_topic_is_described(kafka, topics):
 
     assert description.topic_id == topics.describe_topics(()).metadata_topic_id
     assert description.partition_count == kafka.metadata_partitions
-    assert description.replication_factor == 1
     assert description.settings["retention.ms"] == -1
     assert description.settings["min.insync.replicas"] == 2
     assert description.authorized_operations is not None
