@@ -31,7 +31,7 @@ from airflow_provider_rlmm.errors import (
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, event_batch, require_range, subscription_batch
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.event_log.protocol import (
     Acked,
     EventStream,

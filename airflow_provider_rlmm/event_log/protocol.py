@@ -52,12 +52,8 @@ class Unknown:
 PublishOutcome = Acked | Failed | Unknown
 
 
-class MetadataLogReader(Protocol):
-    """
-    A partitioned, ordered, append-only log of metadata records (Kafka: the topic ``__remote_log_metadata``), to be read.
-
-    Hooks hand out these: what reads the log cannot write to it.
-    """
+class MetadataTopic(Protocol):
+    """Which topic a log is."""
 
     @property
     def partition_count(self) -> int:
@@ -66,6 +62,14 @@ class MetadataLogReader(Protocol):
     @property
     def topic_id(self) -> UUID:
         """Id of the topic that is read and written: two clusters share names and addresses, never this."""
+
+
+class MetadataLogReader(MetadataTopic, Protocol):
+    """
+    A partitioned, ordered, append-only log of metadata records (Kafka: the topic ``__remote_log_metadata``), to be read.
+
+    Hooks hand out these: what reads the log cannot write to it.
+    """
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """
@@ -108,20 +112,12 @@ class MetadataLogReader(Protocol):
         """Return the offset after the last durable record, per metadata partition."""
 
 
-class MetadataLogWriter(Protocol):
+class MetadataLogWriter(MetadataTopic, Protocol):
     """
     The same log, to be written to.
 
     Only :class:`~airflow_provider_rlmm.event_log.write_guard.GuardedPublisher` holds one.
     """
-
-    @property
-    def partition_count(self) -> int:
-        """Number of metadata partitions; the existing topic decides it."""
-
-    @property
-    def topic_id(self) -> UUID:
-        """Id of the topic that is written to."""
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """

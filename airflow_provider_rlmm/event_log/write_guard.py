@@ -20,7 +20,7 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter, ProvenLook, PublishOutcome
+from airflow_provider_rlmm.event_log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -102,9 +102,7 @@ class GuardedPublisher:
         return self._log.publish(check_events(events, state, self._log))
 
 
-def check_events(
-    events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataLogReader | MetadataLogWriter
-) -> list[tuple[int, bytes]]:
+def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataTopic) -> list[tuple[int, bytes]]:
     """
     Check a batch and return its records.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
-from airflow_provider_rlmm.uris import refuse_secrets_in_uri
+from airflow_provider_rlmm.settings import refuse_secrets_in_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

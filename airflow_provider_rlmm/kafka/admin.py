@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -17,13 +17,7 @@ from airflow_provider_rlmm.kafka.client import (
     KafkaAdmin,
     admin_api,
     chunks,
-    cluster_id_of,
-    describe_topics,
     is_error,
-    list_offsets,
-    metadata_topic_description,
-    no_metadata_topic,
-    topic_id_of,
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
@@ -94,7 +88,7 @@ class KafkaClusterTopics:
 
     def cluster_id(self) -> str:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
-        return cluster_id_of(self._admin)
+        return self._admin.cluster_id()
 
     def topic_names(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`. Internal topics are among them."""
@@ -122,8 +116,9 @@ class KafkaClusterTopics:
         answers: dict[str, TopicAnswer] = {}
         witnesses: set[UUID] = set()
         for chunk in list(chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
-            described = describe_topics(self._admin, [self._metadata_topic, *chunk])
-            witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
+            described = self._admin.describe_topics([self._metadata_topic, *chunk])
+            metadata_topic = self._admin.metadata_topic(self._metadata_topic, described.pop(self._metadata_topic))
+            witnesses.add(self._admin.topic_id(self._metadata_topic, metadata_topic))
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
         if len(witnesses) > 1:
             raise ClusterMismatchError(
@@ -150,11 +145,6 @@ class KafkaClusterTopics:
                 topics[name] = answer
         return topics
 
-    def _metadata_topic_id(self, outcome: Any) -> UUID:
-        if is_error(outcome, UNKNOWN_TOPIC):
-            raise MetadataTopicNotFoundError(no_metadata_topic(self._admin, self._metadata_topic))
-        return topic_id_of(self._admin, self._metadata_topic, outcome)
-
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
         if is_error(outcome, UNKNOWN_TOPIC):
             return NoTopic.UNKNOWN
@@ -162,7 +152,7 @@ class KafkaClusterTopics:
             return NoTopic.DENIED
         if is_error(outcome, "TOPIC_EXCEPTION"):
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
-        return topic_id_of(self._admin, name, outcome)
+        return self._admin.topic_id(name, outcome)
 
     def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
         """
@@ -190,7 +180,7 @@ class KafkaClusterTopics:
         """
         counts: dict[str, int] = {}
         for chunk in chunks(names):
-            for name, outcome in describe_topics(self._admin, chunk).items():
+            for name, outcome in self._admin.describe_topics(chunk).items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
                     counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
         return counts
@@ -209,7 +199,7 @@ class KafkaClusterTopics:
         partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
         offsets: dict[tuple[str, int], int] = {}
         for chunk in chunks(partitions):
-            outcomes = list_offsets(self._admin, chunk, admin_api().OffsetSpec.earliest())
+            outcomes = self._admin.list_offsets(chunk, admin_api().OffsetSpec.earliest())
             for (topic, partition), outcome in outcomes.items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"asking for the log start offset of {topic}-{partition}"
@@ -226,10 +216,11 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        description = metadata_topic_description(self._admin, topic, operations=True)
+        outcome = self._admin.describe_topics([topic], operations=True)[topic]
+        description = self._admin.metadata_topic(topic, outcome)
         operations = description.authorized_operations
         return MetadataTopicDescription(
-            topic_id=topic_id_of(self._admin, topic, description),
+            topic_id=self._admin.topic_id(topic, description),
             partition_count=len(description.partitions),
             settings=self.topic_settings([topic]).get(topic, {}),
             authorized_operations=None if operations is None else frozenset(o.name for o in operations),

@@ -30,7 +30,6 @@ from airflow_provider_rlmm.kafka.client import (
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
-    list_offsets,
     open_client,
     serve,
 )
@@ -190,7 +189,7 @@ class KafkaTime:
         if OFFSETS_TOPIC not in self._topics.partition_counts([OFFSETS_TOPIC]):
             return 0
         key = OFFSETS_TOPIC, self._partition_of_group()
-        outcome = list_offsets(self._admin, [key], admin_api().OffsetSpec.latest())[key]
+        outcome = self._admin.list_offsets([key], admin_api().OffsetSpec.latest())[key]
         return int(self._admin.checked(f"asking for the end of {key[0]}-{key[1]}", outcome).offset)
 
     def _partition_of_group(self) -> int:
@@ -244,7 +243,7 @@ class KafkaTime:
 
     def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
-        outcomes = list_offsets(self._admin, partitions, admin_api().OffsetSpec.max_timestamp())
+        outcomes = self._admin.list_offsets(partitions, admin_api().OffsetSpec.max_timestamp())
         found = {}
         for (topic, partition), outcome in outcomes.items():
             answer = self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)

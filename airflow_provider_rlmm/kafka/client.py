@@ -87,9 +87,8 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
         raise ConfigurationError(f"librdkafka refuses the Kafka connection: {_named(complaint)}") from None
     except (TypeError, ValueError):
         # Its message may quote a value.
-        raise ConfigurationError(
-            "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
-        ) from None
+        text = "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
+        raise ConfigurationError(text) from None
 
 
 def serve(call: Callable[[float], int], seconds: float) -> int:
@@ -121,6 +120,13 @@ def _named(complaint: str) -> str:
     """Add the name by which the user is likely to have set the property."""
     found = next((other for name, other in _ALSO_CALLED.items() if f'"{name}"' in complaint), None)
     return complaint if found is None else f"{complaint} (also called {found})"
+
+
+class Handle(Protocol):
+    """A librdkafka client of any kind, for what all of them can be asked."""
+
+    def list_topics(self, *, timeout: float) -> Any:
+        """Return the cluster's metadata. Without a topic this request cannot create one."""
 
 
 class KafkaAdmin:
@@ -203,53 +209,123 @@ class KafkaAdmin:
             raise self.watch.error(what, outcome)
         return outcome
 
+    def cluster_id(self) -> str:
+        """
+        Ask the cluster for its id.
+
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        timeout = self.request_timeout_s
+        described = self.result(
+            "describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout)
+        )
+        return str(described.cluster_id)
+
+    def require_cluster(self, handle: Handle, cluster_id: str, what: str) -> None:
+        """
+        Refuse a client that has reached another cluster: each client chooses for itself among the addresses that it is given.
+
+        :param handle: the client, freshly opened: the cluster id that a client shows is that of its first connection.
+        :param cluster_id: the cluster to be at.
+        :param what: the client, for the message.
+        :raises ClusterMismatchError: naming both clusters.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            found = handle.list_topics(timeout=self.request_timeout_s).cluster_id
+        except KafkaException as error:
+            raise self.watch.error(f"asking for the cluster of {what}", error.args[0]) from None
+        if found != cluster_id:
+            raise ClusterMismatchError(
+                f"{what} has reached cluster {found!r}, and cluster {cluster_id!r} is being worked on, brokers "
+                f"{self.config.bootstrap_servers}: name the brokers of one cluster only"
+            )
+
+    def describe_topics(self, names: Sequence[str], *, operations: bool = False) -> dict[str, Any]:
+        """
+        Describe topics in one request.
+
+        :param names: the topics.
+        :param operations: ask for the operations that the principal may use.
+        :return: per topic its description, or the ``KafkaError`` where that failed.
+        """
+        from confluent_kafka import TopicCollection
+
+        return self.results(
+            f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
+            lambda client: client.describe_topics(
+                TopicCollection(list(names)),
+                include_authorized_operations=operations,
+                request_timeout=self.request_timeout_s,
+            ),
+        )
+
+    def metadata_topic(self, topic: str, outcome: Any) -> Any:
+        """
+        Return the description of the metadata topic, which must exist.
+
+        :param topic: its name.
+        :param outcome: one value of :meth:`describe_topics`.
+        :return: confluent-kafka's ``TopicDescription``.
+        :raises MetadataTopicNotFoundError: if it does not exist.
+        :raises EventLogAccessError: if it may not be described.
+        """
+        if is_error(outcome, UNKNOWN_TOPIC):
+            raise MetadataTopicNotFoundError(
+                f"topic {topic!r} does not exist on the cluster at {self.config.bootstrap_servers}: it appears with the "
+                "first tiered topic; it is never created here"
+            )
+        return self.checked(f"describing topic {topic!r}", outcome)
+
+    def topic_id(self, name: str, outcome: Any) -> UUID:
+        """
+        Return the id of a described topic.
+
+        :param name: the topic's name.
+        :param outcome: one value of :meth:`describe_topics`.
+        :raises TopicIdMissingError: if it has none.
+        :raises EventLogAccessError: if it may not be described.
+        """
+        # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
+        description = self.checked(f"describing topic {name!r}", outcome)
+        topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
+        if topic_id == UUID(int=0):
+            raise TopicIdMissingError(
+                f"describing topic {name!r}, brokers {self.config.bootstrap_servers}: the cluster gives no topic id; "
+                "everything here goes by ids, and tiered storage has them on every broker"
+            )
+        return topic_id
+
+    def list_offsets(self, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
+        """
+        Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
+
+        :param partitions: (topic, partition) pairs.
+        :param spec: an ``OffsetSpec``.
+        :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
+        """
+        from confluent_kafka import TopicPartition
+
+        specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        deadline = time.monotonic() + self.request_timeout_s
+        while True:
+            outcomes = self.results(
+                f"asking for offsets of {len(partitions)} partitions",
+                lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
+            )
+            leaderless = any(is_error(outcome, *_LEADERLESS) for outcome in outcomes.values())
+            if time.monotonic() + _RETRY_S >= deadline or not leaderless:
+                return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
+            time.sleep(_RETRY_S)
+            # A client goes on asking the leader that it knows, with the epoch that it knows.
+            self.close()
+
     def close(self) -> None:
         """Let the client go; the next call opens another."""
         self._client = None
-
-
-class Handle(Protocol):
-    """A librdkafka client of any kind, for what all of them can be asked."""
-
-    def list_topics(self, *, timeout: float) -> Any:
-        """Return the cluster's metadata. Without a topic this request cannot create one."""
-
-
-def cluster_id_of(admin: KafkaAdmin) -> str:
-    """
-    Ask a cluster for its id.
-
-    :param admin: the client.
-    :raises EventLogAccessError: if the login fails.
-    :raises EventLogUnavailableError: if no broker answers.
-    """
-    timeout = admin.request_timeout_s
-    described = admin.result("describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout))
-    return str(described.cluster_id)
-
-
-def require_cluster(handle: Handle, cluster_id: str, what: str, admin: KafkaAdmin) -> None:
-    """
-    Refuse a client that has reached another cluster: each client chooses for itself among the addresses that it is given.
-
-    :param handle: the client, freshly opened: the cluster id that a client shows is that of its first connection.
-    :param cluster_id: the cluster to be at.
-    :param what: the client, for the message.
-    :param admin: the admin client of the same configuration, for its timeout and its messages.
-    :raises ClusterMismatchError: naming both clusters.
-    :raises EventLogUnavailableError: if no broker answers.
-    """
-    from confluent_kafka import KafkaException
-
-    try:
-        found = handle.list_topics(timeout=admin.request_timeout_s).cluster_id
-    except KafkaException as error:
-        raise admin.watch.error(f"asking for the cluster of {what}", error.args[0]) from None
-    if found != cluster_id:
-        raise ClusterMismatchError(
-            f"{what} has reached cluster {found!r}, and cluster {cluster_id!r} is being worked on, brokers "
-            f"{admin.config.bootstrap_servers}: name the brokers of one cluster only"
-        )
 
 
 def is_error(outcome: Any, *names: str) -> bool:
@@ -262,104 +338,6 @@ def is_error(outcome: Any, *names: str) -> bool:
     from confluent_kafka import KafkaError
 
     return isinstance(outcome, KafkaError) and outcome.name() in names
-
-
-def topic_id_of(admin: KafkaAdmin, name: str, outcome: Any) -> UUID:
-    """
-    Return the id of a described topic.
-
-    :param admin: the client that described it.
-    :param name: the topic's name.
-    :param outcome: the description, or the ``KafkaError`` where that failed.
-    :raises TopicIdMissingError: if it has none.
-    :raises EventLogAccessError: if it may not be described.
-    """
-    # str() of librdkafka's id is standard base64 with padding; its int() is a hash.
-    description = admin.checked(f"describing topic {name!r}", outcome)
-    topic_id = UUID(bytes=base64.b64decode(str(description.topic_id) + "=="))
-    if topic_id == UUID(int=0):
-        raise TopicIdMissingError(
-            f"describing topic {name!r}, brokers {admin.config.bootstrap_servers}: the cluster gives no topic id; everything "
-            "here goes by ids, and tiered storage has them on every broker"
-        )
-    return topic_id
-
-
-def list_offsets(admin: KafkaAdmin, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
-    """
-    Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
-
-    :param admin: the client.
-    :param partitions: (topic, partition) pairs.
-    :param spec: an ``OffsetSpec``.
-    :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
-    """
-    from confluent_kafka import TopicPartition
-
-    specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-    deadline = time.monotonic() + admin.request_timeout_s
-    while True:
-        outcomes = admin.results(
-            f"asking for offsets of {len(partitions)} partitions",
-            lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
-        )
-        if time.monotonic() + _RETRY_S >= deadline or not any(
-            is_error(outcome, *_LEADERLESS) for outcome in outcomes.values()
-        ):
-            return {(key.topic, key.partition): outcome for key, outcome in outcomes.items()}
-        time.sleep(_RETRY_S)
-        # A client goes on asking the leader that it knows, with the epoch that it knows.
-        admin.close()
-
-
-def metadata_topic_description(admin: KafkaAdmin, topic: str, *, operations: bool = False) -> Any:
-    """
-    Describe the metadata topic, which must exist.
-
-    :param admin: the client.
-    :param topic: its name.
-    :param operations: ask for the operations that the principal may use.
-    :return: confluent-kafka's ``TopicDescription``.
-    :raises MetadataTopicNotFoundError: if it does not exist.
-    """
-    outcome = describe_topics(admin, [topic], operations=operations)[topic]
-    if is_error(outcome, UNKNOWN_TOPIC):
-        raise MetadataTopicNotFoundError(no_metadata_topic(admin, topic))
-    return admin.checked(f"describing topic {topic!r}", outcome)
-
-
-def no_metadata_topic(admin: KafkaAdmin, topic: str) -> str:
-    """
-    Say that the metadata topic does not exist.
-
-    :param admin: the client that asked for it.
-    :param topic: its name.
-    """
-    return (
-        f"topic {topic!r} does not exist on the cluster at {admin.config.bootstrap_servers}: it appears with the first "
-        "tiered topic; it is never created here"
-    )
-
-
-def describe_topics(admin: KafkaAdmin, names: Sequence[str], *, operations: bool = False) -> dict[str, Any]:
-    """
-    Describe topics in one request.
-
-    :param admin: the client.
-    :param names: the topics.
-    :param operations: ask for the operations that the principal may use.
-    :return: per topic its description, or the ``KafkaError`` where that failed.
-    """
-    from confluent_kafka import TopicCollection
-
-    return admin.results(
-        f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
-        lambda client: client.describe_topics(
-            TopicCollection(list(names)),
-            include_authorized_operations=operations,
-            request_timeout=admin.request_timeout_s,
-        ),
-    )
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, require_range
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -24,12 +24,7 @@ from airflow_provider_rlmm.kafka.client import (
     Handle,
     KafkaAdmin,
     admin_api,
-    cluster_id_of,
-    list_offsets,
-    metadata_topic_description,
     open_client,
-    require_cluster,
-    topic_id_of,
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
@@ -104,14 +99,15 @@ class KafkaMetadataLogReader:
 
     def _describe(self, *, to_write: bool = False) -> tuple[UUID, int]:
         """Return topic id and partition count as of now, and refuse a principal that may not write if it is about to."""
-        description = metadata_topic_description(self._admin, self._topic, operations=to_write)
+        outcome = self._admin.describe_topics([self._topic], operations=to_write)[self._topic]
+        description = self._admin.metadata_topic(self._topic, outcome)
         allowed = description.authorized_operations if to_write else None
         if allowed is not None and not any(operation.name == "WRITE" for operation in allowed):
             raise EventLogAccessError(
                 f"writing to topic {self._topic!r}, brokers {self._config.bootstrap_servers}: WRITE is missing from the ACLs "
                 "of this principal, nothing was written; check the credentials and ACLs of the Kafka connection"
             )
-        return topic_id_of(self._admin, self._topic, description), len(description.partitions)
+        return self._admin.topic_id(self._topic, description), len(description.partitions)
 
     def _require_cluster(self, handle: Handle, what: str) -> None:
         """
@@ -120,8 +116,8 @@ class KafkaMetadataLogReader:
         :raises ClusterMismatchError: naming both.
         """
         if self._cluster_id is None:
-            self._cluster_id = cluster_id_of(self._admin)
-        require_cluster(handle, self._cluster_id, f"{what} of {self._topic}", self._admin)
+            self._cluster_id = self._admin.cluster_id()
+        self._admin.require_cluster(handle, self._cluster_id, f"{what} of {self._topic}")
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """
@@ -180,7 +176,7 @@ class KafkaMetadataLogReader:
         return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
 
     def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
-        outcomes = list_offsets(self._admin, [(self._topic, p) for p in metadata_partitions], spec)
+        outcomes = self._admin.list_offsets([(self._topic, p) for p in metadata_partitions], spec)
         return {
             partition: self._admin.checked(f"asking for the offsets of {topic}-{partition}", outcome).offset
             for (topic, partition), outcome in outcomes.items()

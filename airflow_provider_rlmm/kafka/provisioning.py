@@ -23,8 +23,6 @@ from airflow_provider_rlmm.kafka.client import (
     REQUEST_TIMEOUT_S,
     KafkaAdmin,
     admin_api,
-    metadata_topic_description,
-    topic_id_of,
 )
 from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_MIN_ISR,
@@ -171,8 +169,8 @@ def provision_metadata_topic(
 
 
 def _find(admin: KafkaAdmin, topic: str, *, created: bool) -> ProvisionedTopic:
-    description = metadata_topic_description(admin, topic)
-    return ProvisionedTopic(topic_id_of(admin, topic, description), len(description.partitions), created)
+    description = admin.metadata_topic(topic, admin.describe_topics([topic])[topic])
+    return ProvisionedTopic(admin.topic_id(topic, description), len(description.partitions), created)
 
 
 def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataManagerConfig) -> bool:

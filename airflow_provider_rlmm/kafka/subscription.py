@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, event_batch, subscription_batch
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, subscription_batch
 from airflow_provider_rlmm.kafka.client import Handle, open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_I
 from airflow_provider_rlmm.kafka import broker_time as kafka_time
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
-from airflow_provider_rlmm.kafka.client import KafkaAdmin, list_offsets
+from airflow_provider_rlmm.kafka.client import KafkaAdmin
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.metadata.serde import serialize
 from dev.authorized import AuthorizedKafka
@@ -78,9 +78,7 @@ def ends_of(kafka: LocalKafka, topic: str) -> dict[tuple[str, int], int]:
     admin, topics = KafkaAdmin(config_of(kafka)), KafkaClusterTopics(config_of(kafka))
     count = topics.partition_counts([topic]).get(topic, 0)
     keys = [(topic, partition) for partition in range(count)]
-    return (
-        {key: answer.offset for key, answer in list_offsets(admin, keys, OffsetSpec.latest()).items()} if keys else {}
-    )
+    return {key: answer.offset for key, answer in admin.list_offsets(keys, OffsetSpec.latest()).items()} if keys else {}
 
 
 # -- a record in a topic with LogAppendTime ---------------------------------------------------------------------------

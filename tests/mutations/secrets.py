@@ -13,7 +13,6 @@ CLIENT_WATCH = "kafka/client_watch.py"
 KAFKA_CLIENT = "kafka/client.py"
 KAFKA_CONFIG = "kafka/config.py"
 CONNECTION_CHECK = "hooks/connection_check.py"
-URIS = "uris.py"
 SETTINGS = "settings.py"
 CLEANER_SESSION = "operators/session.py"
 DOCUMENTS = "plugins/documents.py"
@@ -116,18 +115,18 @@ SECRETS = [
         "airflow/test_hooks.py::test_whatever_happens_becomes_a_sentence",
     ),
     switched_off(
-        URIS,
+        SETTINGS,
         "secrets",
         "a URI may hold a query",
         '    if "?" in uri or "#" in uri:',
-        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+        "airflow/test_settings.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
     ),
     switched_off(
-        URIS,
+        SETTINGS,
         "secrets",
         "a URI may hold a login",
         '    if "@" in parts.netloc:',
-        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+        "airflow/test_settings.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
     ),
     # -- certificates
     Mutation(

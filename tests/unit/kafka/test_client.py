@@ -19,7 +19,7 @@ from airflow_provider_rlmm.errors import (
     EventLogUnavailableError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
