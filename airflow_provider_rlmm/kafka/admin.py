@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -162,12 +163,18 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic's configuration may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
+        api, timeout = admin_api(), self._admin.request_timeout_s
         settings: dict[str, TopicSettings] = {}
         for chunk in chunks(names):
-            for name, outcome in self._describe_configs(chunk).items():
+            resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in chunk]
+            outcomes = self._admin.results(
+                f"describing the configurations of {len(chunk)} topics",
+                partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
+            )
+            for resource, outcome in outcomes.items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
-                    what = f"describing the configuration of topic {name!r}"
-                    settings[name] = _settings(self._admin.checked(what, outcome))
+                    what = f"describing the configuration of topic {resource.name!r}"
+                    settings[resource.name] = _settings(self._admin.checked(what, outcome))
         return settings
 
     def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
@@ -233,16 +240,6 @@ class KafkaClusterTopics:
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
-
-    def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
-        api = admin_api()
-        resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
-        timeout = self._admin.request_timeout_s
-        outcomes = self._admin.results(
-            f"describing the configurations of {len(names)} topics",
-            lambda client: client.describe_configs(resources, request_timeout=timeout),
-        )
-        return {resource.name: outcome for resource, outcome in outcomes.items()}
 
 
 def _settings(entries: Mapping[str, Any]) -> TopicSettings:

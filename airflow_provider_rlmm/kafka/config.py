@@ -102,7 +102,10 @@ class KafkaClientConfig:
 
     def __post_init__(self) -> None:
         for kind in _KINDS:
-            object.__setattr__(self, kind, _checked(getattr(self, kind)))
+            given = getattr(self, kind)
+            for name, value in given.items():
+                check_property(name, canonical_name(name), value)
+            object.__setattr__(self, kind, {canonical_name(name): value for name, value in given.items()})
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
         for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
@@ -185,16 +188,6 @@ def check_files(properties: Mapping[str, Any]) -> None:
             )
         if not os.access(location, os.R_OK):
             raise ConfigurationError(f"{name} names {in_quotes(location)}, and this process may not read it")
-
-
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties under their canonical names."""
-    checked: dict[str, Any] = {}
-    for given_name, value in given.items():
-        name = canonical_name(given_name)
-        check_property(given_name, name, value)
-        checked[name] = value
-    return checked
 
 
 def canonical_name(name: str) -> str:

@@ -30,7 +30,8 @@ _REFUSALS = (
 
 _logger = logging.getLogger(__name__)
 
-DeliveryReport = Callable[["KafkaError | None", "Message"], None]
+_Report = Callable[["KafkaError | None", "Message"], None]
+_Outcomes = list[PublishOutcome | None]
 
 
 def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[KafkaError], str]) -> PublishOutcome:
@@ -86,11 +87,11 @@ class BatchProducer:
 
         producer = self._open()
         self._watch.forget()
-        outcomes: list[PublishOutcome | None] = [None] * len(records)
+        outcomes: _Outcomes = [None] * len(records)
         deadline = time.monotonic() + self._delivery_timeout_s
         try:
             for index, (partition, value) in enumerate(records):
-                report = partial(_report, outcomes, self._watch.text_of, index)
+                report = partial(self._report, outcomes, index)
                 outcomes[index] = self._enqueue(producer, partition, value, report, deadline)
             self._wait(producer)
         except KafkaException as fatal:
@@ -116,7 +117,7 @@ class BatchProducer:
         return self._producer
 
     def _enqueue(
-        self, producer: Producer, partition: int, value: bytes, report: DeliveryReport, deadline: float
+        self, producer: Producer, partition: int, value: bytes, report: _Report, deadline: float
     ) -> PublishOutcome | None:
         """Hand one record to the producer; return its outcome only where it did not get in, so was never sent."""
         from confluent_kafka import KafkaException
@@ -136,6 +137,9 @@ class BatchProducer:
             else:
                 return None
 
+    def _report(self, outcomes: _Outcomes, index: int, error: KafkaError | None, message: Message) -> None:
+        outcomes[index] = outcome_of(error, message.offset(), self._watch.text_of)
+
     def _wait(self, producer: Producer) -> None:
         """Wait until every report is in. In slices, so that a signal is handled between two of them."""
         deadline = time.monotonic() + self._delivery_timeout_s + _REPORT_SLACK_S
@@ -154,13 +158,3 @@ class BatchProducer:
     def close(self) -> None:
         """Let the producer go; nothing is queued between two calls."""
         self._producer = None
-
-
-def _report(
-    outcomes: list[PublishOutcome | None],
-    text_of: Callable[[KafkaError], str],
-    index: int,
-    error: KafkaError | None,
-    message: Message,
-) -> None:
-    outcomes[index] = outcome_of(error, message.offset(), text_of)
