@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from confluent_kafka import KafkaException
+
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
@@ -93,8 +95,6 @@ class KafkaClusterTopics:
 
     def topic_names(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`. Internal topics are among them."""
-        from confluent_kafka import KafkaException
-
         # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
         self.cluster_id()
         try:
@@ -163,7 +163,7 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic's configuration may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        api, timeout = admin_api(), self._admin.request_timeout_s
+        api, timeout = admin_api, self._admin.request_timeout_s
         settings: dict[str, TopicSettings] = {}
         for chunk in chunks(names):
             resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in chunk]
@@ -206,7 +206,7 @@ class KafkaClusterTopics:
         partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
         offsets: dict[tuple[str, int], int] = {}
         for chunk in chunks(partitions):
-            outcomes = self._admin.list_offsets(chunk, admin_api().OffsetSpec.earliest())
+            outcomes = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())
             for (topic, partition), outcome in outcomes.items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"asking for the log start offset of {topic}-{partition}"

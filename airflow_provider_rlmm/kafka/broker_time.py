@@ -15,6 +15,8 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
+
 from airflow_provider_rlmm.clock import Clock, TimeBound, TimeReading, system_clock
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
@@ -97,8 +99,6 @@ class KafkaTime:
         :raises EventLogAccessError: if the topic may not be described or written.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
-
         # A producer creates a missing topic where the brokers allow it.
         if topic not in self._topics.partition_counts([topic]):
             raise ConfigurationError(
@@ -114,8 +114,6 @@ class KafkaTime:
 
     def _deliver(self, topic: str) -> tuple[int, int, int]:
         """Write one record; return kind and value (ms) of its timestamp, and what this worker's clock says."""
-        from confluent_kafka import KafkaException, Producer
-
         watch = ClientWatch(self._config)
         producer = open_client(Producer, self._config.producer(self._timeout_s), watch)
         what = f"writing to clock_topic {topic!r}"
@@ -189,7 +187,7 @@ class KafkaTime:
         if OFFSETS_TOPIC not in self._topics.partition_counts([OFFSETS_TOPIC]):
             return 0
         key = OFFSETS_TOPIC, self._partition_of_group()
-        outcome = self._admin.list_offsets([key], admin_api().OffsetSpec.latest())[key]
+        outcome = self._admin.list_offsets([key], admin_api.OffsetSpec.latest())[key]
         return int(self._admin.checked(f"asking for the end of {key[0]}-{key[1]}", outcome).offset)
 
     def _partition_of_group(self) -> int:
@@ -243,7 +241,7 @@ class KafkaTime:
 
     def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
-        outcomes = self._admin.list_offsets(partitions, admin_api().OffsetSpec.max_timestamp())
+        outcomes = self._admin.list_offsets(partitions, admin_api.OffsetSpec.max_timestamp())
         found = {}
         for (topic, partition), outcome in outcomes.items():
             answer = self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)

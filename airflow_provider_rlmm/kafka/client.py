@@ -13,8 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
+
+import confluent_kafka.admin
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
@@ -26,9 +30,6 @@ from airflow_provider_rlmm.kafka.client_watch import MAX_TEXT, ClientLog, Client
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.quoting import printable
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 METADATA_TOPIC = "__remote_log_metadata"
 REQUEST_TIMEOUT_S = 15.0
@@ -56,16 +57,12 @@ _ALSO_CALLED = {
     "sasl.mechanisms": "sasl.mechanism",
 }
 
+admin_api: Any = confluent_kafka.admin
+"""Untyped: its annotations neither export nor type all of what it offers."""
+
 K = TypeVar("K")
 C = TypeVar("C")
 T = TypeVar("T")
-
-
-def admin_api() -> Any:
-    """Return ``confluent_kafka.admin``, untyped: its annotations neither export nor type all of what it offers."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
 
 
 def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch: ClientWatch) -> C:
@@ -77,8 +74,6 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
     :param watch: gets the client's errors.
     :raises ConfigurationError: if a file does not exist that a property names, or librdkafka refuses a property.
     """
-    from confluent_kafka import KafkaException
-
     check_files(properties)
     try:
         return factory(dict(properties), error_cb=watch.on_error, logger=ClientLog(properties))
@@ -104,8 +99,6 @@ def serve(call: Callable[[float], int], seconds: float) -> int:
     :return: what the call returns.
     :raises KafkaException: with the fatal error, in each of the three cases.
     """
-    from confluent_kafka import KafkaError, KafkaException
-
     try:
         return call(seconds)
     except:  # noqa: E722 - nothing else catches a KafkaError
@@ -149,8 +142,6 @@ class KafkaAdmin:
     def client(self) -> AdminClient:
         """The admin client; not to be shared across a fork."""
         if self._client is None:
-            from confluent_kafka.admin import AdminClient
-
             self._client = open_client(AdminClient, self.config.admin(), self.watch)
         return self._client
 
@@ -164,8 +155,6 @@ class KafkaAdmin:
         :raises EventLogAccessError: as soon as authentication fails.
         :raises EventLogUnavailableError: if the call takes longer than the request timeout.
         """
-        from confluent_kafka import KafkaException
-
         client = self.client
         self.watch.forget()
         futures = start(client)
@@ -203,8 +192,6 @@ class KafkaAdmin:
         :raises EventLogAccessError: if the brokers refused it.
         :raises EventLogUnavailableError: if it failed otherwise.
         """
-        from confluent_kafka import KafkaError
-
         if isinstance(outcome, KafkaError):
             raise self.watch.error(what, outcome)
         return outcome
@@ -232,8 +219,6 @@ class KafkaAdmin:
         :raises ClusterMismatchError: naming both clusters.
         :raises EventLogUnavailableError: if no broker answers.
         """
-        from confluent_kafka import KafkaException
-
         try:
             found = handle.list_topics(timeout=self.request_timeout_s).cluster_id
         except KafkaException as error:
@@ -252,8 +237,6 @@ class KafkaAdmin:
         :param operations: ask for the operations that the principal may use.
         :return: per topic its description, or the ``KafkaError`` where that failed.
         """
-        from confluent_kafka import TopicCollection
-
         return self.results(
             f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
             lambda client: client.describe_topics(
@@ -307,8 +290,6 @@ class KafkaAdmin:
         :param spec: an ``OffsetSpec``.
         :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
         """
-        from confluent_kafka import TopicPartition
-
         specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         deadline = time.monotonic() + self.request_timeout_s
         while True:
@@ -335,8 +316,6 @@ def is_error(outcome: Any, *names: str) -> bool:
     :param outcome: one value of :meth:`KafkaAdmin.results`.
     :param names: of the errors, as ``KafkaError`` has them.
     """
-    from confluent_kafka import KafkaError
-
     return isinstance(outcome, KafkaError) and outcome.name() in names
 
 

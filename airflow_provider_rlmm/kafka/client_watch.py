@@ -16,16 +16,14 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.quoting import in_quotes, printable
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
 
 MAX_TEXT = 1_000
 """Characters of what a client says that are passed on."""

@@ -16,6 +16,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogError
 from airflow_provider_rlmm.kafka.client import REQUEST_TIMEOUT_S, KafkaAdmin
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -119,8 +121,6 @@ def _ask_each(
 
 
 def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
-    from confluent_kafka import KafkaError, KafkaException
-
     what = "asking for the cluster id"
     try:
         if not future.done():

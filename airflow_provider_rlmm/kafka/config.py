@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException, Producer
+
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.redaction import secrets_of
@@ -206,8 +208,6 @@ def is_known_property(name: str) -> bool:
 
     :param name: its canonical name.
     """
-    from confluent_kafka import KafkaException, Producer
-
     if name == "on_commit":
         return True  # of confluent-kafka's consumers
     try:

@@ -10,6 +10,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID, uuid4
 
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
 from airflow_provider_rlmm.errors import (
     EventLogAccessError,
     MetadataPartitionOutOfRangeError,
@@ -33,8 +35,6 @@ from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageC
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, KafkaError
-
 DELIVERY_TIMEOUT_S = 60.0
 
 _CONSUME_SLICE_S = 0.1
@@ -133,8 +133,8 @@ class KafkaMetadataLogReader:
         for metadata_partition in ranges:
             self._check(metadata_partition)
         if ranges:
-            high = self._offsets(list(ranges), admin_api().OffsetSpec.latest())
-            begin = self._offsets(list(ranges), admin_api().OffsetSpec.earliest())
+            high = self._offsets(list(ranges), admin_api.OffsetSpec.latest())
+            begin = self._offsets(list(ranges), admin_api.OffsetSpec.earliest())
             for metadata_partition, given in ranges.items():
                 require_range(metadata_partition, given, (begin[metadata_partition], high[metadata_partition]))
         return self._read({p: (start, end) for p, (start, end) in ranges.items() if start < end})
@@ -169,11 +169,11 @@ class KafkaMetadataLogReader:
 
     def beginning_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
-        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.earliest())
+        return self._offsets(range(self.partition_count), admin_api.OffsetSpec.earliest())
 
     def high_water_marks(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
-        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
+        return self._offsets(range(self.partition_count), admin_api.OffsetSpec.latest())
 
     def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
         outcomes = self._admin.list_offsets([(self._topic, p) for p in metadata_partitions], spec)
@@ -312,8 +312,6 @@ class _Reader:
     """One consumer that is assigned the partitions of one read at a time and joins no group."""
 
     def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
-        from confluent_kafka import Consumer
-
         self._topic = topic
         self._watch = ClientWatch(config)
         group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
@@ -347,8 +345,6 @@ class _Reader:
         self._consumer.unassign()
 
     def _place(self, partition: int, offset: int) -> Any:
-        from confluent_kafka import TopicPartition
-
         return TopicPartition(self._topic, partition, offset)
 
     def _what(self, partition: int) -> str:
@@ -371,8 +367,6 @@ class _Reader:
 
     def _sort(self, messages: Sequence[Any], ranges: Mapping[int, _Range]) -> None:
         """Give each range its records."""
-        from confluent_kafka import Message
-
         if messages and not any(map(Message.error, messages)):
             # Looking at each message by itself costs more than the rest of a read.
             for partition, found in groupby(messages, Message.partition):

@@ -6,14 +6,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, UNKNOWN_TOPIC, KafkaAdmin, is_error
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 _MOVED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 _MOVED_S = 0.2
@@ -51,8 +51,6 @@ class KafkaOffsetStore:
         :raises EventLogAccessError: if the group may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions
-
         request = [ConsumerGroupTopicPartitions(self._group_id)]
         timeout = self._admin.request_timeout_s
         what = f"asking for the offsets of group {self._group_id!r}"
@@ -72,8 +70,6 @@ class KafkaOffsetStore:
         :raises EventLogAccessError: if the group may not be written.
         :raises EventLogUnavailableError: if the brokers do not answer, or the group has members.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
         if not offsets:
             return
         partitions = [TopicPartition(self._topic, p, offset) for p, offset in sorted(offsets.items())]

@@ -7,15 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
 from airflow_provider_rlmm.kafka.client import open_client, serve
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
 
 _FLUSH_SLICE_S = 0.5
 # librdkafka looks for timed-out records once a second, so their reports come up to that much late.
@@ -83,8 +81,6 @@ class BatchProducer:
         :param records: (partition, value); the partitions exist.
         :return: one outcome per record, in the same order.
         """
-        from confluent_kafka import KafkaException
-
         producer = self._open()
         self._watch.forget()
         outcomes: _Outcomes = [None] * len(records)
@@ -109,8 +105,6 @@ class BatchProducer:
 
     def _open(self) -> Producer:
         if self._producer is None:
-            from confluent_kafka import Producer
-
             producer = open_client(Producer, self._config.producer(self._delivery_timeout_s), self._watch)
             self._require_cluster(producer, "the producer")
             self._producer = producer
@@ -120,8 +114,6 @@ class BatchProducer:
         self, producer: Producer, partition: int, value: bytes, report: _Report, deadline: float
     ) -> PublishOutcome | None:
         """Hand one record to the producer; return its outcome only where it did not get in, so was never sent."""
-        from confluent_kafka import KafkaException
-
         while True:
             try:
                 producer.produce(self._topic, value=value, partition=partition, on_delivery=report)

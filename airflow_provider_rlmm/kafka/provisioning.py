@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+from confluent_kafka import KafkaError
+
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
     EventLogUnavailableError,
@@ -175,9 +177,7 @@ def _find(admin: KafkaAdmin, topic: str, *, created: bool) -> ProvisionedTopic:
 
 def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataManagerConfig) -> bool:
     """Create the topic; return whether it was this call that did."""
-    from confluent_kafka import KafkaError
-
-    new = admin_api().NewTopic(
+    new = admin_api.NewTopic(
         topic,
         num_partitions=config.topic_num_partitions,
         replication_factor=config.topic_replication_factor,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, subscription_batch
 from airflow_provider_rlmm.kafka.client import Handle, open_client
@@ -16,8 +18,6 @@ from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConf
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, KafkaError, Message
-
 # A subscription lives long: at the end of the log it asks the brokers ten times a second, not a hundred times.
 _FETCH_WAIT_MS = 100
 _PROBE_S = 1.0
@@ -44,8 +44,6 @@ class KafkaSubscription:
         check: Callable[[int], None],
         require_cluster: Callable[[Handle, str], None],
     ) -> None:
-        from confluent_kafka import Consumer
-
         self._topic = topic
         self._check = check
         self._watch = ClientWatch(config)
@@ -61,8 +59,6 @@ class KafkaSubscription:
 
     def add(self, metadata_partition: int, start: int) -> None:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`."""
-        from confluent_kafka import TopicPartition
-
         self._check(metadata_partition)
         if metadata_partition in self._positions:
             raise ValueError(f"metadata partition {metadata_partition} of {self._topic!r} is assigned already")
@@ -71,8 +67,6 @@ class KafkaSubscription:
 
     def remove(self, metadata_partition: int) -> None:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`."""
-        from confluent_kafka import TopicPartition
-
         if self._positions.pop(metadata_partition, None) is not None:
             del self._ends[metadata_partition]
             self._open.incremental_unassign([TopicPartition(self._topic, metadata_partition)])
@@ -83,8 +77,6 @@ class KafkaSubscription:
 
     def end_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`; every fetch brings them along."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         for number, known in self._ends.items():
             try:
                 cached = self._open.get_watermark_offsets(TopicPartition(self._topic, number), cached=True)[1]
@@ -173,8 +165,6 @@ class KafkaSubscription:
         self._watch.forget()
 
     def _watermarks(self, number: int) -> tuple[int, int] | EventLogError:
-        from confluent_kafka import KafkaException, TopicPartition
-
         what = f"following {self._topic}-{number}"
         try:
             answer: Any = self._open.get_watermark_offsets(TopicPartition(self._topic, number), timeout=_PROBE_S)
