@@ -32,25 +32,19 @@ def get_provider_info() -> dict[str, Any]:
             "rlmm": {
                 "description": "Remote log metadata provider.",
                 "options": {
-                    "work_uri": {
-                        "description": "Where plans and reports are written and where the UI reads them: an absolute\n"
+                    "work_uri": _option(
+                        "Where plans and reports are written and where the UI reads them: an absolute\n"
                         "path, or the URI of an object store such as ``s3://``. All components must reach it.\n"
                         "It holds neither credentials nor a query: stores take these from the environment or the\n"
                         "machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "s3://my-bucket/rlmm",
-                        "default": "",
-                    },
-                    "allowed_plan_roots": {
-                        "description": "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
+                        "s3://my-bucket/rlmm",
+                    ),
+                    "allowed_plan_roots": _option(
+                        "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
                         "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. Whoever can write\n"
                         "there decides what is marked and planned for deletion.\n",
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "s3://my-bucket/plans,/mnt/plans",
-                        "default": "",
-                    },
+                        "s3://my-bucket/plans,/mnt/plans",
+                    ),
                 },
             }
         },
@@ -59,6 +53,12 @@ def get_provider_info() -> dict[str, Any]:
 
 def _modules(kind: str, *names: str) -> dict[str, Any]:
     return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{kind}.{name}" for name in names]}
+
+
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {
+        "description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": "",
+    }  # fmt: skip
 
 
 def _connection_type() -> dict[str, Any]:

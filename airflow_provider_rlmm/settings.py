@@ -17,8 +17,6 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import local_path
 from airflow_provider_rlmm.quoting import in_quotes
 
-SECTION = "rlmm"
-
 _ELSEWHERE = (
     "object stores find them elsewhere: in the environment (such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of "
     "the machine"
@@ -37,7 +35,7 @@ def work_uri() -> str:
     """
     from airflow.sdk import conf
 
-    configured: str = conf.get(SECTION, "work_uri", fallback="") or ""
+    configured: str = conf.get("rlmm", "work_uri", fallback="") or ""
     if configured:
         refuse_secrets_in_uri("[rlmm] work_uri", configured, _ELSEWHERE)
         return configured.rstrip("/")
@@ -54,7 +52,7 @@ def allowed_plan_roots() -> tuple[str, ...]:
     """
     from airflow.sdk import conf
 
-    configured: str = conf.get(SECTION, "allowed_plan_roots", fallback="") or ""
+    configured: str = conf.get("rlmm", "allowed_plan_roots", fallback="") or ""
     roots = tuple(root.strip() for root in configured.split(",") if root.strip())
     for root in roots:
         refuse_secrets_in_uri("[rlmm] allowed_plan_roots", root, _ELSEWHERE)

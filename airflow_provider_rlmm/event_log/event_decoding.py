@@ -6,9 +6,8 @@ records that cannot be applied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -37,14 +36,8 @@ def event_schema() -> pa.Schema:
     """Return the schema of a batch: ``offset`` and ``timestamp_ms`` int64, ``key`` and ``value`` nullable binary."""
     import pyarrow as pa
 
-    return pa.schema(
-        [
-            pa.field("offset", pa.int64(), nullable=False),
-            pa.field("timestamp_ms", pa.int64(), nullable=False),
-            pa.field("key", pa.binary()),
-            pa.field("value", pa.binary()),
-        ]
-    )
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "timestamp_ms")]
+    return pa.schema([*numbers, pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
 
 def event_batch(
@@ -233,20 +226,15 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     from airflow_provider_rlmm.metadata.columnar import ErrorCode
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
-    return [
-        QuarantinedRecord(
-            row["metadata_partition"], row["offset"], code.name, row["error"] or code.name, _subject(code, row)
-        )
-        for row in bad.select(_OF_A_BAD_RECORD).to_pylist()
-        for code in (ErrorCode(row["error_code"]),)
-    ]
-
-
-def _subject(code: IntEnum, row: Mapping[str, Any]) -> TopicIdPartition | None:
-    """Return whom a bad record is about: only what was decoded whole says so for certain."""
-    if code.name not in ("KEYED", "MISROUTED"):
-        return None
-    return TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    records = []
+    for row in bad.select(_OF_A_BAD_RECORD).to_pylist():
+        code = ErrorCode(row["error_code"])
+        # Only what was decoded whole says for certain whom it is about.
+        whole = code in (ErrorCode.KEYED, ErrorCode.MISROUTED)
+        tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]) if whole else None
+        place = row["metadata_partition"], row["offset"]
+        records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip))
+    return records
 
 
 def decode_batch(

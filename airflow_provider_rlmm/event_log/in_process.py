@@ -21,7 +21,7 @@ Both hooks are plain attributes: set them once the test's history is in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -91,16 +91,14 @@ class ReadEffect:
     end: int
 
 
+@dataclass(slots=True)
 class _Partition:
     """Records by position; the record at position 0 has the offset ``beginning``."""
 
-    __slots__ = ("beginning", "keys", "timestamps_ms", "values")
-
-    def __init__(self) -> None:
-        self.beginning = 0
-        self.timestamps_ms: list[int] = []
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
+    beginning: int = 0
+    timestamps_ms: list[int] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -134,20 +132,11 @@ class InProcessMetadataEventLog:
         if num_partitions < 1:
             raise ValueError(f"num_partitions must be at least 1, not {num_partitions}")
         self._partitions = [_Partition() for _ in range(num_partitions)]
-        self._topic_id = topic_id
+        self.partition_count = num_partitions
+        self.topic_id = topic_id
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect
-
-    @property
-    def partition_count(self) -> int:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
-        return len(self._partitions)
-
-    @property
-    def topic_id(self) -> UUID:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
-        return self._topic_id
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""

@@ -282,7 +282,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
         :raises ConfigurationError: naming the connection and a property that Java clients do not have.
         """
-        from airflow_provider_rlmm.kafka.java_client import java_client_properties
+        from airflow_provider_rlmm.kafka.config import java_client_properties
 
         with self.naming_connection():
             return java_client_properties(self.get_client_config().properties)

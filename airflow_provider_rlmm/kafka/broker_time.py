@@ -135,8 +135,7 @@ class KafkaTime:
         error, message, worker_ms = reports[0]
         if error is not None:
             raise watch.error(what, error)
-        kind, time_ms = message.timestamp()
-        return kind, time_ms, worker_ms
+        return (*message.timestamp(), worker_ms)
 
     def by_offset_commit(self) -> TimeReading:
         """
@@ -242,11 +241,9 @@ class KafkaTime:
     def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
         outcomes = self._admin.list_offsets(partitions, admin_api.OffsetSpec.max_timestamp())
-        found = {}
         for (topic, partition), outcome in outcomes.items():
-            answer = self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)
-            found[topic, partition] = int(answer.offset), int(answer.timestamp)
-        return found
+            self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)
+        return {key: (int(answer.offset), int(answer.timestamp)) for key, answer in outcomes.items()}
 
     def close(self) -> None:
         """Let the clients go; the next reading opens others."""

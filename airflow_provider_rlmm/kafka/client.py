@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import confluent_kafka.admin
@@ -115,13 +115,6 @@ def _named(complaint: str) -> str:
     return complaint if found is None else f"{complaint} (also called {found})"
 
 
-class Handle(Protocol):
-    """A librdkafka client of any kind, for what all of them can be asked."""
-
-    def list_topics(self, *, timeout: float) -> Any:
-        """Return the cluster's metadata. Without a topic this request cannot create one."""
-
-
 class KafkaAdmin:
     """
     One admin client, opened when first used, whose every call ends within the request timeout.
@@ -172,17 +165,6 @@ class KafkaAdmin:
                 outcomes[key] = error.args[0]
         return outcomes
 
-    def result(self, what: str, start: Callable[[AdminClient], Future[Any]]) -> Any:
-        """
-        Run one call that has one answer.
-
-        :param what: the call, for messages.
-        :param start: starts it and returns its future.
-        :raises EventLogAccessError: if the brokers refuse it.
-        :raises EventLogUnavailableError: if it fails otherwise.
-        """
-        return self.checked(what, self.results(what, lambda client: {None: start(client)})[None])
-
     def checked(self, what: str, outcome: Any) -> Any:
         """
         Return a result, raise an error.
@@ -203,23 +185,22 @@ class KafkaAdmin:
         :raises EventLogAccessError: if the login fails.
         :raises EventLogUnavailableError: if no broker answers.
         """
-        timeout = self.request_timeout_s
-        described = self.result(
-            "describing the cluster", lambda client: client.describe_cluster(request_timeout=timeout)
-        )
-        return str(described.cluster_id)
+        what, timeout = "describing the cluster", self.request_timeout_s
+        outcomes = self.results(what, lambda client: {what: client.describe_cluster(request_timeout=timeout)})
+        return str(self.checked(what, outcomes[what]).cluster_id)
 
-    def require_cluster(self, handle: Handle, cluster_id: str, what: str) -> None:
+    def require_cluster(self, handle: Any, cluster_id: str, what: str) -> None:
         """
         Refuse a client that has reached another cluster: each client chooses for itself among the addresses that it is given.
 
-        :param handle: the client, freshly opened: the cluster id that a client shows is that of its first connection.
+        :param handle: a librdkafka client, freshly opened: the cluster id that it shows is that of its first connection.
         :param cluster_id: the cluster to be at.
         :param what: the client, for the message.
         :raises ClusterMismatchError: naming both clusters.
         :raises EventLogUnavailableError: if no broker answers.
         """
         try:
+            # Without a topic this request cannot create one.
             found = handle.list_topics(timeout=self.request_timeout_s).cluster_id
         except KafkaException as error:
             raise self.watch.error(f"asking for the cluster of {what}", error.args[0]) from None

@@ -62,7 +62,7 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
     :raises EventLogAccessError: if an address refuses the login: what is behind it would be used and cannot be verified.
     :raises EventLogUnavailableError: if no address answers.
     """
-    addresses = bootstrap_addresses(config)
+    addresses = config.bootstrap_addresses
     answers = _ask_each(config, addresses, request_timeout_s)
     for error in answers.values():
         if isinstance(error, EventLogAccessError):
@@ -86,15 +86,6 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
     )
     _logger.info("%s", verified)
     return verified
-
-
-def bootstrap_addresses(config: KafkaClientConfig) -> tuple[str, ...]:
-    """
-    Return the addresses of the bootstrap list, each once.
-
-    :param config: the clients' properties.
-    """
-    return tuple(dict.fromkeys(a for part in config.bootstrap_servers.split(",") if (a := part.strip())))
 
 
 def _ask_each(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The librdkafka properties of every Kafka client that this package opens."""
+"""The librdkafka properties of every Kafka client that this package opens, and what Spark's Java client makes of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _CONSUMER_FIXED: dict[str, Any] = {
 # fetch queues behind it; a full queue makes the client sleep.
 _CONSUMER_DEFAULTS: dict[str, Any] = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10}
 _FIXED = {**_PRODUCER_FIXED, **_CONSUMER_FIXED}
-_ALIASES = {
+# Another name of a property → the one that is used here.
+ALIASES = {
     "request.required.acks": "acks",
     "auto.commit.enable": "enable.auto.commit",
     "metadata.broker.list": "bootstrap.servers",
@@ -79,6 +80,19 @@ _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.rep
 
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
+# Of an Airflow ``kafka`` connection, for Spark.
+_SAME_IN_JAVA = ("bootstrap.servers", "security.protocol", "request.timeout.ms", "client.dns.lookup")
+_LIBRDKAFKA_ONLY = (
+    "client.id", "group.id", "socket.timeout.ms", "acks", "enable.idempotence", "enable.auto.commit",
+    "auto.offset.reset", "log_level", "debug",
+)  # fmt: skip
+_JAVA_SECURITY = "org.apache.kafka.common.security"
+_LOGIN_MODULES = {
+    "PLAIN": f"{_JAVA_SECURITY}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_JAVA_SECURITY}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_JAVA_SECURITY}.scram.ScramLoginModule",
+}
+
 _KINDS = ("properties", "producer_properties", "consumer_properties", "admin_properties")
 
 
@@ -106,8 +120,8 @@ class KafkaClientConfig:
         for kind in _KINDS:
             given = getattr(self, kind)
             for name, value in given.items():
-                check_property(name, canonical_name(name), value)
-            object.__setattr__(self, kind, {canonical_name(name): value for name, value in given.items()})
+                check_property(name, ALIASES.get(name, name), value)
+            object.__setattr__(self, kind, {ALIASES.get(name, name): value for name, value in given.items()})
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
         for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
@@ -117,6 +131,11 @@ class KafkaClientConfig:
     def bootstrap_servers(self) -> str:
         """The brokers that are asked first, for messages."""
         return str(self.properties["bootstrap.servers"])
+
+    @property
+    def bootstrap_addresses(self) -> tuple[str, ...]:
+        """The addresses of the bootstrap list, each once."""
+        return tuple(dict.fromkeys(a for part in self.bootstrap_servers.split(",") if (a := part.strip())))
 
     def producer(self, delivery_timeout_s: float) -> dict[str, Any]:
         """
@@ -192,15 +211,6 @@ def check_files(properties: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name} names {in_quotes(location)}, and this process may not read it")
 
 
-def canonical_name(name: str) -> str:
-    """
-    Return the name of a property that goes by several.
-
-    :param name: one of them.
-    """
-    return _ALIASES.get(name, name)
-
-
 @functools.lru_cache(maxsize=1_024)
 def is_known_property(name: str) -> bool:
     """
@@ -250,3 +260,46 @@ def check_property(given_name: str, name: str, value: Any) -> None:
 def _normal(value: Any) -> str:
     text = str(value).strip().lower()
     return _SAME_VALUE.get(text, text)
+
+
+def java_client_properties(settings: Mapping[str, str]) -> str:
+    """
+    Translate client settings into the text of a Java properties file. It may hold secrets.
+
+    :param settings: librdkafka's properties.
+    :raises ConfigurationError: naming a property that has no translation here; its value is not repeated.
+    """
+    given = {k: str(v) for k, v in settings.items() if k not in _LIBRDKAFKA_ONLY}
+    properties = {name: given.pop(name) for name in _SAME_IN_JAVA if name in given}
+    properties.update(_sasl(given))
+    if "ssl.ca.location" in given:
+        properties["ssl.truststore.type"] = "PEM"
+        properties["ssl.truststore.location"] = given.pop("ssl.ca.location")
+    if given:
+        raise ConfigurationError(f"Kafka properties {sorted(given)} have no translation for Spark's Java client yet")
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
+
+
+def _sasl(given: dict[str, str]) -> dict[str, str]:
+    """Take what is about SASL out of ``given``."""
+    mechanism = given.pop("sasl.mechanism", None) or given.pop("sasl.mechanisms", None)
+    given.pop("sasl.mechanisms", None)
+    if mechanism is None:
+        return {}
+    if mechanism not in _LOGIN_MODULES:
+        raise ConfigurationError(f"sasl.mechanism {mechanism!r} is not supported for Spark: {sorted(_LOGIN_MODULES)}")
+    user, password = given.pop("sasl.username", ""), given.pop("sasl.password", "")
+    login = f"{_LOGIN_MODULES[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+
+
+def _quoted(text: str) -> str:
+    # A line break would end the quoted text, as far as the reader of JAAS entries is concerned.
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def _escaped(value: str) -> str:
+    # A Java properties file takes a backslash for an escape and leading white space for none.
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped[:1].isspace() else escaped

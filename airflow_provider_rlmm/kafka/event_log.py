@@ -23,7 +23,6 @@ from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
-    Handle,
     KafkaAdmin,
     admin_api,
     open_client,
@@ -109,7 +108,7 @@ class KafkaMetadataLogReader:
             )
         return self._admin.topic_id(self._topic, description), len(description.partitions)
 
-    def _require_cluster(self, handle: Handle, what: str) -> None:
+    def _require_cluster(self, handle: Any, what: str) -> None:
         """
         Refuse a client that has reached another cluster than the others of this log.
 
@@ -302,16 +301,11 @@ class _Range:
             self.columns.extend(records if reached <= self.end else [m for m in records if m.offset() < self.end])
             self.position = max(self.position, min(reached, self.end))
 
-    def batch(self) -> pa.RecordBatch:
-        """Return what has come, and begin anew."""
-        columns, self.columns = self.columns, MessageColumns()
-        return columns.batch()
-
 
 class _Reader:
     """One consumer that is assigned the partitions of one read at a time and joins no group."""
 
-    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
+    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Any, str], None]) -> None:
         self._topic = topic
         self._watch = ClientWatch(config)
         group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
@@ -329,7 +323,7 @@ class _Reader:
             self._collect(ranges, left)
             for partition, r in reading.items():
                 if r.columns.offsets:
-                    yield partition, r.batch()
+                    yield partition, r.columns.batch()
             before, left = left, sum(r.left for r in reading.values())
             if left and (done := [self._place(partition, r.end) for partition, r in reading.items() if not r.left]):
                 # What comes behind a range must not stand in the way of the others.

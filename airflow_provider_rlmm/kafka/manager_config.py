@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, canonical_name, check_property, is_known_property
+from airflow_provider_rlmm.kafka.config import ALIASES, KafkaClientConfig, check_property, is_known_property
 
 PREFIX = "remote.log.metadata."
 TOPIC_NUM_PARTITIONS = f"{PREFIX}topic.num.partitions"
@@ -154,7 +154,8 @@ def _unknown(name: str) -> ConfigurationError:
 
 def _client_property(given_name: str, prefix: str, value: Any) -> str:
     """Return librdkafka's name of a prefixed property, once its value is known to do no harm."""
-    name = canonical_name(_librdkafka_name(given_name, given_name.removeprefix(prefix)))
+    name = _librdkafka_name(given_name, given_name.removeprefix(prefix))
+    name = ALIASES.get(name, name)
     if name == "client.id":
         raise ConfigurationError(f"{given_name} cannot be set: the clients' ids are made of {_BROKER_ID}")
     check_property(given_name, name, value)
@@ -180,7 +181,7 @@ def _client_config(
     clients: Mapping[str, Mapping[str, Any]], connection: Mapping[str, Any], broker_id: Any
 ) -> KafkaClientConfig:
     common, producer, consumer, admin = (clients[prefix] for prefix in _CLIENT_PREFIXES)
-    common = {**{canonical_name(name): value for name, value in connection.items()}, **common}
+    common = {**{ALIASES.get(name, name): value for name, value in connection.items()}, **common}
     if broker_id is not None:
         common["client.id"] = str(broker_id)
     if not str(common.get("bootstrap.servers") or "").strip():

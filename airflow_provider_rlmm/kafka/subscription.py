@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, subscription_batch
-from airflow_provider_rlmm.kafka.client import Handle, open_client
+from airflow_provider_rlmm.kafka.client import open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 
@@ -42,7 +42,7 @@ class KafkaSubscription:
         config: KafkaClientConfig,
         topic: str,
         check: Callable[[int], None],
-        require_cluster: Callable[[Handle, str], None],
+        require_cluster: Callable[[Any, str], None],
     ) -> None:
         self._topic = topic
         self._check = check
@@ -207,5 +207,7 @@ class MessageColumns:
         self.values += [m.value() for m in messages]
 
     def batch(self) -> pa.RecordBatch:
-        """Return them as a batch."""
-        return event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
+        """Return them as a batch, and begin anew."""
+        batch = event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
+        self.offsets, self.timestamps_ms, self.keys, self.values = [], [], [], []
+        return batch

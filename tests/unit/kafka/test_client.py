@@ -81,7 +81,7 @@ class TestNobodyAnswers:
         monkeypatch.setattr("airflow_provider_rlmm.kafka.client._SLACK_S", 0.0)
 
         with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
-            KafkaAdmin(CONFIG, 0.1).result("waiting for godot", lambda client: Future())
+            KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})
 
 
 class TestAccess:
@@ -96,7 +96,7 @@ class TestAccess:
             return Future()
 
         with pytest.raises(EventLogAccessError, match=f"asking, brokers {NOWHERE}.*refused.*credentials"):
-            admin.result("asking", start)
+            admin.results("asking", lambda client: {"it": start(client)})
 
     def test_what_was_refused_before_the_call_is_not_about_it(self):
         admin = KafkaAdmin(CONFIG, 60)
@@ -104,7 +104,7 @@ class TestAccess:
         future: Future[str] = Future()
         future.set_result("answer")
 
-        assert admin.result("asking", lambda client: future) == "answer"
+        assert admin.results("asking", lambda client: {"it": future}) == {"it": "answer"}
 
     @pytest.mark.parametrize(
         ("code", "expected"),

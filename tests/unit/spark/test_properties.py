@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.java_client import java_client_properties
+from airflow_provider_rlmm.kafka.config import java_client_properties
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark import properties
 from airflow_provider_rlmm.spark.properties import load_properties
