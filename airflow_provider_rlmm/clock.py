@@ -148,11 +148,7 @@ class ProvenClock:
     """
 
     def __init__(
-        self,
-        prove: Callable[[], TimeProof],
-        *,
-        worker_clock: Clock = system_clock,
-        monotonic: Clock = monotonic_clock,
+        self, prove: Callable[[], TimeProof], *, worker_clock: Clock = system_clock, monotonic: Clock = monotonic_clock
     ) -> None:
         self._prove = prove
         self._worker_clock = worker_clock

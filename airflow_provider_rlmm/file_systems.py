@@ -277,11 +277,7 @@ def _create_in_place(path: Path, data: bytes) -> None:
 
 @contextmanager
 def _object(uri: str) -> Iterator[tuple[ObjectStore, str]]:
-    """
-    Return the store of an object, and its name there.
-
-    The store's errors become those of a file, each on one line: obstore's go on with what they look like inside.
-    """
+    """Open an object's store; its errors become those of a file, on one line: obstore's go on with their insides."""
     from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
     from obstore.store import from_url
 

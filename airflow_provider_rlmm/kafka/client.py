@@ -79,7 +79,9 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
         return factory(dict(properties), error_cb=watch.on_error, logger=ClientLog(properties))
     except KafkaException as error:
         complaint = printable(without_secrets(error.args[0].str(), secrets_of(properties)), MAX_TEXT)
-        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {_named(complaint)}") from None
+        # The user is likely to have set it under its other name.
+        also = next((f" (also called {other})" for name, other in _ALSO_CALLED.items() if f'"{name}"' in complaint), "")
+        raise ConfigurationError(f"librdkafka refuses the Kafka connection: {complaint}{also}") from None
     except (TypeError, ValueError):
         # Its message may quote a value.
         text = "librdkafka refuses the Kafka connection: a property has a value of a wrong type"
@@ -107,12 +109,6 @@ def serve(call: Callable[[float], int], seconds: float) -> int:
         if not isinstance(fatal, KafkaError | KafkaException):
             raise
     raise fatal if isinstance(fatal, KafkaException) else KafkaException(fatal)
-
-
-def _named(complaint: str) -> str:
-    """Add the name by which the user is likely to have set the property."""
-    found = next((other for name, other in _ALSO_CALLED.items() if f'"{name}"' in complaint), None)
-    return complaint if found is None else f"{complaint} (also called {found})"
 
 
 class KafkaAdmin:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID, uuid4
@@ -20,13 +21,7 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    KafkaAdmin,
-    admin_api,
-    open_client,
-)
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api, open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.kafka.producer import BatchProducer
@@ -68,7 +63,6 @@ class KafkaMetadataLogReader:
         self._topic = topic
         self._admin = KafkaAdmin(config, request_timeout_s)
         self._cluster_id = cluster_id
-        self._identity: tuple[UUID, int] | None = None
         self._idle_readers: list[_Reader] = []
 
     @property
@@ -80,7 +74,7 @@ class KafkaMetadataLogReader:
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        return self._known()[1]
+        return self._identity[1]
 
     @property
     def topic_id(self) -> UUID:
@@ -89,12 +83,11 @@ class KafkaMetadataLogReader:
 
         :raises TopicIdMissingError: if the cluster gives it none.
         """
-        return self._known()[0]
+        return self._identity[0]
 
-    def _known(self) -> tuple[UUID, int]:
-        if self._identity is None:
-            self._identity = self._describe()
-        return self._identity
+    @cached_property
+    def _identity(self) -> tuple[UUID, int]:
+        return self._describe()
 
     def _describe(self, *, to_write: bool = False) -> tuple[UUID, int]:
         """Return topic id and partition count as of now, and refuse a principal that may not write if it is about to."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -19,6 +20,7 @@ _MOVED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_P
 _MOVED_S = 0.2
 
 
+@dataclass
 class KafkaOffsetStore:
     """
     An :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore` in a consumer group without members.
@@ -32,17 +34,13 @@ class KafkaOffsetStore:
     :param request_timeout_s: seconds for one request; one without an answer is sent a second time.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        group_id: str,
-        topic: str = METADATA_TOPIC,
-        *,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> None:
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._group_id = group_id
-        self._topic = topic
+    config: KafkaClientConfig
+    group_id: str
+    topic: str = METADATA_TOPIC
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._admin = KafkaAdmin(self.config, self.request_timeout_s)
 
     def committed(self) -> Mapping[int, int]:
         """
@@ -51,16 +49,16 @@ class KafkaOffsetStore:
         :raises EventLogAccessError: if the group may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        request = [ConsumerGroupTopicPartitions(self._group_id)]
+        request = [ConsumerGroupTopicPartitions(self.group_id)]
         timeout = self._admin.request_timeout_s
-        what = f"asking for the offsets of group {self._group_id!r}"
+        what = f"asking for the offsets of group {self.group_id!r}"
         outcome = self._ask(what, lambda client: client.list_consumer_group_offsets(request, request_timeout=timeout))
         if is_error(outcome, "GROUP_ID_NOT_FOUND"):
             return {}
         partitions = self._admin.checked(what, outcome).topic_partitions
         for partition in partitions:
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
-        return {p.partition: p.offset for p in partitions if p.topic == self._topic and p.offset >= 0}
+        return {p.partition: p.offset for p in partitions if p.topic == self.topic and p.offset >= 0}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """
@@ -72,10 +70,10 @@ class KafkaOffsetStore:
         """
         if not offsets:
             return
-        partitions = [TopicPartition(self._topic, p, offset) for p, offset in sorted(offsets.items())]
-        request = [ConsumerGroupTopicPartitions(self._group_id, partitions)]
+        partitions = [TopicPartition(self.topic, p, offset) for p, offset in sorted(offsets.items())]
+        request = [ConsumerGroupTopicPartitions(self.group_id, partitions)]
         timeout = self._admin.request_timeout_s
-        what = f"committing offsets of group {self._group_id!r}"
+        what = f"committing offsets of group {self.group_id!r}"
         deadline = time.monotonic() + timeout
         while True:
             outcome = self._ask(
@@ -90,7 +88,7 @@ class KafkaOffsetStore:
         for partition in answered:
             if is_error(partition.error, UNKNOWN_TOPIC):
                 raise MetadataTopicNotFoundError(
-                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self._topic}-{partition.partition}"
+                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self.topic}-{partition.partition}"
                 )
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
 
@@ -103,12 +101,12 @@ class KafkaOffsetStore:
         requests may be sent twice.
         """
         try:
-            outcome = self._admin.results(what, start)[self._group_id]
+            outcome = self._admin.results(what, start)[self.group_id]
         except EventLogUnavailableError:
             outcome = None
         if outcome is None or is_error(outcome, "_TIMED_OUT", "_TRANSPORT", "_WAIT_COORD"):
             self._admin.close()
-            outcome = self._admin.results(what, start)[self._group_id]
+            outcome = self._admin.results(what, start)[self.group_id]
         return outcome
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -49,6 +50,7 @@ def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[
     return Acked(offset)
 
 
+@dataclass
 class BatchProducer:
     """
     An idempotent producer for one topic, opened when first used and replaced after anything that leaves it in doubt.
@@ -59,19 +61,13 @@ class BatchProducer:
     :param require_cluster: refuses a client that has reached another cluster.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        topic: str,
-        delivery_timeout_s: float,
-        *,
-        require_cluster: Callable[[Producer, str], None],
-    ) -> None:
-        self._config = config
-        self._require_cluster = require_cluster
-        self._topic = topic
-        self._delivery_timeout_s = delivery_timeout_s
-        self._watch = ClientWatch(config)
+    config: KafkaClientConfig
+    topic: str
+    delivery_timeout_s: float
+    require_cluster: Callable[[Producer, str], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._watch = ClientWatch(self.config)
         self._producer: Producer | None = None
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
@@ -84,7 +80,7 @@ class BatchProducer:
         producer = self._open()
         self._watch.forget()
         outcomes: _Outcomes = [None] * len(records)
-        deadline = time.monotonic() + self._delivery_timeout_s
+        deadline = time.monotonic() + self.delivery_timeout_s
         try:
             for index, (partition, value) in enumerate(records):
                 report = partial(self._report, outcomes, index)
@@ -105,8 +101,8 @@ class BatchProducer:
 
     def _open(self) -> Producer:
         if self._producer is None:
-            producer = open_client(Producer, self._config.producer(self._delivery_timeout_s), self._watch)
-            self._require_cluster(producer, "the producer")
+            producer = open_client(Producer, self.config.producer(self.delivery_timeout_s), self._watch)
+            self.require_cluster(producer, "the producer")
             self._producer = producer
         return self._producer
 
@@ -116,7 +112,7 @@ class BatchProducer:
         """Hand one record to the producer; return its outcome only where it did not get in, so was never sent."""
         while True:
             try:
-                producer.produce(self._topic, value=value, partition=partition, on_delivery=report)
+                producer.produce(self.topic, value=value, partition=partition, on_delivery=report)
             except BufferError:
                 if time.monotonic() >= deadline:
                     return Failed("the producer's queue stayed full", retriable=True)
@@ -134,7 +130,7 @@ class BatchProducer:
 
     def _wait(self, producer: Producer) -> None:
         """Wait until every report is in. In slices, so that a signal is handled between two of them."""
-        deadline = time.monotonic() + self._delivery_timeout_s + _REPORT_SLACK_S
+        deadline = time.monotonic() + self.delivery_timeout_s + _REPORT_SLACK_S
         while serve(producer.flush, _FLUSH_SLICE_S) and time.monotonic() < deadline and not self._watch.access_denied:
             pass
         if len(producer):
@@ -143,7 +139,7 @@ class BatchProducer:
 
     def _abandon(self, producer: Producer) -> None:
         """Drop the producer: after a doubt its sequence numbers prove nothing, the next call starts with new ones."""
-        _logger.info("A batch to %s was not acked in full; the next one gets a new producer", self._topic)
+        _logger.info("A batch to %s was not acked in full; the next one gets a new producer", self.topic)
         producer.purge()
         self._producer = None
 

@@ -20,12 +20,7 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
     RlmmError,
 )
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    KafkaAdmin,
-    admin_api,
-)
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api
 from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_MIN_ISR,
     TOPIC_NUM_PARTITIONS,
