@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-The shape in which every metadata event log hands out what it reads, and what comes of it: the events that count, and the
-records that cannot be applied.
-"""
+"""What every log hands out: the shape of its batches, the events in them that count, the records that cannot be applied."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 10_000
 """Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
-
-_OF_A_BAD_RECORD = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
 
 
 @cache
@@ -227,7 +222,8 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
     records = []
-    for row in bad.select(_OF_A_BAD_RECORD).to_pylist():
+    columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
+    for row in bad.select(columns).to_pylist():
         code = ErrorCode(row["error_code"])
         # Only what was decoded whole says for certain whom it is about.
         whole = code in (ErrorCode.KEYED, ErrorCode.MISROUTED)

@@ -274,18 +274,6 @@ class _Subscription:
 
     def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
         cut = self._log.on_effect("poll", self.assigned())
-        self._raise_if_out_of_range()
-        batches = []
-        for number, position in self._positions.items():
-            partition = self._log._partition(number)
-            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
-            if position < end:
-                batches.append(subscription_batch(number, partition.batch(position, end)))
-                self._positions[number] = end
-        self._log.after_effect("poll", self.assigned())
-        return batches
-
-    def _raise_if_out_of_range(self) -> None:
         for number, position in self._positions.items():
             partition = self._log._partition(number)
             if not partition.beginning <= position <= partition.end:
@@ -296,6 +284,15 @@ class _Subscription:
                     number,
                     position,
                 )
+        batches = []
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
+            if position < end:
+                batches.append(subscription_batch(number, partition.batch(position, end)))
+                self._positions[number] = end
+        self._log.after_effect("poll", self.assigned())
+        return batches
 
     def close(self) -> None:
         self._positions.clear()

@@ -14,6 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataError, SnapshotRefusedError
@@ -32,6 +33,7 @@ _CHECKED_HEAD = _HEAD.size - 4
 _ALIGNMENT = 64
 
 
+@dataclass(frozen=True)
 class SnapshotFile:
     """
     A :class:`~airflow_provider_rlmm.event_log.snapshot.SnapshotStore` that is a file.
@@ -39,8 +41,7 @@ class SnapshotFile:
     :param uri: of the file, in an object store or a local folder.
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
+    uri: str
 
     def __str__(self) -> str:
         return self.uri

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -70,6 +70,7 @@ class MetadataTopicDescription:
     replicas: tuple[PartitionReplicas, ...]
 
 
+@dataclass
 class KafkaClusterTopics:
     """
     A :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics` on Kafka's Admin API.
@@ -79,15 +80,12 @@ class KafkaClusterTopics:
     :param request_timeout_s: seconds for one request.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        metadata_topic: str = METADATA_TOPIC,
-        *,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> None:
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._metadata_topic = metadata_topic
+    config: KafkaClientConfig
+    metadata_topic: str = METADATA_TOPIC
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._admin = KafkaAdmin(self.config, self.request_timeout_s)
 
     def cluster_id(self) -> str:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
@@ -103,10 +101,10 @@ class KafkaClusterTopics:
         except KafkaException as error:
             raise self._admin.watch.error("listing topics", error.args[0]) from None
         names = frozenset(metadata.topics)
-        if self._metadata_topic not in names:
+        if self.metadata_topic not in names:
             raise EventLogAccessError(
                 f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
-                f"{self._metadata_topic!r}: the principal needs DESCRIBE on every topic"
+                f"{self.metadata_topic!r}: the principal needs DESCRIBE on every topic"
             )
         return names
 
@@ -116,20 +114,20 @@ class KafkaClusterTopics:
             raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
         answers: dict[str, TopicAnswer] = {}
         witnesses: set[UUID] = set()
-        for chunk in list(chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
-            described = self._admin.describe_topics([self._metadata_topic, *chunk])
-            metadata_topic = self._admin.metadata_topic(self._metadata_topic, described.pop(self._metadata_topic))
-            witnesses.add(self._admin.topic_id(self._metadata_topic, metadata_topic))
+        for chunk in list(chunks(sorted({*names} - {self.metadata_topic}))) or [[]]:
+            described = self._admin.describe_topics([self.metadata_topic, *chunk])
+            metadata_topic = self._admin.metadata_topic(self.metadata_topic, described.pop(self.metadata_topic))
+            witnesses.add(self._admin.topic_id(self.metadata_topic, metadata_topic))
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
         if len(witnesses) > 1:
             raise ClusterMismatchError(
-                f"brokers {self._admin.config.bootstrap_servers}: topic {self._metadata_topic!r} has {len(witnesses)} ids in "
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self.metadata_topic!r} has {len(witnesses)} ids in "
                 "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
                 "brokers of one cluster only, then run again"
             )
         (witness,) = witnesses
-        if self._metadata_topic in names:
-            answers[self._metadata_topic] = witness
+        if self.metadata_topic in names:
+            answers[self.metadata_topic] = witness
         return DescribedTopics(witness, answers)
 
     def list_topics(self) -> Mapping[str, UUID]:

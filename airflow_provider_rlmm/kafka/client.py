@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-What all Kafka adapters share: opening a client, bounded admin calls, and errors in this package's words.
-
-The calls that describe topics and ask for offsets are of many topics or partitions at once.
-"""
+"""What all Kafka adapters share: opening a client, bounded admin calls, and errors in this package's words."""
 
 from __future__ import annotations
 

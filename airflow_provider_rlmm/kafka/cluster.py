@@ -77,7 +77,8 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
             "connection"
         )
     cluster = next(iter(named.values()))
-    advertised = sorted({f"{_bracketed(node.host)}:{node.port}" for c in named.values() for node in c.nodes})
+    nodes = {(node.host, node.port) for c in named.values() for node in c.nodes}
+    advertised = sorted(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes)
     verified = VerifiedCluster(
         str(cluster.cluster_id),
         replace(config, properties={**config.properties, "bootstrap.servers": ",".join(advertised)}),
@@ -123,7 +124,3 @@ def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
     except KafkaException as error:
         silent = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
         return admin.watch.error(what, "no answer came" if silent else error.args[0])
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

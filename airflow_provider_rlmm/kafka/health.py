@@ -21,12 +21,10 @@ _FOR_EVER = -1
 
 
 class HealthSeverity(StrEnum):
-    """How bad a finding is."""
+    """How bad a finding is: by an error events are refused or lost, now or in the course of time."""
 
     ERROR = "error"
-    """Events are refused or lost, now or in the course of time."""
-    WARNING = "warning"
-    """One more failure makes it an error."""
+    WARNING = "warning"  # one more failure makes it an error
 
 
 @dataclass(frozen=True, slots=True)
