@@ -144,29 +144,22 @@ class ProvenClock:
     :param prove: proves the time; called at once, and again whenever a new proof is due.
     :param worker_clock: this worker's own wall clock.
     :param monotonic: a clock that is never set, ms.
-    :param max_age_ms: for how long a proof is good, ms.
     :raises RlmmError: what ``prove`` raises, here and from any later call.
     """
 
     def __init__(
-        self,
-        prove: Callable[[], TimeProof],
-        *,
-        worker_clock: Clock = system_clock,
-        monotonic: Clock = monotonic_clock,
-        max_age_ms: int = MAX_PROOF_AGE_MS,
+        self, prove: Callable[[], TimeProof], *, worker_clock: Clock = system_clock, monotonic: Clock = monotonic_clock
     ) -> None:
         self._prove = prove
         self._worker_clock = worker_clock
         self._monotonic = monotonic
-        self._max_age_ms = max_age_ms
         self._renew()
 
     def __call__(self) -> int:
         """Return the time, ms since the epoch."""
         elapsed = self._monotonic() - self._proven_at
         drift = self._worker_clock() - self._worker_at - elapsed
-        if elapsed > self._max_age_ms or abs(drift) > _MAX_DRIFT_MS:
+        if elapsed > MAX_PROOF_AGE_MS or abs(drift) > _MAX_DRIFT_MS:
             self._renew()
             elapsed = 0
         return self.proof.time_ms + elapsed
@@ -174,16 +167,6 @@ class ProvenClock:
     def _renew(self) -> None:
         self.proof = self._prove()
         self._proven_at, self._worker_at = self._monotonic(), self._worker_clock()
-
-    @property
-    def proven(self) -> bool:
-        """Whether anybody but this worker says what time it is."""
-        return self.proof.proven
-
-    @property
-    def source(self) -> str:
-        """Whose time it is, in words."""
-        return self.proof.source
 
     def __str__(self) -> str:
         """Say which time this is, who says so, and how far this worker's own clock is from it."""

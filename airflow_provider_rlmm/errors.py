@@ -3,52 +3,6 @@
 Every error that this package raises.
 
 ``retriable`` says whether the same call may succeed later without anybody changing anything.
-
-::
-
-    RlmmError
-    ├── ConfigurationError                  a setting is missing, contradictory or not allowed (also a ValueError)
-    ├── DocumentError                       a plan, report or diagnosis that the pages cannot show
-    ├── MetadataError
-    │   ├── MalformedMetadataError          bytes that are no record of __remote_log_metadata (also a ValueError)
-    │   │   ├── UnknownApiKeyError          a kind of record that Kafka 4.3 does not know
-    │   │   └── NewerVersionError           a record of a version that Kafka 4.3 does not know
-    │   ├── InvalidStateTransitionError     Kafka's state machine does not allow this step
-    │   ├── QuarantinedRecordsError         records that cannot be applied stop destructive work
-    │   ├── SnapshotRefusedError            a snapshot that cannot be resumed from: a full replay is due
-    │   └── UnhealthyTopicError             the doctor found what needs a person
-    ├── EventLogError
-    │   ├── EventLogUnavailableError        broker unreachable or too slow (retriable)
-    │   ├── EventLogAccessError             authentication or authorisation failed
-    │   ├── MetadataTopicNotFoundError      the metadata topic does not exist
-    │   ├── TopicIdMissingError             the cluster gives a topic no id
-    │   ├── MetadataPartitionOutOfRangeError  no such metadata partition
-    │   ├── OffsetOutOfRangeError           an offset to read from was deleted, or lies behind the end
-    │   ├── LogReplacedError                records that were read before are others now
-    │   ├── NotReadyError                   the local view has not caught up yet (retriable)
-    │   ├── PartitionNotAssignedError       the local view does not follow this user partition
-    │   ├── ManagerClosedError              the manager was closed
-    │   ├── ReadAfterWriteError             events are written, and the local view has not seen them in time
-    │   ├── PublishFailedError              the log refused a record: it was certainly not written
-    │   └── PublishOutcomeUnknownError      a record may or may not have been written: read back before going on
-    ├── WriteRefusedError                   the write guard refused an event, nothing was written
-    │   ├── WritesNotAllowedError           allow_writes is off
-    │   ├── UnsafeEventError                the event could end a broker's consumer, or is not ours to write
-    │   ├── EventByHandRefusedError         a single event lacks its override, or cleaner and marker would not write it
-    │   └── PartitionerMismatchError        observed records lie where our partitioner would not put them
-    ├── DeletionRefusedError                a safety rule refused to delete
-    │   ├── TopicNotAbsentError             the topic id still exists, or may exist
-    │   ├── ClockSkewError                  two clocks contradict each other by more than clocks may differ
-    │   ├── UnprovenClockError              nothing proves what time it is, and a wait is measured by it
-    │   ├── ClusterMismatchError            connected to another cluster than the expected one
-    │   ├── BlastRadiusError                the plan is larger than the limit
-    │   └── PlanError                       a plan cannot be made, is unreadable, expired, or of another cluster
-    └── StorageError
-        ├── StorageRootError                the storage root is missing or was never seen with objects of this cluster
-        ├── StorageAccessError          authentication failed or the store forbids the call
-        ├── StorageUnavailableError         the store does not answer or throttles (retriable)
-        ├── RemoteObjectNotFoundError       an object that must exist does not
-        └── UnsafeObjectKeyError            a key leaves the declared prefix or does not match the layout
 """
 
 from __future__ import annotations
@@ -207,10 +161,6 @@ class PartitionerMismatchError(WriteRefusedError):
 
 class DeletionRefusedError(RlmmError):
     """Base of refusals to delete: a safety rule did not hold."""
-
-
-class TopicNotAbsentError(DeletionRefusedError):
-    """Raised when a topic id still exists, or when it cannot be shown that it does not."""
 
 
 class ClockSkewError(DeletionRefusedError):

@@ -130,8 +130,7 @@ def remove_file(uri: str) -> None:
     if path is not None:
         path.unlink(missing_ok=True)
         return
-    store, name = _object(uri)
-    with suppress(FileNotFoundError), _as_os_error(uri):
+    with suppress(FileNotFoundError), _object(uri) as (store, name):
         store.delete(name)
 
 
@@ -149,8 +148,7 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
 
     path = local_path(uri)
     if path is None:
-        store, name = _object(uri)
-        with _as_os_error(uri):
+        with _object(uri) as (store, name):
             answer = store.get(name)
             _check_size(uri, answer.meta["size"], max_bytes)
             return pa.py_buffer(answer.bytes())
@@ -175,8 +173,7 @@ def modified_ms(uri: str) -> int:
     path = local_path(uri)
     if path is not None:
         return path.stat().st_mtime_ns // 1_000_000
-    store, name = _object(uri)
-    with _as_os_error(uri):
+    with _object(uri) as (store, name):
         return round(store.head(name)["last_modified"].timestamp() * 1000)
 
 
@@ -278,38 +275,32 @@ def _create_in_place(path: Path, data: bytes) -> None:
 # --- object stores ---------------------------------------------------------------------------------------------------
 
 
-def _object(uri: str) -> tuple[ObjectStore, str]:
-    from obstore.exceptions import BaseError
+@contextmanager
+def _object(uri: str) -> Iterator[tuple[ObjectStore, str]]:
+    """Open an object's store; its errors become those of a file, on one line: obstore's go on with their insides."""
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
     from obstore.store import from_url
 
     folder, _, name = uri.rpartition("/")
     try:
         # Client options would replace those of the environment (AWS_ALLOW_HTTP), so obstore's own time-outs of 30 s hold.
-        return from_url(folder, retry_config=_RETRY), unquote(name)
+        store = from_url(folder, retry_config=_RETRY)
     except (BaseError, ValueError) as e:
         raise ConfigurationError(f"{in_quotes(uri)} is no URI that can be opened: {_first_line(e)}") from None
-
-
-def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts: bool) -> None:
-    file.seek(0)
-    store, name = _object(uri)
-    with _as_os_error(uri):
-        store.put(name, file, mode=mode, use_multipart=in_parts)
-
-
-@contextmanager
-def _as_os_error(uri: str) -> Iterator[None]:
-    """Let a store's errors be those of a file, each on one line: obstore's go on with what they look like inside."""
-    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-
     try:
-        yield
+        yield store, unquote(name)
     except (FileNotFoundError, NotFoundError):
         raise FileNotFoundError(errno.ENOENT, "there is no such object", uri) from None
     except AlreadyExistsError:
         raise FileExistsError(errno.EEXIST, "there is an object already", uri) from None
     except BaseError as e:
         raise OSError(f"{_first_line(e)}: {uri}") from None
+
+
+def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts: bool) -> None:
+    file.seek(0)
+    with _object(uri) as (store, name):
+        store.put(name, file, mode=mode, use_multipart=in_parts)
 
 
 def _first_line(error: Exception) -> str:

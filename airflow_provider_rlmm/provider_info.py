@@ -32,25 +32,19 @@ def get_provider_info() -> dict[str, Any]:
             "rlmm": {
                 "description": "Remote log metadata provider.",
                 "options": {
-                    "work_uri": {
-                        "description": "Where plans and reports are written and where the UI reads them: an absolute\n"
+                    "work_uri": _option(
+                        "Where plans and reports are written and where the UI reads them: an absolute\n"
                         "path, or the URI of an object store such as ``s3://``. All components must reach it.\n"
                         "It holds neither credentials nor a query: stores take these from the environment or the\n"
                         "machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "s3://my-bucket/rlmm",
-                        "default": "",
-                    },
-                    "allowed_plan_roots": {
-                        "description": "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
+                        "s3://my-bucket/rlmm",
+                    ),
+                    "allowed_plan_roots": _option(
+                        "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
                         "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. Whoever can write\n"
                         "there decides what is marked and planned for deletion.\n",
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "s3://my-bucket/plans,/mnt/plans",
-                        "default": "",
-                    },
+                        "s3://my-bucket/plans,/mnt/plans",
+                    ),
                 },
             }
         },
@@ -61,8 +55,13 @@ def _modules(kind: str, *names: str) -> dict[str, Any]:
     return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{kind}.{name}" for name in names]}
 
 
+def _option(description: str, example: str) -> dict[str, Any]:
+    return {
+        "description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": "",
+    }  # fmt: skip
+
+
 def _connection_type() -> dict[str, Any]:
-    text = ["string", "null"]
     return {
         "connection-type": "rlmm",
         "hook-name": "Kafka Remote Log Metadata",
@@ -73,55 +72,42 @@ def _connection_type() -> dict[str, Any]:
             "placeholders": {},
         },
         "conn-fields": {
-            "kafka_conn_id": {
-                "label": "Kafka connection id",
-                "description": "Connection of type kafka that reaches the cluster",
-                "schema": {"type": text, "default": "kafka_default"},
-            },
-            "metadata_topic": {
-                "label": "Metadata topic",
-                "description": "The brokers' remote log metadata topic",
-                "schema": {"type": text, "default": "__remote_log_metadata"},
-            },
-            "expected_cluster_id": {
-                "label": "Expected cluster id",
-                "description": "Refuse to work on any other cluster",
-                "schema": {"type": text},
-            },
-            "storage_uri": {
-                "label": "Storage URI",
-                "description": "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered",
-                "schema": {"type": text},
-            },
-            "storage_conn_id": {
-                "label": "Storage connection id",
-                "description": "Connection whose login, password and extra are the store's key, secret and options",
-                "schema": {"type": text},
-            },
-            "layout": {
-                "label": "Storage layout",
-                "description": "How the brokers' storage plugin names its objects",
-                "schema": {"type": text, "default": "local-tiered-storage"},
-            },
-            "expected_root": {
-                "label": "Expected storage root",
-                "description": "Refuse any other storage root: the root id or the location that the connection test prints",
-                "schema": {"type": text},
-            },
-            "allow_writes": {
-                "label": "Allow writes",
-                "description": "Off: nothing is written to the metadata topic and nothing is deleted",
-                "schema": {"type": ["boolean", "null"], "default": False},
-            },
-            "hold": {
-                "label": "Hold",
-                "description": "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas",
-                "schema": {"type": text},
-            },
-            "clock_topic": {
-                "label": "Clock topic",
-                "description": "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
-                "schema": {"type": text},
-            },
+            "kafka_conn_id": _field(
+                "Kafka connection id", "Connection of type kafka that reaches the cluster", default="kafka_default"
+            ),
+            "metadata_topic": _field(
+                "Metadata topic", "The brokers' remote log metadata topic", default="__remote_log_metadata"
+            ),
+            "expected_cluster_id": _field("Expected cluster id", "Refuse to work on any other cluster"),
+            "storage_uri": _field(
+                "Storage URI", "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered"
+            ),
+            "storage_conn_id": _field(
+                "Storage connection id",
+                "Connection whose login, password and extra are the store's key, secret and options",
+            ),
+            "layout": _field(
+                "Storage layout", "How the brokers' storage plugin names its objects", default="local-tiered-storage"
+            ),
+            "expected_root": _field(
+                "Expected storage root",
+                "Refuse any other storage root: the root id or the location that the connection test prints",
+            ),
+            "allow_writes": _field(
+                "Allow writes",
+                "Off: nothing is written to the metadata topic and nothing is deleted",
+                kind="boolean",
+                default=False,
+            ),
+            "hold": _field(
+                "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
+            ),
+            "clock_topic": _field(
+                "Clock topic", "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time"
+            ),
         },
     }
+
+
+def _field(label: str, description: str, kind: str = "string", **default: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **default}}

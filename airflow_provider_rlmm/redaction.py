@@ -99,8 +99,7 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
         yield from (value, value.strip())
     # A short word of a property that nobody knows is rather a mode than a secret.
     if not _PUBLIC.fullmatch(name) and (_SURELY_SECRET.match(name) or len(value) > _SHORT_WORD):
-        yield value
-        yield value.strip()
+        yield from (value, value.strip())
         yield from _PEM_LINE.findall(value) if "-----BEGIN" in value else ()
         if "user.info" in name:
             yield value.partition(":")[2]
@@ -132,10 +131,6 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def _forms(secret: str) -> Iterator[str]:
     """Return a secret as it is, and as it looks in a URL, in JSON and in Python's quotes."""
-    yield secret
-    yield quote(secret, safe="", errors="surrogatepass")
-    yield quote(secret, errors="surrogatepass")
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield repr(secret)[1:-1]
-    yield ascii(secret)[1:-1]
+    yield from (secret, quote(secret, safe="", errors="surrogatepass"), quote(secret, errors="surrogatepass"))
+    yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    yield from (repr(secret)[1:-1], ascii(secret)[1:-1])

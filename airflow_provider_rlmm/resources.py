@@ -34,11 +34,9 @@ def spark_job_path(name: str) -> str:
 
 
 def _folder(name: str) -> Path:
-    roots = [_PACKAGE]
     # A folder of that name beside an installed package belongs to somebody else.
-    if (_PACKAGE.parent / "pyproject.toml").is_file():
-        roots.append(_PACKAGE.parent)
-    for root in roots:
+    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
+    for root in (_PACKAGE, _PACKAGE.parent) if in_checkout else (_PACKAGE,):
         if (root / name).is_dir():
             return root / name
     raise ConfigurationError(f"the folder {name!r} of airflow-provider-rlmm is missing: install the package again")

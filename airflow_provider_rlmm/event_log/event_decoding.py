@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a batch of records to the events that count, and the records that cannot be applied."""
+"""What every log hands out: the shape of its batches, the events in them that count, the records that cannot be applied."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadataSnapshot,
@@ -21,8 +22,78 @@ from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BATCH_ROWS = 10_000
+"""Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
 
-_OF_A_BAD_RECORD = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
+
+@cache
+def event_schema() -> pa.Schema:
+    """Return the schema of a batch: ``offset`` and ``timestamp_ms`` int64, ``key`` and ``value`` nullable binary."""
+    import pyarrow as pa
+
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "timestamp_ms")]
+    return pa.schema([*numbers, pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+
+
+def event_batch(
+    offsets: Sequence[int], timestamps_ms: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> pa.RecordBatch:
+    """
+    Build one batch from columns of equal length.
+
+    :param offsets: offsets, ascending.
+    :param timestamps_ms: ms since the epoch.
+    :param keys: null for every record that Kafka or this package wrote.
+    :param values: null for a tombstone.
+    """
+    import pyarrow as pa
+
+    schema = event_schema()
+    columns = zip((offsets, timestamps_ms, keys, values), schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
+
+
+def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """
+    Put the metadata partition in front of a batch: ``metadata_partition`` int32.
+
+    :param metadata_partition: where all of its records lie.
+    :param batch: what :func:`event_batch` made.
+    """
+    import pyarrow as pa
+
+    partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
+    return batch.add_column(0, pa.field("metadata_partition", pa.int32(), nullable=False), partitions)
+
+
+def require_range(metadata_partition: int, wanted: tuple[int, int], held: tuple[int, int]) -> None:
+    """
+    Refuse to read a range that the log no longer has whole.
+
+    Both ends of a range were held once: who reads it was told of them. Skipping what is gone would look like a shorter
+    history.
+
+    :param metadata_partition: which partition.
+    :param wanted: first offset, inclusive, and last offset, exclusive.
+    :param held: beginning offset and high watermark as of now.
+    :raises OffsetOutOfRangeError: naming the partition and the offsets, and what happened.
+    """
+    (start, end), (begin, high) = wanted, held
+    if start < min(begin, end):
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read from offset {start} and begins at {begin}: the records "
+            "before that were deleted; nothing more is done on this metadata partition in this run",
+            metadata_partition,
+            start,
+        )
+    if end > high:
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read up to offset {end} and its high watermark is {high}: "
+            "the log has lost records (an unclean election does that); nothing more is done on this metadata partition in "
+            "this run",
+            metadata_partition,
+            end,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +221,16 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     from airflow_provider_rlmm.metadata.columnar import ErrorCode
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
-    return [
-        QuarantinedRecord(
-            row["metadata_partition"], row["offset"], code.name, row["error"] or code.name, _subject(code, row)
-        )
-        for row in bad.select(_OF_A_BAD_RECORD).to_pylist()
-        for code in (ErrorCode(row["error_code"]),)
-    ]
-
-
-def _subject(code: IntEnum, row: Mapping[str, Any]) -> TopicIdPartition | None:
-    """Return whom a bad record is about: only what was decoded whole says so for certain."""
-    if code.name not in ("KEYED", "MISROUTED"):
-        return None
-    return TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    records = []
+    columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
+    for row in bad.select(columns).to_pylist():
+        code = ErrorCode(row["error_code"])
+        # Only what was decoded whole says for certain whom it is about.
+        whole = code in (ErrorCode.KEYED, ErrorCode.MISROUTED)
+        tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]) if whole else None
+        place = row["metadata_partition"], row["offset"]
+        records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip))
+    return records
 
 
 def decode_batch(

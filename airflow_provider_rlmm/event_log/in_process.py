@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Public fake: the metadata event log, in plain Python lists.
+Public fakes: the metadata event log, in plain Python lists, and the store of committed offsets.
 
 Every effect passes two hooks, ``on_effect(name, detail)`` before it and ``after_effect(name, detail)`` after it. Both
 may raise whatever the test wants; an exception leaves the fake as it was at that moment, so a batch can be cut in the
@@ -21,7 +21,7 @@ Both hooks are plain attributes: set them once the test's history is in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from airflow_provider_rlmm.errors import (
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, event_batch, require_range, subscription_batch
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.event_log.protocol import (
     Acked,
     EventStream,
@@ -91,16 +91,14 @@ class ReadEffect:
     end: int
 
 
+@dataclass(slots=True)
 class _Partition:
     """Records by position; the record at position 0 has the offset ``beginning``."""
 
-    __slots__ = ("beginning", "keys", "timestamps_ms", "values")
-
-    def __init__(self) -> None:
-        self.beginning = 0
-        self.timestamps_ms: list[int] = []
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
+    beginning: int = 0
+    timestamps_ms: list[int] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -134,20 +132,11 @@ class InProcessMetadataEventLog:
         if num_partitions < 1:
             raise ValueError(f"num_partitions must be at least 1, not {num_partitions}")
         self._partitions = [_Partition() for _ in range(num_partitions)]
-        self._topic_id = topic_id
+        self.partition_count = num_partitions
+        self.topic_id = topic_id
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect
-
-    @property
-    def partition_count(self) -> int:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
-        return len(self._partitions)
-
-    @property
-    def topic_id(self) -> UUID:
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
-        return self._topic_id
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataEventLog`."""
@@ -210,11 +199,7 @@ class InProcessMetadataEventLog:
         return offsets
 
     def append(
-        self,
-        metadata_partition: int,
-        value: bytes | None,
-        key: bytes | None = None,
-        timestamp_ms: int | None = None,
+        self, metadata_partition: int, value: bytes | None, key: bytes | None = None, timestamp_ms: int | None = None
     ) -> int:
         """
         Append a record as a foreign writer would: anything goes, no hook is called.
@@ -266,11 +251,7 @@ class InProcessMetadataEventLog:
 
 
 class _Subscription:
-    """
-    Stream and handle in one: nothing moves between two calls.
-
-    :param log: what it follows.
-    """
+    """Stream and handle in one: nothing moves between two calls."""
 
     def __init__(self, log: InProcessMetadataEventLog) -> None:
         self._log = log
@@ -293,18 +274,6 @@ class _Subscription:
 
     def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
         cut = self._log.on_effect("poll", self.assigned())
-        self._raise_if_out_of_range()
-        batches = []
-        for number, position in self._positions.items():
-            partition = self._log._partition(number)
-            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
-            if position < end:
-                batches.append(subscription_batch(number, partition.batch(position, end)))
-                self._positions[number] = end
-        self._log.after_effect("poll", self.assigned())
-        return batches
-
-    def _raise_if_out_of_range(self) -> None:
         for number, position in self._positions.items():
             partition = self._log._partition(number)
             if not partition.beginning <= position <= partition.end:
@@ -315,6 +284,47 @@ class _Subscription:
                     number,
                     position,
                 )
+        batches = []
+        for number, position in self._positions.items():
+            partition = self._log._partition(number)
+            end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
+            if position < end:
+                batches.append(subscription_batch(number, partition.batch(position, end)))
+                self._positions[number] = end
+        self._log.after_effect("poll", self.assigned())
+        return batches
 
     def close(self) -> None:
         self._positions.clear()
+
+
+class InProcessOffsetStore:
+    """
+    An :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore` in memory.
+
+    :param on_effect: called before each effect (``committed``, ``None``; ``commit``, the offsets); raise from it to
+        make the effect fail.
+    :param after_effect: called after each effect; raise from it for a crash whose commit has happened.
+    """
+
+    def __init__(self, *, on_effect: EffectHook = no_effect_hook, after_effect: EffectHook = no_effect_hook) -> None:
+        self._offsets: dict[int, int] = {}
+        self.on_effect = on_effect
+        self.after_effect = after_effect
+
+    def committed(self) -> Mapping[int, int]:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`."""
+        self.on_effect("committed", None)
+        offsets = dict(self._offsets)
+        self.after_effect("committed", None)
+        return offsets
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore`."""
+        self.on_effect("commit", offsets)
+        self._offsets.update(offsets)
+        self.after_effect("commit", offsets)
+
+    def lose(self) -> None:
+        """Forget everything, as Kafka does with the offsets of a group that has had no members for long enough."""
+        self._offsets.clear()

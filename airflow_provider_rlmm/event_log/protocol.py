@@ -52,22 +52,24 @@ class Unknown:
 PublishOutcome = Acked | Failed | Unknown
 
 
-class MetadataLogReader(Protocol):
+class MetadataTopic(Protocol):
+    """Which topic a log is."""
+
+    @property
+    def partition_count(self) -> int:
+        """Number of metadata partitions; the existing topic decides it."""
+
+    @property
+    def topic_id(self) -> UUID:
+        """Id of the topic that is read and written: two clusters share names and addresses, never this."""
+
+
+class MetadataLogReader(MetadataTopic, Protocol):
     """
     A partitioned, ordered, append-only log of metadata records (Kafka: the topic ``__remote_log_metadata``), to be read.
 
     Hooks hand out these: what reads the log cannot write to it.
     """
-
-    @property
-    def partition_count(self) -> int:
-        """Number of metadata partitions; the existing topic decides it."""
-        ...
-
-    @property
-    def topic_id(self) -> UUID:
-        """Id of the topic that is read and written: two clusters share names and addresses, never this."""
-        ...
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """
@@ -82,7 +84,6 @@ class MetadataLogReader(Protocol):
             ``end`` above the high watermark. Whoever was told of the range has to do with a log that lost records.
         :raises EventLogUnavailableError: if the range could not be read whole; what was yielded before is valid.
         """
-        ...
 
     def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """
@@ -94,7 +95,6 @@ class MetadataLogReader(Protocol):
         :raises OffsetOutOfRangeError: as :meth:`read`, before anything is yielded.
         :raises EventLogUnavailableError: if a range could not be read whole; what was yielded before is valid.
         """
-        ...
 
     def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
         """
@@ -104,33 +104,20 @@ class MetadataLogReader(Protocol):
         :return: the stream, and the handle that changes what it follows.
         :raises MetadataPartitionOutOfRangeError: if there is no such partition.
         """
-        ...
 
     def beginning_offsets(self) -> Mapping[int, int]:
         """Return the first offset that is still there, per metadata partition."""
-        ...
 
     def high_water_marks(self) -> Mapping[int, int]:
         """Return the offset after the last durable record, per metadata partition."""
-        ...
 
 
-class MetadataLogWriter(Protocol):
+class MetadataLogWriter(MetadataTopic, Protocol):
     """
     The same log, to be written to.
 
     Only :class:`~airflow_provider_rlmm.event_log.write_guard.GuardedPublisher` holds one.
     """
-
-    @property
-    def partition_count(self) -> int:
-        """Number of metadata partitions; the existing topic decides it."""
-        ...
-
-    @property
-    def topic_id(self) -> UUID:
-        """Id of the topic that is written to."""
-        ...
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """
@@ -140,7 +127,6 @@ class MetadataLogWriter(Protocol):
         :return: one outcome per record, in the same order.
         :raises MetadataPartitionOutOfRangeError: before anything is written.
         """
-        ...
 
 
 class MetadataEventLog(MetadataLogReader, MetadataLogWriter, Protocol):
@@ -169,11 +155,9 @@ class EventStream(Protocol):
         :raises EventLogAccessError: if authentication or authorisation has failed.
         :raises MetadataTopicNotFoundError: if the topic has disappeared.
         """
-        ...
 
     def close(self) -> None:
         """Stop; nothing may be called afterwards but this."""
-        ...
 
 
 class SubscriptionHandle(Protocol):
@@ -188,7 +172,6 @@ class SubscriptionHandle(Protocol):
         :raises MetadataPartitionOutOfRangeError: if there is no such partition.
         :raises ValueError: if it is assigned already.
         """
-        ...
 
     def remove(self, metadata_partition: int) -> None:
         """
@@ -196,15 +179,12 @@ class SubscriptionHandle(Protocol):
 
         :param metadata_partition: which; no effect where it is not assigned.
         """
-        ...
 
     def assigned(self) -> Mapping[int, int]:
         """Return metadata partition → position: everything below it was returned; offsets without a record count."""
-        ...
 
     def end_offsets(self) -> Mapping[int, int]:
         """Return metadata partition → end of what is known to exist, as last heard: no call is made for it."""
-        ...
 
 
 class OffsetStore(Protocol):
@@ -212,7 +192,6 @@ class OffsetStore(Protocol):
 
     def committed(self) -> Mapping[int, int]:
         """Return the committed offset per metadata partition, absent where there is none."""
-        ...
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """
@@ -220,7 +199,6 @@ class OffsetStore(Protocol):
 
         :param offsets: metadata partition → first offset that holds a marker not yet settled.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +232,6 @@ class ClusterTopics(Protocol):
 
     def cluster_id(self) -> str:
         """Return the id of the cluster."""
-        ...
 
     def topic_names(self) -> frozenset[str]:
         """
@@ -265,7 +242,6 @@ class ClusterTopics(Protocol):
         :raises EventLogAccessError: if not even the metadata topic is in it.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        ...
 
     def describe_topics(self, names: Collection[str]) -> DescribedTopics:
         """
@@ -277,7 +253,6 @@ class ClusterTopics(Protocol):
         :raises EventLogAccessError: if the metadata topic may not be described.
         :raises EventLogUnavailableError: if an answer is partial or late.
         """
-        ...
 
     def list_topics(self) -> Mapping[str, UUID]:
         """
@@ -286,4 +261,3 @@ class ClusterTopics(Protocol):
         :raises EventLogAccessError: if a listed topic may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        ...

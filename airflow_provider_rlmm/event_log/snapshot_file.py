@@ -14,6 +14,7 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError, MetadataError, SnapshotRefusedError
@@ -32,6 +33,7 @@ _CHECKED_HEAD = _HEAD.size - 4
 _ALIGNMENT = 64
 
 
+@dataclass(frozen=True)
 class SnapshotFile:
     """
     A :class:`~airflow_provider_rlmm.event_log.snapshot.SnapshotStore` that is a file.
@@ -39,8 +41,7 @@ class SnapshotFile:
     :param uri: of the file, in an object store or a local folder.
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
+    uri: str
 
     def __str__(self) -> str:
         return self.uri
@@ -87,11 +88,6 @@ def decode_snapshot(data: Any) -> Snapshot:
     :param data: an Arrow buffer.
     :raises SnapshotRefusedError: if it is damaged or of another version.
     """
-    return _snapshot(*_parts(data))
-
-
-def _parts(data: Any) -> tuple[bytes, Any]:
-    """Return description and state of a file whose checksum fits."""
     if data.size < _HEAD.size:
         raise SnapshotRefusedError(f"it is no snapshot: {data.size} bytes are less than its head")
     magic, version, description_size, state_size, checksum = _HEAD.unpack(data.slice(0, _HEAD.size).to_pybytes())
@@ -105,7 +101,7 @@ def _parts(data: Any) -> tuple[bytes, Any]:
     body = data.slice(_HEAD.size)
     if zlib.crc32(body, zlib.crc32(data.slice(0, _CHECKED_HEAD))) != checksum:
         raise SnapshotRefusedError("it is corrupt: its checksum does not fit")
-    return body.slice(0, description_size).to_pybytes(), body.slice(description_size)
+    return _snapshot(body.slice(0, description_size).to_pybytes(), body.slice(description_size))
 
 
 def _description(snapshot: Snapshot) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter, ProvenLook, PublishOutcome
+from airflow_provider_rlmm.event_log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -49,23 +49,18 @@ class ReplayedState(Protocol):
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """Return the segment as of the replay, ``None`` where it is not known or finished."""
-        ...
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
         """Return the state of the partition's deletion, ``None`` where there is none or the last one has finished."""
-        ...
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
         """Return why the partition must not be declared deleted, ``None`` where nothing stands against it."""
-        ...
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
         """Return the latest look at the cluster that asked for the topic id, ``None`` where there was none."""
-        ...
 
     def routing_verified(self) -> bool:
         """Tell whether records were observed and every one of them lies where our partitioner puts it."""
-        ...
 
 
 class GuardedPublisher:
@@ -107,9 +102,7 @@ class GuardedPublisher:
         return self._log.publish(check_events(events, state, self._log))
 
 
-def check_events(
-    events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataLogReader | MetadataLogWriter
-) -> list[tuple[int, bytes]]:
+def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataTopic) -> list[tuple[int, bytes]]:
     """
     Check a batch and return its records.
 
@@ -129,15 +122,12 @@ def check_events(
     records: list[tuple[int, bytes]] = []
     for event in events:
         _check_event(event, state, log.topic_id)
-        subject = (
-            event.topic_id_partition
-            if isinstance(event, RemotePartitionDeleteMetadata)
-            else event.remote_log_segment_id
-        )
+        tip = topic_id_partition_of(event)
+        subject = tip if isinstance(event, RemotePartitionDeleteMetadata) else event.remote_log_segment_id
         if subject in subjects:
             raise UnsafeEventError(f"two events about {subject} in one batch: publish them one after the other")
         subjects.add(subject)
-        records.append((metadata_partition_for(topic_id_partition_of(event), log.partition_count), _encode(event)))
+        records.append((metadata_partition_for(tip, log.partition_count), _encode(event)))
     return records
 
 
@@ -186,10 +176,8 @@ def _check_segment_event(event: RemoteLogSegmentMetadataUpdate, state: ReplayedS
         raise UnsafeEventError(f"segment {segment_id} is in {segment.state.name}, {event.state.name} does not follow")
     if event.custom_metadata != segment.custom_metadata:
         raise UnsafeEventError(f"event about segment {segment_id} would replace its custom metadata")
-    if (
-        state.partition_delete_state(segment_id.topic_id_partition)
-        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-    ):
+    deletion = state.partition_delete_state(segment_id.topic_id_partition)
+    if deletion != RemotePartitionDeleteState.DELETE_PARTITION_STARTED:
         raise UnsafeEventError(f"segment {segment_id}: the deletion of its partition has not been started")
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
-from airflow_provider_rlmm.uris import refuse_secrets_in_uri
+from airflow_provider_rlmm.settings import refuse_secrets_in_uri
 
 CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"

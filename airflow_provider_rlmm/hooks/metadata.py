@@ -252,7 +252,7 @@ class RemoteLogMetadataHook(RlmmHook):
                 )
 
         clock = ProvenClock(prove, worker_clock=worker_clock)
-        self.log.log(logging.INFO if clock.proven else logging.WARNING, "%s", clock)
+        self.log.log(logging.INFO if clock.proof.proven else logging.WARNING, "%s", clock)
         return clock
 
     def get_offset_store(self) -> KafkaOffsetStore:
@@ -272,7 +272,7 @@ class RemoteLogMetadataHook(RlmmHook):
 
         :raises ConfigurationError: naming the connection and a property that Java clients do not have.
         """
-        from airflow_provider_rlmm.kafka.java_client import java_client_properties
+        from airflow_provider_rlmm.kafka.config import java_client_properties
 
         with self.naming_connection():
             return java_client_properties(self.get_client_config().properties)

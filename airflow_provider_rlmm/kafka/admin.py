@@ -3,51 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
-    ClusterMismatchError,
-    EventLogAccessError,
-    MetadataTopicNotFoundError,
-)
+from confluent_kafka import KafkaException
+
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
+    UNKNOWN_TOPIC,
     KafkaAdmin,
     admin_api,
-    cluster_id_of,
-    is_unknown_topic,
+    chunks,
+    is_error,
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import (
-    chunks,
-    describe_topics,
-    list_offsets,
-    metadata_topic_description,
-    no_metadata_topic,
-    topic_id_of,
-)
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
-_INT_SETTINGS = (
-    "local.retention.bytes",
-    "local.retention.ms",
-    "max.message.bytes",
-    "min.insync.replicas",
-    "retention.bytes",
-    "retention.ms",
-    "segment.bytes",
-)
-_BOOL_SETTINGS = (
-    "remote.storage.enable",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-)
-_TEXT_SETTINGS = ("cleanup.policy",)
+_INT_SETTINGS = ("min.insync.replicas", "retention.bytes", "retention.ms")
+_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable")
+_TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 
 TopicSettings = Mapping[str, int | bool | str]
 """Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
@@ -77,7 +57,6 @@ class MetadataTopicDescription:
 
     :param topic_id: its id.
     :param partition_count: number of metadata partitions.
-    :param replication_factor: the smallest number of replicas of a partition.
     :param settings: its settings.
     :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
         ``WRITE``; ``None`` where the brokers do not say.
@@ -86,12 +65,12 @@ class MetadataTopicDescription:
 
     topic_id: UUID
     partition_count: int
-    replication_factor: int
     settings: TopicSettings
     authorized_operations: frozenset[str] | None
     replicas: tuple[PartitionReplicas, ...]
 
 
+@dataclass
 class KafkaClusterTopics:
     """
     A :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics` on Kafka's Admin API.
@@ -101,24 +80,19 @@ class KafkaClusterTopics:
     :param request_timeout_s: seconds for one request.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        metadata_topic: str = METADATA_TOPIC,
-        *,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> None:
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._metadata_topic = metadata_topic
+    config: KafkaClientConfig
+    metadata_topic: str = METADATA_TOPIC
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._admin = KafkaAdmin(self.config, self.request_timeout_s)
 
     def cluster_id(self) -> str:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
-        return cluster_id_of(self._admin)
+        return self._admin.cluster_id()
 
     def topic_names(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`. Internal topics are among them."""
-        from confluent_kafka import KafkaException
-
         # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
         self.cluster_id()
         try:
@@ -127,10 +101,10 @@ class KafkaClusterTopics:
         except KafkaException as error:
             raise self._admin.watch.error("listing topics", error.args[0]) from None
         names = frozenset(metadata.topics)
-        if self._metadata_topic not in names:
+        if self.metadata_topic not in names:
             raise EventLogAccessError(
                 f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
-                f"{self._metadata_topic!r}: the principal needs DESCRIBE on every topic"
+                f"{self.metadata_topic!r}: the principal needs DESCRIBE on every topic"
             )
         return names
 
@@ -140,19 +114,20 @@ class KafkaClusterTopics:
             raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
         answers: dict[str, TopicAnswer] = {}
         witnesses: set[UUID] = set()
-        for chunk in list(chunks(sorted({*names} - {self._metadata_topic}))) or [[]]:
-            described = self._describe([self._metadata_topic, *chunk])
-            witnesses.add(self._metadata_topic_id(described.pop(self._metadata_topic)))
+        for chunk in list(chunks(sorted({*names} - {self.metadata_topic}))) or [[]]:
+            described = self._admin.describe_topics([self.metadata_topic, *chunk])
+            metadata_topic = self._admin.metadata_topic(self.metadata_topic, described.pop(self.metadata_topic))
+            witnesses.add(self._admin.topic_id(self.metadata_topic, metadata_topic))
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
         if len(witnesses) > 1:
             raise ClusterMismatchError(
-                f"brokers {self._admin.config.bootstrap_servers}: topic {self._metadata_topic!r} has {len(witnesses)} ids in "
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self.metadata_topic!r} has {len(witnesses)} ids in "
                 "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
                 "brokers of one cluster only, then run again"
             )
         (witness,) = witnesses
-        if self._metadata_topic in names:
-            answers[self._metadata_topic] = witness
+        if self.metadata_topic in names:
+            answers[self.metadata_topic] = witness
         return DescribedTopics(witness, answers)
 
     def list_topics(self) -> Mapping[str, UUID]:
@@ -169,21 +144,14 @@ class KafkaClusterTopics:
                 topics[name] = answer
         return topics
 
-    def _metadata_topic_id(self, outcome: Any) -> UUID:
-        if is_unknown_topic(outcome):
-            raise MetadataTopicNotFoundError(no_metadata_topic(self._admin, self._metadata_topic))
-        return topic_id_of(self._admin, self._metadata_topic, outcome)
-
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
-        from confluent_kafka import KafkaError
-
-        if is_unknown_topic(outcome):
+        if is_error(outcome, UNKNOWN_TOPIC):
             return NoTopic.UNKNOWN
-        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if is_error(outcome, "TOPIC_AUTHORIZATION_FAILED"):
             return NoTopic.DENIED
-        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.TOPIC_EXCEPTION:
+        if is_error(outcome, "TOPIC_EXCEPTION"):
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
-        return topic_id_of(self._admin, name, outcome)
+        return self._admin.topic_id(name, outcome)
 
     def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
         """
@@ -193,12 +161,18 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic's configuration may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
+        api, timeout = admin_api, self._admin.request_timeout_s
         settings: dict[str, TopicSettings] = {}
         for chunk in chunks(names):
-            for name, outcome in self._describe_configs(chunk).items():
-                if not is_unknown_topic(outcome):
-                    what = f"describing the configuration of topic {name!r}"
-                    settings[name] = _settings(self._admin.checked(what, outcome))
+            resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in chunk]
+            outcomes = self._admin.results(
+                f"describing the configurations of {len(chunk)} topics",
+                partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
+            )
+            for resource, outcome in outcomes.items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
+                    what = f"describing the configuration of topic {resource.name!r}"
+                    settings[resource.name] = _settings(self._admin.checked(what, outcome))
         return settings
 
     def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
@@ -211,8 +185,8 @@ class KafkaClusterTopics:
         """
         counts: dict[str, int] = {}
         for chunk in chunks(names):
-            for name, outcome in self._describe(chunk).items():
-                if not is_unknown_topic(outcome):
+            for name, outcome in self._admin.describe_topics(chunk).items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
                     counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
         return counts
 
@@ -225,13 +199,14 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        partitions = [(topic, p) for topic, count in self._existing(partition_counts) for p in range(count)]
+        # Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
+        existing = self.partition_counts(partition_counts)
+        partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
         offsets: dict[tuple[str, int], int] = {}
         for chunk in chunks(partitions):
-            for (topic, partition), outcome in list_offsets(
-                self._admin, chunk, admin_api().OffsetSpec.earliest()
-            ).items():
-                if not is_unknown_topic(outcome):
+            outcomes = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())
+            for (topic, partition), outcome in outcomes.items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"asking for the log start offset of {topic}-{partition}"
                     offsets[topic, partition] = self._admin.checked(what, outcome).offset
         return offsets
@@ -246,12 +221,12 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        description = metadata_topic_description(self._admin, topic, operations=True)
+        outcome = self._admin.describe_topics([topic], operations=True)[topic]
+        description = self._admin.metadata_topic(topic, outcome)
         operations = description.authorized_operations
         return MetadataTopicDescription(
-            topic_id=topic_id_of(self._admin, topic, description),
+            topic_id=self._admin.topic_id(topic, description),
             partition_count=len(description.partitions),
-            replication_factor=min(len(p.replicas) for p in description.partitions),
             settings=self.topic_settings([topic]).get(topic, {}),
             authorized_operations=None if operations is None else frozenset(o.name for o in operations),
             replicas=tuple(
@@ -263,31 +238,6 @@ class KafkaClusterTopics:
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
-
-    def _describe(self, names: Sequence[str]) -> dict[str, Any]:
-        return describe_topics(self._admin, names, operations=False)
-
-    def _existing(self, partition_counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """
-        Yield the topics that exist, with no more partitions than they have.
-
-        Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
-        """
-        for chunk in chunks(partition_counts):
-            for name, outcome in self._describe(chunk).items():
-                if not is_unknown_topic(outcome):
-                    description = self._admin.checked(f"describing topic {name!r}", outcome)
-                    yield name, min(partition_counts[name], len(description.partitions))
-
-    def _describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
-        api = admin_api()
-        resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in names]
-        timeout = self._admin.request_timeout_s
-        outcomes = self._admin.results(
-            f"describing the configurations of {len(names)} topics",
-            lambda client: client.describe_configs(resources, request_timeout=timeout),
-        )
-        return {resource.name: outcome for resource, outcome in outcomes.items()}
 
 
 def _settings(entries: Mapping[str, Any]) -> TopicSettings:

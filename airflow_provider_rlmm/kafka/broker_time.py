@@ -12,8 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
 from airflow_provider_rlmm.clock import Clock, TimeBound, TimeReading, system_clock
 from airflow_provider_rlmm.errors import (
@@ -35,7 +38,6 @@ from airflow_provider_rlmm.kafka.client import (
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import list_offsets
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ _PARTITIONS = 5
 _LAST_OFFSETS = 20
 
 
+@dataclass
 class KafkaTime:
     """
     What the brokers' clocks say.
@@ -64,30 +67,23 @@ class KafkaTime:
     :param request_timeout_s: seconds for one request.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        *,
-        group_id: str,
-        metadata_topic: str = METADATA_TOPIC,
-        clock_topic: str | None = None,
-        worker_clock: Clock = system_clock,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> None:
-        self._config = config
-        self._group_id = group_id
-        self._metadata_topic = metadata_topic
-        self._clock_topic = clock_topic
-        self._worker_clock = worker_clock
-        self._timeout_s = request_timeout_s
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._topics = KafkaClusterTopics(config, metadata_topic, request_timeout_s=request_timeout_s)
+    config: KafkaClientConfig
+    group_id: str
+    metadata_topic: str = METADATA_TOPIC
+    clock_topic: str | None = None
+    worker_clock: Clock = system_clock
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        timeout_s = self.request_timeout_s
+        self._admin = KafkaAdmin(self.config, timeout_s)
+        self._topics = KafkaClusterTopics(self.config, self.metadata_topic, request_timeout_s=timeout_s)
 
     def sources(self) -> list[Callable[[], TimeReading]]:
         """Return the ways to read a broker's clock, the best first."""
-        if self._clock_topic is None:
+        if self.clock_topic is None:
             return [self.by_offset_commit]
-        return [partial(self.by_log_append_time, self._clock_topic), self.by_offset_commit]
+        return [partial(self.by_log_append_time, self.clock_topic), self.by_offset_commit]
 
     def by_log_append_time(self, topic: str) -> TimeReading:
         """
@@ -98,12 +94,10 @@ class KafkaTime:
         :raises EventLogAccessError: if the topic may not be described or written.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
-
         # A producer creates a missing topic where the brokers allow it.
         if topic not in self._topics.partition_counts([topic]):
             raise ConfigurationError(
-                f"clock_topic {topic!r} does not exist on the cluster at {self._config.bootstrap_servers}: create it with "
+                f"clock_topic {topic!r} does not exist on the cluster at {self.config.bootstrap_servers}: create it with "
                 "message.timestamp.type=LogAppendTime; it is never created here"
             )
         kind, time_ms, worker_ms = self._deliver(topic)
@@ -115,17 +109,15 @@ class KafkaTime:
 
     def _deliver(self, topic: str) -> tuple[int, int, int]:
         """Write one record; return kind and value (ms) of its timestamp, and what this worker's clock says."""
-        from confluent_kafka import KafkaException, Producer
-
-        watch = ClientWatch(self._config)
-        producer = open_client(Producer, self._config.producer(self._timeout_s), watch)
+        watch = ClientWatch(self.config)
+        producer = open_client(Producer, self.config.producer(self.request_timeout_s), watch)
         what = f"writing to clock_topic {topic!r}"
         reports: list[tuple[Any, Any, int]] = []
 
         def report(error: Any, message: Any) -> None:
-            reports.append((error, message, self._worker_clock()))
+            reports.append((error, message, self.worker_clock()))
 
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.request_timeout_s
         try:
             producer.produce(topic, key=CLOCK_KEY, value=b"", partition=0, on_delivery=report)
             while not reports and time.monotonic() < deadline and not watch.access_denied:
@@ -138,8 +130,7 @@ class KafkaTime:
         error, message, worker_ms = reports[0]
         if error is not None:
             raise watch.error(what, error)
-        kind, time_ms = message.timestamp()
-        return kind, time_ms, worker_ms
+        return (*message.timestamp(), worker_ms)
 
     def by_offset_commit(self) -> TimeReading:
         """
@@ -159,45 +150,46 @@ class KafkaTime:
                 end_before = self._commit(store)
                 key = OFFSETS_TOPIC, self._partition_of_group()
                 offset, time_ms = self._newest([key])[key]
-                worker_ms = self._worker_clock()
+                worker_ms = self.worker_clock()
                 if offset >= end_before and time_ms >= 0:
-                    return TimeReading(f"an offset commit of group {self._group_id!r}", time_ms, worker_ms)
+                    return TimeReading(f"an offset commit of group {self.group_id!r}", time_ms, worker_ms)
         raise UnprovenClockError(
             f"the record at offset {offset} of {key[0]}-{key[1]} has a later time than the commits of group "
-            f"{self._group_id!r} behind it: the clock of a broker is ahead of the coordinator's, or was"
+            f"{self.group_id!r} behind it: the clock of a broker is ahead of the coordinator's, or was"
         )
 
     def _commit(self, store: KafkaOffsetStore) -> int:
         """Commit an offset; return the end of the group's partition before that."""
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.request_timeout_s
         while True:
             try:
                 end_before = self._end_of_group()
                 store.commit({0: 0})
+                return end_before
             except EventLogUnavailableError:
                 # A coordinator moves with the leader of its partition, and a moment later there is one.
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(_RETRY_S)
-            else:
-                return end_before
 
     def _offset_store(self) -> KafkaOffsetStore:
-        return KafkaOffsetStore(self._config, self._group_id, self._metadata_topic, request_timeout_s=self._timeout_s)
+        return KafkaOffsetStore(
+            self.config, self.group_id, self.metadata_topic, request_timeout_s=self.request_timeout_s
+        )
 
     def _end_of_group(self) -> int:
         """Return the end of the partition that keeps the group's offsets, 0 where the first commit will create it."""
         if OFFSETS_TOPIC not in self._topics.partition_counts([OFFSETS_TOPIC]):
             return 0
         key = OFFSETS_TOPIC, self._partition_of_group()
-        outcome = list_offsets(self._admin, [key], admin_api().OffsetSpec.latest())[key]
+        outcome = self._admin.list_offsets([key], admin_api.OffsetSpec.latest())[key]
         return int(self._admin.checked(f"asking for the end of {key[0]}-{key[1]}", outcome).offset)
 
     def _partition_of_group(self) -> int:
         count = self._topics.partition_counts([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
         if count is None:
             raise EventLogUnavailableError(f"topic {OFFSETS_TOPIC!r} is being created")
-        return group_partition(self._group_id, count)
+        return group_partition(self.group_id, count)
 
     def newest_metadata_record(self, log: MetadataLogReader) -> list[TimeBound]:
         """
@@ -212,7 +204,7 @@ class KafkaTime:
         """
         stamped = self._stamps_metadata()
         begins, ends = log.beginning_offsets(), log.high_water_marks()
-        newest = self._newest([(self._metadata_topic, partition) for partition in range(log.partition_count)])
+        newest = self._newest([(self.metadata_topic, partition) for partition in range(log.partition_count)])
         freshest = sorted(newest, key=lambda key: newest[key][1], reverse=True)[:_PARTITIONS]
         bounds: list[TimeBound] = []
         for _, partition in freshest:
@@ -231,32 +223,23 @@ class KafkaTime:
             return []
         (last,) = relied_on.slice(relied_on.num_rows - 1).select(["offset", "timestamp_ms", "broker_id"]).to_pylist()
         who = "LogAppendTime" if stamped else f"written by broker {last['broker_id']}"
-        source = f"the record at offset {last['offset']} of {self._metadata_topic}-{partition} ({who})"
+        source = f"the record at offset {last['offset']} of {self.metadata_topic}-{partition} ({who})"
         return [TimeBound(source, last["timestamp_ms"])]
 
     def _stamps_metadata(self) -> bool:
         """Tell whether brokers stamp the metadata topic's records; where one may not ask, they are taken not to."""
-        api = admin_api()
-        what = f"describing the configuration of topic {self._metadata_topic!r}"
-        resource = api.ConfigResource(api.ResourceType.TOPIC, self._metadata_topic)
-        outcomes = self._admin.results(
-            what, lambda client: client.describe_configs([resource], request_timeout=self._timeout_s)
-        )
         try:
-            entries = self._admin.checked(what, outcomes[resource])
+            settings = self._topics.topic_settings([self.metadata_topic])
         except EventLogAccessError:
             return False
-        entry = entries.get("message.timestamp.type")
-        return entry is not None and entry.value == "LogAppendTime"
+        return settings.get(self.metadata_topic, {}).get("message.timestamp.type") == "LogAppendTime"
 
     def _newest(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return offset and time (ms) of the record with the latest time, -1 and -1 where there is none."""
-        outcomes = list_offsets(self._admin, partitions, admin_api().OffsetSpec.max_timestamp())
-        found = {}
+        outcomes = self._admin.list_offsets(partitions, admin_api.OffsetSpec.max_timestamp())
         for (topic, partition), outcome in outcomes.items():
-            answer = self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)
-            found[topic, partition] = int(answer.offset), int(answer.timestamp)
-        return found
+            self._admin.checked(f"asking for the newest record of {topic}-{partition}", outcome)
+        return {key: (int(answer.offset), int(answer.timestamp)) for key, answer in outcomes.items()}
 
     def close(self) -> None:
         """Let the clients go; the next reading opens others."""
@@ -272,12 +255,9 @@ def group_partition(group_id: str, partitions: int) -> int:
     :param partitions: number of partitions of ``__consumer_offsets``.
     """
     hashed = 0
-    for high, low in _pairs(group_id.encode("utf-16-be")):
+    units = group_id.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFF_FFFF
     signed = hashed - (1 << 32) if hashed >> 31 else hashed
     # Its absolute value, not its lower 31 bits as for metadata partitions; Java has none for the smallest number.
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
-
-
-def _pairs(data: bytes) -> zip[tuple[int, int]]:
-    return zip(data[::2], data[1::2], strict=True)

@@ -16,11 +16,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_rlmm.errors import (
-    ClusterMismatchError,
-    EventLogAccessError,
-    EventLogError,
-)
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogError
 from airflow_provider_rlmm.kafka.client import REQUEST_TIMEOUT_S, KafkaAdmin
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
@@ -64,7 +62,7 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
     :raises EventLogAccessError: if an address refuses the login: what is behind it would be used and cannot be verified.
     :raises EventLogUnavailableError: if no address answers.
     """
-    addresses = bootstrap_addresses(config)
+    addresses = config.bootstrap_addresses
     answers = _ask_each(config, addresses, request_timeout_s)
     for error in answers.values():
         if isinstance(error, EventLogAccessError):
@@ -79,7 +77,8 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
             "connection"
         )
     cluster = next(iter(named.values()))
-    advertised = sorted({f"{_bracketed(node.host)}:{node.port}" for c in named.values() for node in c.nodes})
+    nodes = {(node.host, node.port) for c in named.values() for node in c.nodes}
+    advertised = sorted(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes)
     verified = VerifiedCluster(
         str(cluster.cluster_id),
         replace(config, properties={**config.properties, "bootstrap.servers": ",".join(advertised)}),
@@ -88,15 +87,6 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
     )
     _logger.info("%s", verified)
     return verified
-
-
-def bootstrap_addresses(config: KafkaClientConfig) -> tuple[str, ...]:
-    """
-    Return the addresses of the bootstrap list, each once.
-
-    :param config: the clients' properties.
-    """
-    return tuple(dict.fromkeys(a for part in config.bootstrap_servers.split(",") if (a := part.strip())))
 
 
 def _ask_each(
@@ -123,8 +113,6 @@ def _ask_each(
 
 
 def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
-    from confluent_kafka import KafkaError, KafkaException
-
     what = "asking for the cluster id"
     try:
         if not future.done():
@@ -136,7 +124,3 @@ def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
     except KafkaException as error:
         silent = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
         return admin.watch.error(what, "no answer came" if silent else error.args[0])
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

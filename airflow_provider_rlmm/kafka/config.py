@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The librdkafka properties of every Kafka client that this package opens."""
+"""The librdkafka properties of every Kafka client that this package opens, and what Spark's Java client makes of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import KafkaException, Producer
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.quoting import in_quotes
@@ -32,7 +34,8 @@ _CONSUMER_FIXED: dict[str, Any] = {
 # fetch queues behind it; a full queue makes the client sleep.
 _CONSUMER_DEFAULTS: dict[str, Any] = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10}
 _FIXED = {**_PRODUCER_FIXED, **_CONSUMER_FIXED}
-_ALIASES = {
+# Another name of a property → the one that is used here.
+ALIASES = {
     "request.required.acks": "acks",
     "auto.commit.enable": "enable.auto.commit",
     "metadata.broker.list": "bootstrap.servers",
@@ -53,71 +56,44 @@ _OWN = {
 # Nothing here ever joins a group, so a shared Airflow connection may carry these for its other users.
 _GROUP_ONLY = frozenset(
     {
-        "auto.commit.interval.ms",
-        "coordinator.query.interval.ms",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.protocol.type",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "offset.store.method",
-        "offset.store.path",
-        "offset.store.sync.interval.ms",
-        "partition.assignment.strategy",
+        "auto.commit.interval.ms", "coordinator.query.interval.ms", "group.id", "group.instance.id", "group.protocol",
+        "group.protocol.type", "group.remote.assignor", "heartbeat.interval.ms", "max.poll.interval.ms",
+        "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms", "partition.assignment.strategy",
         "session.timeout.ms",
     }
-)
+)  # fmt: skip
 # librdkafka warns about each property of the other kind; these lists are what it warned about (2.16.0), and aliases.
 _CONSUMER_ONLY = frozenset(_CONSUMER_FIXED) | {
-    "check.crcs",
-    "client.rack",
-    "consume.callback.max.messages",
-    "fetch.error.backoff.ms",
-    "fetch.max.bytes",
-    "fetch.message.max.bytes",
-    "fetch.min.bytes",
-    "fetch.queue.backoff.ms",
-    "fetch.wait.max.ms",
-    "max.partition.fetch.bytes",
-    "queued.max.messages.kbytes",
-    "queued.min.messages",
-}
+    "check.crcs", "client.rack", "consume.callback.max.messages", "fetch.error.backoff.ms", "fetch.max.bytes",
+    "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms", "fetch.wait.max.ms",
+    "max.partition.fetch.bytes", "queued.max.messages.kbytes", "queued.min.messages",
+}  # fmt: skip
 _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
-    "batch.num.messages",
-    "batch.size",
-    "compression.codec",
-    "compression.level",
-    "compression.type",
-    "delivery.report.only.error",
-    "enable.gapless.guarantee",
-    "linger.ms",
-    "message.send.max.retries",
-    "partitioner",
-    "produce.offset.report",
-    "queue.buffering.backpressure.threshold",
-    "queue.buffering.max.kbytes",
-    "queue.buffering.max.messages",
-    "queue.buffering.max.ms",
-    "queuing.strategy",
-    "request.timeout.ms",
-    "retries",
-    "sticky.partitioning.linger.ms",
-    "transaction.timeout.ms",
-}
+    "batch.num.messages", "batch.size", "compression.codec", "compression.level", "compression.type",
+    "delivery.report.only.error", "enable.gapless.guarantee", "linger.ms", "message.send.max.retries", "partitioner",
+    "produce.offset.report", "queue.buffering.backpressure.threshold", "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages", "queue.buffering.max.ms", "queuing.strategy", "request.timeout.ms", "retries",
+    "sticky.partitioning.linger.ms", "transaction.timeout.ms",
+}  # fmt: skip
 # These two change what a delivery report says, and the outcomes are read from delivery reports.
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
 
-_FILES = (
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.crl.location",
-    "ssl.key.location",
-    "ssl.keystore.location",
-)
-
+_FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
+# Of an Airflow ``kafka`` connection, for Spark.
+_SAME_IN_JAVA = ("bootstrap.servers", "security.protocol", "request.timeout.ms", "client.dns.lookup")
+_LIBRDKAFKA_ONLY = (
+    "client.id", "group.id", "socket.timeout.ms", "acks", "enable.idempotence", "enable.auto.commit",
+    "auto.offset.reset", "log_level", "debug",
+)  # fmt: skip
+_JAVA_SECURITY = "org.apache.kafka.common.security"
+_LOGIN_MODULES = {
+    "PLAIN": f"{_JAVA_SECURITY}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_JAVA_SECURITY}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_JAVA_SECURITY}.scram.ScramLoginModule",
+}
+
+_KINDS = ("properties", "producer_properties", "consumer_properties", "admin_properties")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -141,8 +117,11 @@ class KafkaClientConfig:
     admin_properties: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for kind in ("properties", "producer_properties", "consumer_properties", "admin_properties"):
-            object.__setattr__(self, kind, _checked(getattr(self, kind)))
+        for kind in _KINDS:
+            given = getattr(self, kind)
+            for name, value in given.items():
+                check_property(name, ALIASES.get(name, name), value)
+            object.__setattr__(self, kind, {ALIASES.get(name, name): value for name, value in given.items()})
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
         for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
@@ -152,6 +131,11 @@ class KafkaClientConfig:
     def bootstrap_servers(self) -> str:
         """The brokers that are asked first, for messages."""
         return str(self.properties["bootstrap.servers"])
+
+    @property
+    def bootstrap_addresses(self) -> tuple[str, ...]:
+        """The addresses of the bootstrap list, each once."""
+        return tuple(dict.fromkeys(a for part in self.bootstrap_servers.split(",") if (a := part.strip())))
 
     def producer(self, delivery_timeout_s: float) -> dict[str, Any]:
         """
@@ -180,31 +164,18 @@ class KafkaClientConfig:
         kept = {n: v for n, v in given.items() if n not in excluded and n not in _GROUP_ONLY}
         return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{given.get('client.id') or 'airflow'}_{kind}"}
 
-    def describe(self) -> str:
-        """
-        Say the properties without any secret.
-
-        Only properties known to be harmless show their value: a list of secret names would miss the next new one.
-        """
-        kinds = {
-            "": self.properties,
-            "producer ": self.producer_properties,
-            "consumer ": self.consumer_properties,
-            "admin ": self.admin_properties,
-        }
-        return ", ".join(
-            f"{kind}{name}={value}" if name in _SHOWN else f"{kind}{name}=<hidden>"
-            for kind, properties in kinds.items()
-            for name, value in sorted(properties.items())
-        )
-
     def secrets(self) -> frozenset[str]:
         """Return what of all these properties must appear in no text (:mod:`~airflow_provider_rlmm.redaction`)."""
-        kinds = (self.properties, self.producer_properties, self.consumer_properties, self.admin_properties)
-        return frozenset[str]().union(*map(secrets_of, kinds))
+        return frozenset[str]().union(*(secrets_of(getattr(self, kind)) for kind in _KINDS))
 
     def __repr__(self) -> str:
-        return f"KafkaClientConfig({self.describe()})"
+        # Only properties known to be harmless show their value: a list of secret names would miss the next new one.
+        shown = (
+            f"{kind.removesuffix('properties').replace('_', ' ')}{name}={value if name in _SHOWN else '<hidden>'}"
+            for kind in _KINDS
+            for name, value in sorted(getattr(self, kind).items())
+        )
+        return f"KafkaClientConfig({', '.join(shown)})"
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:
@@ -240,25 +211,6 @@ def check_files(properties: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name} names {in_quotes(location)}, and this process may not read it")
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties under their canonical names."""
-    checked: dict[str, Any] = {}
-    for given_name, value in given.items():
-        name = canonical_name(given_name)
-        check_property(given_name, name, value)
-        checked[name] = value
-    return checked
-
-
-def canonical_name(name: str) -> str:
-    """
-    Return the name of a property that goes by several.
-
-    :param name: one of them.
-    """
-    return _ALIASES.get(name, name)
-
-
 @functools.lru_cache(maxsize=1_024)
 def is_known_property(name: str) -> bool:
     """
@@ -266,8 +218,6 @@ def is_known_property(name: str) -> bool:
 
     :param name: its canonical name.
     """
-    from confluent_kafka import KafkaException, Producer
-
     if name == "on_commit":
         return True  # of confluent-kafka's consumers
     try:
@@ -310,3 +260,46 @@ def check_property(given_name: str, name: str, value: Any) -> None:
 def _normal(value: Any) -> str:
     text = str(value).strip().lower()
     return _SAME_VALUE.get(text, text)
+
+
+def java_client_properties(settings: Mapping[str, str]) -> str:
+    """
+    Translate client settings into the text of a Java properties file. It may hold secrets.
+
+    :param settings: librdkafka's properties.
+    :raises ConfigurationError: naming a property that has no translation here; its value is not repeated.
+    """
+    given = {k: str(v) for k, v in settings.items() if k not in _LIBRDKAFKA_ONLY}
+    properties = {name: given.pop(name) for name in _SAME_IN_JAVA if name in given}
+    properties.update(_sasl(given))
+    if "ssl.ca.location" in given:
+        properties["ssl.truststore.type"] = "PEM"
+        properties["ssl.truststore.location"] = given.pop("ssl.ca.location")
+    if given:
+        raise ConfigurationError(f"Kafka properties {sorted(given)} have no translation for Spark's Java client yet")
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
+
+
+def _sasl(given: dict[str, str]) -> dict[str, str]:
+    """Take what is about SASL out of ``given``."""
+    mechanism = given.pop("sasl.mechanism", None) or given.pop("sasl.mechanisms", None)
+    given.pop("sasl.mechanisms", None)
+    if mechanism is None:
+        return {}
+    if mechanism not in _LOGIN_MODULES:
+        raise ConfigurationError(f"sasl.mechanism {mechanism!r} is not supported for Spark: {sorted(_LOGIN_MODULES)}")
+    user, password = given.pop("sasl.username", ""), given.pop("sasl.password", "")
+    login = f"{_LOGIN_MODULES[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+
+
+def _quoted(text: str) -> str:
+    # A line break would end the quoted text, as far as the reader of JAAS entries is concerned.
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def _escaped(value: str) -> str:
+    # A Java properties file takes a backslash for an escape and leading white space for none.
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped[:1].isspace() else escaped

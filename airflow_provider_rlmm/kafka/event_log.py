@@ -6,10 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID, uuid4
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from airflow_provider_rlmm.errors import (
     EventLogAccessError,
@@ -17,28 +19,16 @@ from airflow_provider_rlmm.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, require_range
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    Handle,
-    KafkaAdmin,
-    admin_api,
-    cluster_id_of,
-    open_client,
-    require_cluster,
-)
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api, open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
-from airflow_provider_rlmm.kafka.describing import list_offsets, metadata_topic_description, topic_id_of
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, KafkaError, Message
-
 DELIVERY_TIMEOUT_S = 60.0
 
 _CONSUME_SLICE_S = 0.1
@@ -73,7 +63,6 @@ class KafkaMetadataLogReader:
         self._topic = topic
         self._admin = KafkaAdmin(config, request_timeout_s)
         self._cluster_id = cluster_id
-        self._identity: tuple[UUID, int] | None = None
         self._idle_readers: list[_Reader] = []
 
     @property
@@ -85,7 +74,7 @@ class KafkaMetadataLogReader:
         :raises EventLogAccessError: if it may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        return self._known()[1]
+        return self._identity[1]
 
     @property
     def topic_id(self) -> UUID:
@@ -94,33 +83,33 @@ class KafkaMetadataLogReader:
 
         :raises TopicIdMissingError: if the cluster gives it none.
         """
-        return self._known()[0]
+        return self._identity[0]
 
-    def _known(self) -> tuple[UUID, int]:
-        if self._identity is None:
-            self._identity = self._describe()
-        return self._identity
+    @cached_property
+    def _identity(self) -> tuple[UUID, int]:
+        return self._describe()
 
     def _describe(self, *, to_write: bool = False) -> tuple[UUID, int]:
         """Return topic id and partition count as of now, and refuse a principal that may not write if it is about to."""
-        description = metadata_topic_description(self._admin, self._topic, operations=to_write)
+        outcome = self._admin.describe_topics([self._topic], operations=to_write)[self._topic]
+        description = self._admin.metadata_topic(self._topic, outcome)
         allowed = description.authorized_operations if to_write else None
         if allowed is not None and not any(operation.name == "WRITE" for operation in allowed):
             raise EventLogAccessError(
                 f"writing to topic {self._topic!r}, brokers {self._config.bootstrap_servers}: WRITE is missing from the ACLs "
                 "of this principal, nothing was written; check the credentials and ACLs of the Kafka connection"
             )
-        return topic_id_of(self._admin, self._topic, description), len(description.partitions)
+        return self._admin.topic_id(self._topic, description), len(description.partitions)
 
-    def _require_cluster(self, handle: Handle, what: str) -> None:
+    def _require_cluster(self, handle: Any, what: str) -> None:
         """
         Refuse a client that has reached another cluster than the others of this log.
 
         :raises ClusterMismatchError: naming both.
         """
         if self._cluster_id is None:
-            self._cluster_id = cluster_id_of(self._admin)
-        require_cluster(handle, self._cluster_id, f"{what} of {self._topic}", self._admin)
+            self._cluster_id = self._admin.cluster_id()
+        self._admin.require_cluster(handle, self._cluster_id, f"{what} of {self._topic}")
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """
@@ -136,8 +125,8 @@ class KafkaMetadataLogReader:
         for metadata_partition in ranges:
             self._check(metadata_partition)
         if ranges:
-            high = self._offsets(list(ranges), admin_api().OffsetSpec.latest())
-            begin = self._offsets(list(ranges), admin_api().OffsetSpec.earliest())
+            high = self._offsets(list(ranges), admin_api.OffsetSpec.latest())
+            begin = self._offsets(list(ranges), admin_api.OffsetSpec.earliest())
             for metadata_partition, given in ranges.items():
                 require_range(metadata_partition, given, (begin[metadata_partition], high[metadata_partition]))
         return self._read({p: (start, end) for p, (start, end) in ranges.items() if start < end})
@@ -149,16 +138,13 @@ class KafkaMetadataLogReader:
             reader = self._idle_readers.pop()
         except IndexError:
             reader = _Reader(self._config, self._topic, self._require_cluster)
-        done = False
         try:
             yield from reader.read(ranges, self._admin.request_timeout_s)
-            done = True
-        finally:
+        except BaseException:
             # One that failed, or was left in mid-read, is not worth knowing the state of.
-            if done:
-                self._idle_readers.append(reader)
-            else:
-                reader.close()
+            reader.close()
+            raise
+        self._idle_readers.append(reader)
 
     def subscribe(self, assignment: Mapping[int, int]) -> tuple[EventStream, SubscriptionHandle]:
         """
@@ -175,14 +161,14 @@ class KafkaMetadataLogReader:
 
     def beginning_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
-        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.earliest())
+        return self._offsets(range(self.partition_count), admin_api.OffsetSpec.earliest())
 
     def high_water_marks(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
-        return self._offsets(range(self.partition_count), admin_api().OffsetSpec.latest())
+        return self._offsets(range(self.partition_count), admin_api.OffsetSpec.latest())
 
     def _offsets(self, metadata_partitions: Sequence[int], spec: Any) -> dict[int, int]:
-        outcomes = list_offsets(self._admin, [(self._topic, p) for p in metadata_partitions], spec)
+        outcomes = self._admin.list_offsets([(self._topic, p) for p in metadata_partitions], spec)
         return {
             partition: self._admin.checked(f"asking for the offsets of {topic}-{partition}", outcome).offset
             for (topic, partition), outcome in outcomes.items()
@@ -203,9 +189,7 @@ class KafkaMetadataLogReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 
@@ -293,13 +277,7 @@ class KafkaMetadataEventLog(KafkaMetadataLogReader):
 
 @dataclass(slots=True)
 class _Range:
-    """
-    A range of offsets that is being read.
-
-    :param position: everything below it was read.
-    :param end: exclusive.
-    :param columns: what has come since the last batch.
-    """
+    """A range of offsets that is being read: everything below its position was, and ``columns`` since the last batch."""
 
     position: int
     end: int
@@ -307,34 +285,20 @@ class _Range:
 
     @property
     def left(self) -> int:
-        """Offsets that were not read yet."""
         return self.end - self.position
 
-    def take(self, records: Sequence[Message], reached: int) -> None:
+    def take(self, records: Sequence[Any], reached: int) -> None:
         """Take records up to the end, and the offset up to which the partition is known with them."""
         if self.left:
             # Ascending offsets: mostly the last one speaks for all.
-            self.columns.extend(records if reached <= self.end else [m for m in records if _offset(m) < self.end])
+            self.columns.extend(records if reached <= self.end else [m for m in records if m.offset() < self.end])
             self.position = max(self.position, min(reached, self.end))
-
-    def batch(self) -> pa.RecordBatch:
-        """Return what has come, and begin anew."""
-        columns, self.columns = self.columns, MessageColumns()
-        return columns.batch()
 
 
 class _Reader:
-    """
-    One consumer that is assigned the partitions of one read at a time and joins no group.
+    """One consumer that is assigned the partitions of one read at a time and joins no group."""
 
-    :param config: the client's properties.
-    :param topic: the topic.
-    :param require_cluster: refuses a client that has reached another cluster.
-    """
-
-    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Handle, str], None]) -> None:
-        from confluent_kafka import Consumer
-
+    def __init__(self, config: KafkaClientConfig, topic: str, require_cluster: Callable[[Any, str], None]) -> None:
         self._topic = topic
         self._watch = ClientWatch(config)
         group_id = f"{CLIENT_ID_PREFIX}_reader_{uuid4().hex}"
@@ -352,7 +316,7 @@ class _Reader:
             self._collect(ranges, left)
             for partition, r in reading.items():
                 if r.columns.offsets:
-                    yield partition, r.batch()
+                    yield partition, r.columns.batch()
             before, left = left, sum(r.left for r in reading.values())
             if left and (done := [self._place(partition, r.end) for partition, r in reading.items() if not r.left]):
                 # What comes behind a range must not stand in the way of the others.
@@ -368,8 +332,6 @@ class _Reader:
         self._consumer.unassign()
 
     def _place(self, partition: int, offset: int) -> Any:
-        from confluent_kafka import TopicPartition
-
         return TopicPartition(self._topic, partition, offset)
 
     def _what(self, partition: int) -> str:
@@ -390,49 +352,35 @@ class _Reader:
             if time.monotonic() >= until:
                 return
 
-    def _sort(self, messages: Sequence[Message], ranges: Mapping[int, _Range]) -> None:
+    def _sort(self, messages: Sequence[Any], ranges: Mapping[int, _Range]) -> None:
         """Give each range its records."""
-        from confluent_kafka import Message
-
         if messages and not any(map(Message.error, messages)):
             # Looking at each message by itself costs more than the rest of a read.
             for partition, found in groupby(messages, Message.partition):
                 records = list(found)
-                ranges[cast("int", partition)].take(records, _offset(records[-1]) + 1)
+                ranges[cast("int", partition)].take(records, records[-1].offset() + 1)
             return
         for message in messages:
             if (error := message.error()) is None:
-                ranges[_partition(message)].take([message], _offset(message) + 1)
+                ranges[message.partition()].take([message], message.offset() + 1)
             else:
                 self._take_event(message, error, ranges)
 
-    def _take_event(self, message: Message, error: KafkaError, ranges: Mapping[int, _Range]) -> None:
+    def _take_event(self, message: Any, error: KafkaError, ranges: Mapping[int, _Range]) -> None:
         """Take the end of a partition; raise an error that is one."""
-        from confluent_kafka import KafkaError
-
-        partition = _partition(message)
-        if error.code() == KafkaError._PARTITION_EOF:
+        partition = -1 if message.partition() is None else message.partition()
+        if error.name() == "_PARTITION_EOF":
             # The end of what is readable, past any offsets without records (transaction markers, compaction).
-            ranges[partition].take([], _offset(message))
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            ranges[partition].take([], message.offset())
+        elif error.name() == "_AUTO_OFFSET_RESET":
             raise OffsetOutOfRangeError(
                 f"{self._what(partition)}: records were lost while they were read: {self._watch.text_of(error)}",
                 partition,
                 ranges[partition].position,
             )
-        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        elif error.name() != "GROUP_AUTHORIZATION_FAILED":
             # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
             raise self._watch.error(self._what(partition), error)
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
-
-
-def _partition(message: Message) -> int:
-    partition = message.partition()
-    return -1 if partition is None else partition

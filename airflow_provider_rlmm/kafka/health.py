@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from airflow_provider_rlmm.kafka.admin import (
     KafkaClusterTopics,
@@ -20,12 +21,10 @@ _FOR_EVER = -1
 
 
 class HealthSeverity(StrEnum):
-    """How bad a finding is."""
+    """How bad a finding is: by an error events are refused or lost, now or in the course of time."""
 
     ERROR = "error"
-    """Events are refused or lost, now or in the course of time."""
-    WARNING = "warning"
-    """One more failure makes it an error."""
+    WARNING = "warning"  # one more failure makes it an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,10 @@ class HealthFinding:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}; {self.what_to_do}"
+
+
+_error = partial(HealthFinding, HealthSeverity.ERROR)
+_warning = partial(HealthFinding, HealthSeverity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,7 @@ def metadata_topic_findings(
     :param longest: the tiered topic whose data are kept longest, ``None`` if there is none.
     :return: the worst first; empty if all is well.
     """
-    findings = [
-        *_replica_findings(topic, description),
-        *_cleanup_findings(topic, description.settings),
-        *_retention_findings(topic, description.settings, longest),
-    ]
+    findings = [*_replica_findings(topic, description), *_setting_findings(topic, description.settings, longest)]
     return sorted(findings, key=lambda finding: finding.severity is not HealthSeverity.ERROR)
 
 
@@ -119,67 +118,51 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
     # A broker asks for no more replicas than a partition has.
     short = [p for p in led if p.in_sync < min(min_insync, p.replicas)]
     behind = [p for p in led if p.in_sync < p.replicas and p not in short]
+    catch_up = "start the brokers that keep the missing replicas, or wait until they have caught up"
     if leaderless:
-        yield HealthFinding(
-            HealthSeverity.ERROR,
-            f"{_partitions(topic, leaderless)} no leader",
-            "nothing can be read or written there",
-            "start the brokers that keep them",
-        )
+        what = f"{_partitions(topic, leaderless)} no leader"
+        yield _error(what, "nothing can be read or written there", "start the brokers that keep them")
     if short:
-        yield HealthFinding(
-            HealthSeverity.ERROR,
+        yield _error(
             f"{_partitions(topic, short)} fewer in-sync replicas than min.insync.replicas={min_insync} asks for "
-            f"({min(p.in_sync for p in short)} of {max(p.replicas for p in short)})",
+            f"({_least(short)})",
             "brokers refuse every event that belongs there, so nothing is copied, marked or cleaned",
-            "start the brokers that keep the missing replicas, or wait until they have caught up",
+            catch_up,
         )
     if behind:
-        yield HealthFinding(
-            HealthSeverity.WARNING,
-            f"{_partitions(topic, behind)} replicas that are not in sync "
-            f"({min(p.in_sync for p in behind)} of {max(p.replicas for p in behind)} are)",
+        yield _warning(
+            f"{_partitions(topic, behind)} replicas that are not in sync ({_least(behind)} are)",
             "one more failure, and brokers may refuse the events that belong there",
-            "start the brokers that keep the missing replicas, or wait until they have caught up",
+            catch_up,
         )
 
 
-def _cleanup_findings(topic: str, settings: TopicSettings) -> Iterator[HealthFinding]:
+def _setting_findings(topic: str, settings: TopicSettings, longest: TieredRetention | None) -> Iterator[HealthFinding]:
     policy = settings.get("cleanup.policy", "delete")
     if policy != "delete":
-        yield HealthFinding(
-            HealthSeverity.ERROR,
+        yield _error(
             f"topic {topic} has cleanup.policy={policy}",
             "a compacted topic refuses records without a key, and metadata events have none",
             f"set cleanup.policy=delete on {topic}",
         )
-
-
-def _retention_findings(
-    topic: str, settings: TopicSettings, longest: TieredRetention | None
-) -> Iterator[HealthFinding]:
     lost = "brokers forget remote segments whose data still exist, and nobody deletes these any more"
     retention_ms = _retention_ms(settings)
     if retention_ms != _FOR_EVER and longest and not 0 <= longest.retention_ms <= retention_ms:
         kept = "for ever" if longest.retention_ms == _FOR_EVER else f"for {longest.retention_ms} ms"
-        yield HealthFinding(
-            HealthSeverity.ERROR,
-            f"topic {topic} has retention.ms={retention_ms}, and topic {longest.topic} keeps its data {kept}",
-            lost,
-            f"set retention.ms=-1 on {topic}",
-        )
+        found = f"topic {topic} has retention.ms={retention_ms}, and topic {longest.topic} keeps its data {kept}"
+        yield _error(found, lost, f"set retention.ms=-1 on {topic}")
     retention_bytes = settings.get("retention.bytes", _FOR_EVER)
     if retention_bytes != _FOR_EVER:
-        yield HealthFinding(
-            HealthSeverity.ERROR,
-            f"topic {topic} has retention.bytes={retention_bytes}",
-            lost,
-            f"set retention.bytes=-1 on {topic}",
-        )
+        found = f"topic {topic} has retention.bytes={retention_bytes}"
+        yield _error(found, lost, f"set retention.bytes=-1 on {topic}")
 
 
 def _retention_ms(settings: TopicSettings) -> int:
     return int(settings.get("retention.ms", _FOR_EVER))
+
+
+def _least(partitions: Sequence[PartitionReplicas]) -> str:
+    return f"{min(p.in_sync for p in partitions)} of {max(p.replicas for p in partitions)}"
 
 
 def _partitions(topic: str, partitions: Sequence[PartitionReplicas]) -> str:

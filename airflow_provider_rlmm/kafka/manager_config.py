@@ -7,43 +7,67 @@ The configuration of the topic-based manager under the names and with the defaul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, canonical_name, check_property, is_known_property
-from airflow_provider_rlmm.kafka.java_names import librdkafka_name
-from airflow_provider_rlmm.kafka.retry import Retry
+from airflow_provider_rlmm.kafka.config import ALIASES, KafkaClientConfig, check_property, is_known_property
 
 PREFIX = "remote.log.metadata."
 TOPIC_NUM_PARTITIONS = f"{PREFIX}topic.num.partitions"
 TOPIC_REPLICATION_FACTOR = f"{PREFIX}topic.replication.factor"
 TOPIC_RETENTION_MS = f"{PREFIX}topic.retention.ms"
 TOPIC_MIN_ISR = f"{PREFIX}topic.min.isr"
-CONSUME_WAIT_MS = f"{PREFIX}consume.wait.ms"
-INITIALIZATION_RETRY_MAX_TIMEOUT_MS = f"{PREFIX}initialization.retry.max.timeout.ms"
-INITIALIZATION_RETRY_INTERVAL_MS = f"{PREFIX}initialization.retry.interval.ms"
-COMMON_CLIENT_PREFIX = f"{PREFIX}common.client."
-PRODUCER_PREFIX = f"{PREFIX}producer."
-CONSUMER_PREFIX = f"{PREFIX}consumer."
-ADMIN_PREFIX = f"{PREFIX}admin."
-BROKER_ID = "broker.id"
 
 _SHORT, _INT, _LONG = 2**15 - 1, 2**31 - 1, 2**63 - 1
-# Field → Kafka's name and range, both ends inclusive.
-_NUMBERS = {
-    "topic_num_partitions": (TOPIC_NUM_PARTITIONS, 1, _INT),
-    "topic_replication_factor": (TOPIC_REPLICATION_FACTOR, 1, _SHORT),
-    "topic_retention_ms": (TOPIC_RETENTION_MS, -1, _LONG),
-    "topic_min_isr": (TOPIC_MIN_ISR, 1, _SHORT),
-    "consume_wait_ms": (CONSUME_WAIT_MS, 0, _LONG),
-    "initialization_retry_max_timeout_ms": (INITIALIZATION_RETRY_MAX_TIMEOUT_MS, 0, _LONG),
-    "initialization_retry_interval_ms": (INITIALIZATION_RETRY_INTERVAL_MS, 0, _LONG),
+# Kafka's name → its range, both ends inclusive.
+_RANGES = {
+    TOPIC_NUM_PARTITIONS: (1, _INT),
+    TOPIC_REPLICATION_FACTOR: (1, _SHORT),
+    TOPIC_RETENTION_MS: (-1, _LONG),
+    TOPIC_MIN_ISR: (1, _SHORT),
+    f"{PREFIX}consume.wait.ms": (0, _LONG),
+    f"{PREFIX}initialization.retry.max.timeout.ms": (0, _LONG),
+    f"{PREFIX}initialization.retry.interval.ms": (0, _LONG),
 }
-_FIELDS = {name: field for field, (name, _, _) in _NUMBERS.items()}
-_CLIENT_PREFIXES = (COMMON_CLIENT_PREFIX, PRODUCER_PREFIX, CONSUMER_PREFIX, ADMIN_PREFIX)
+_CLIENT_PREFIXES = tuple(f"{PREFIX}{kind}." for kind in ("common.client", "producer", "consumer", "admin"))
+_BROKER_ID = "broker.id"
 # What a broker adds to the properties of its manager, and what means nothing outside of a broker.
-_OF_THE_BROKER = frozenset({BROKER_ID, "log.dir", "cluster.id"})
+_OF_THE_BROKER = frozenset({_BROKER_ID, "log.dir", "cluster.id"})
+
+# Java's names in librdkafka's words, only where the values mean the same: PEM texts, times in ms.
+_RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+_PEM = "ssl.certificate.location and ssl.key.location, both PEM files"
+_REPLACED = {
+    "buffer.memory": "queue.buffering.max.kbytes",
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "sasl.client.callback.handler.class": "oauth_cb in the Kafka connection",
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "sasl.login.callback.handler.class": "oauth_cb in the Kafka connection",
+    "sasl.login.class": "oauth_cb in the Kafka connection",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.keystore.type": f"{_PEM}, or ssl.keystore.location, a PKCS#12 file",
+    "ssl.truststore.location": "ssl.ca.location, a PEM file",
+    "ssl.truststore.password": "ssl.ca.location, a PEM file without a password",
+    "ssl.truststore.type": "ssl.ca.location, a PEM file",
+}
+_WITHOUT_COUNTERPART = frozenset(
+    {
+        "auto.include.jmx.reporter", "default.api.timeout.ms", "exclude.internal.topics", "interceptor.classes",
+        "key.deserializer", "key.serializer", "max.block.ms", "max.poll.records", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partitioner.class",
+        "security.providers", "ssl.enabled.protocols", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
+        "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+        "value.deserializer", "value.serializer",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +97,8 @@ class TopicBasedRemoteLogMetadataManagerConfig:
     initialization_retry_interval_ms: int = 100
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name in _NUMBERS:
-                name, low, high = _NUMBERS[field.name]
-                object.__setattr__(self, field.name, _number(name, getattr(self, field.name), low, high))
+        for name, (low, high) in _RANGES.items():
+            object.__setattr__(self, _field(name), _number(name, self.value_of(name), low, high))
         if self.topic_retention_ms == 0:
             raise ConfigurationError(f"{TOPIC_RETENTION_MS} must be -1 (for ever) or above 0, not 0")
 
@@ -101,41 +123,41 @@ class TopicBasedRemoteLogMetadataManagerConfig:
             prefix = next((p for p in _CLIENT_PREFIXES if given_name.startswith(p)), None)
             if prefix is not None and given_name != prefix:
                 clients[prefix][_client_property(given_name, prefix, value)] = value
-            elif given_name in _FIELDS:
-                numbers[_FIELDS[given_name]] = value
+            elif given_name in _RANGES:
+                numbers[_field(given_name)] = value
             elif given_name not in _OF_THE_BROKER:
                 raise _unknown(given_name)
-        return cls(_client_config(clients, connection or {}, properties.get(BROKER_ID)), **numbers)
+        return cls(_client_config(clients, connection or {}, properties.get(_BROKER_ID)), **numbers)
 
-    def value_of(self, name: str) -> int:
+    def value_of(self, name: str) -> Any:
         """
         Return a setting.
 
         :param name: Kafka's name, such as ``remote.log.metadata.topic.num.partitions``.
         :raises ConfigurationError: if there is no such setting.
         """
-        if name not in _FIELDS:
+        if name not in _RANGES:
             raise _unknown(name)
-        value: int = getattr(self, _FIELDS[name])
-        return value
+        return getattr(self, _field(name))
 
-    def initialization_retry(self) -> Retry:
-        """Return how often and how long initialization is tried."""
-        return Retry(self.initialization_retry_interval_ms, self.initialization_retry_max_timeout_ms)
+
+def _field(name: str) -> str:
+    return name.removeprefix(PREFIX).replace(".", "_")
 
 
 def _unknown(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{name} is no property of the topic-based manager; known are {', '.join(sorted(_FIELDS))} and client properties "
+        f"{name} is no property of the topic-based manager; known are {', '.join(sorted(_RANGES))} and client properties "
         f"behind {', '.join(_CLIENT_PREFIXES)}"
     )
 
 
 def _client_property(given_name: str, prefix: str, value: Any) -> str:
     """Return librdkafka's name of a prefixed property, once its value is known to do no harm."""
-    name = canonical_name(librdkafka_name(given_name.removeprefix(prefix), given_name=given_name))
+    name = _librdkafka_name(given_name, given_name.removeprefix(prefix))
+    name = ALIASES.get(name, name)
     if name == "client.id":
-        raise ConfigurationError(f"{given_name} cannot be set: the clients' ids are made of {BROKER_ID}")
+        raise ConfigurationError(f"{given_name} cannot be set: the clients' ids are made of {_BROKER_ID}")
     check_property(given_name, name, value)
     if not is_known_property(name):
         raise ConfigurationError(
@@ -144,22 +166,29 @@ def _client_property(given_name: str, prefix: str, value: Any) -> str:
     return name
 
 
+def _librdkafka_name(given_name: str, name: str) -> str:
+    """Translate the name of a property of Kafka's Java clients; names that both have, and librdkafka's own, stay."""
+    if name in _REPLACED:
+        raise ConfigurationError(
+            f"{given_name} is for Java clients and cannot be translated: use {_REPLACED[name]} instead"
+        )
+    if name in _WITHOUT_COUNTERPART:
+        raise ConfigurationError(f"{given_name} is for Java clients, librdkafka has nothing like it: remove it")
+    return _RENAMED.get(name, name)
+
+
 def _client_config(
     clients: Mapping[str, Mapping[str, Any]], connection: Mapping[str, Any], broker_id: Any
 ) -> KafkaClientConfig:
-    common = {**{canonical_name(name): value for name, value in connection.items()}, **clients[COMMON_CLIENT_PREFIX]}
+    common, producer, consumer, admin = (clients[prefix] for prefix in _CLIENT_PREFIXES)
+    common = {**{ALIASES.get(name, name): value for name, value in connection.items()}, **common}
     if broker_id is not None:
         common["client.id"] = str(broker_id)
     if not str(common.get("bootstrap.servers") or "").strip():
         raise ConfigurationError(
-            f"{COMMON_CLIENT_PREFIX}bootstrap.servers is required: a comma-separated list of host:port"
+            f"{_CLIENT_PREFIXES[0]}bootstrap.servers is required: a comma-separated list of host:port"
         )
-    return KafkaClientConfig(
-        common,
-        producer_properties=clients[PRODUCER_PREFIX],
-        consumer_properties=clients[CONSUMER_PREFIX],
-        admin_properties=clients[ADMIN_PREFIX],
-    )
+    return KafkaClientConfig(common, producer, consumer, admin)
 
 
 def _number(name: str, value: Any, low: int, high: int) -> int:

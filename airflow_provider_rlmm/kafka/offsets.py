@@ -6,25 +6,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    KafkaAdmin,
-    is_unknown_topic,
-)
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, UNKNOWN_TOPIC, KafkaAdmin, is_error
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
-
+_MOVED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 _MOVED_S = 0.2
 
 
+@dataclass
 class KafkaOffsetStore:
     """
     An :class:`~airflow_provider_rlmm.event_log.protocol.OffsetStore` in a consumer group without members.
@@ -38,17 +34,13 @@ class KafkaOffsetStore:
     :param request_timeout_s: seconds for one request; one without an answer is sent a second time.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        group_id: str,
-        topic: str = METADATA_TOPIC,
-        *,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-    ) -> None:
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._group_id = group_id
-        self._topic = topic
+    config: KafkaClientConfig
+    group_id: str
+    topic: str = METADATA_TOPIC
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._admin = KafkaAdmin(self.config, self.request_timeout_s)
 
     def committed(self) -> Mapping[int, int]:
         """
@@ -57,18 +49,16 @@ class KafkaOffsetStore:
         :raises EventLogAccessError: if the group may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
-
-        request = [ConsumerGroupTopicPartitions(self._group_id)]
+        request = [ConsumerGroupTopicPartitions(self.group_id)]
         timeout = self._admin.request_timeout_s
-        what = f"asking for the offsets of group {self._group_id!r}"
+        what = f"asking for the offsets of group {self.group_id!r}"
         outcome = self._ask(what, lambda client: client.list_consumer_group_offsets(request, request_timeout=timeout))
-        if isinstance(outcome, KafkaError) and outcome.code() == KafkaError.GROUP_ID_NOT_FOUND:
+        if is_error(outcome, "GROUP_ID_NOT_FOUND"):
             return {}
         partitions = self._admin.checked(what, outcome).topic_partitions
         for partition in partitions:
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
-        return {p.partition: p.offset for p in partitions if p.topic == self._topic and p.offset >= 0}
+        return {p.partition: p.offset for p in partitions if p.topic == self.topic and p.offset >= 0}
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """
@@ -78,29 +68,27 @@ class KafkaOffsetStore:
         :raises EventLogAccessError: if the group may not be written.
         :raises EventLogUnavailableError: if the brokers do not answer, or the group has members.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
         if not offsets:
             return
-        partitions = [TopicPartition(self._topic, p, offset) for p, offset in sorted(offsets.items())]
-        request = [ConsumerGroupTopicPartitions(self._group_id, partitions)]
+        partitions = [TopicPartition(self.topic, p, offset) for p, offset in sorted(offsets.items())]
+        request = [ConsumerGroupTopicPartitions(self.group_id, partitions)]
         timeout = self._admin.request_timeout_s
-        what = f"committing offsets of group {self._group_id!r}"
+        what = f"committing offsets of group {self.group_id!r}"
         deadline = time.monotonic() + timeout
         while True:
             outcome = self._ask(
                 what, lambda client: client.alter_consumer_group_offsets(request, request_timeout=timeout)
             )
             answered = self._admin.checked(what, outcome).topic_partitions
-            if time.monotonic() > deadline or not any(_has_moved(partition.error) for partition in answered):
+            if time.monotonic() > deadline or not any(is_error(p.error, *_MOVED) for p in answered):
                 break
             # The first commit of a cluster creates the offsets topic; until its partitions are led nobody coordinates.
             self._admin.close()
             time.sleep(_MOVED_S)
         for partition in answered:
-            if is_unknown_topic(partition.error):
+            if is_error(partition.error, UNKNOWN_TOPIC):
                 raise MetadataTopicNotFoundError(
-                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self._topic}-{partition.partition}"
+                    f"{what}, brokers {self._admin.config.bootstrap_servers}: there is no {self.topic}-{partition.partition}"
                 )
             self._admin.checked(f"{what}, {partition.topic}-{partition.partition}", partition.error)
 
@@ -112,34 +100,15 @@ class KafkaOffsetStore:
         change of a connection (librdkafka's ``rd_kafka_coord_req_fsm``), and after a broker's restart none may come. Both
         requests may be sent twice.
         """
-        from confluent_kafka import KafkaError
-
         try:
-            outcome = self._admin.results(what, start)[self._group_id]
+            outcome = self._admin.results(what, start)[self.group_id]
         except EventLogUnavailableError:
             outcome = None
-        if outcome is None or (isinstance(outcome, KafkaError) and outcome.code() in _no_answer_codes()):
+        if outcome is None or is_error(outcome, "_TIMED_OUT", "_TRANSPORT", "_WAIT_COORD"):
             self._admin.close()
-            outcome = self._admin.results(what, start)[self._group_id]
+            outcome = self._admin.results(what, start)[self.group_id]
         return outcome
 
     def close(self) -> None:
         """Let the client go."""
         self._admin.close()
-
-
-def _has_moved(error: KafkaError | None) -> bool:
-    from confluent_kafka import KafkaError
-
-    return error is not None and error.code() in {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-
-
-@cache
-def _no_answer_codes() -> frozenset[int]:
-    from confluent_kafka import KafkaError
-
-    return frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD})

@@ -6,47 +6,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
 from airflow_provider_rlmm.kafka.client import open_client, serve
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
-
 _FLUSH_SLICE_S = 0.5
 # librdkafka looks for timed-out records once a second, so their reports come up to that much late.
 _REPORT_SLACK_S = 2.0
 _PURGE_S = 2.0
+# With these a broker, or the client before sending, refuses a record before anything is appended. librdkafka knows more
+# (rd_kafka_message_status), but its Python binding does not tell; whatever is not on this short list may have been written.
+_REFUSALS = (
+    "CLUSTER_AUTHORIZATION_FAILED", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "POLICY_VIOLATION", "RECORD_LIST_TOO_LARGE",
+    "TOPIC_AUTHORIZATION_FAILED",
+)  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 
-DeliveryReport = Callable[["KafkaError | None", "Message"], None]
-
-
-@cache
-def _refusal_codes() -> frozenset[int]:
-    """
-    Error codes with which a broker, or the client before sending, refuses a record before anything is appended.
-
-    librdkafka knows more (``rd_kafka_message_status``), but its Python binding does not tell; whatever is not on this
-    short list may have been written.
-    """
-    from confluent_kafka import KafkaError
-
-    return frozenset(
-        {
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            KafkaError.INVALID_RECORD,
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            KafkaError.POLICY_VIOLATION,
-            KafkaError.RECORD_LIST_TOO_LARGE,
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        }
-    )
+_Report = Callable[["KafkaError | None", "Message"], None]
+_Outcomes = list[PublishOutcome | None]
 
 
 def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[KafkaError], str]) -> PublishOutcome:
@@ -58,7 +42,7 @@ def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[
     :param text_of: says an error in words (:meth:`~airflow_provider_rlmm.kafka.client_watch.ClientWatch.text_of`).
     """
     if error is not None:
-        refused = error.code() in _refusal_codes() and not error.fatal()
+        refused = error.name() in _REFUSALS and not error.fatal()
         return Failed(text_of(error)) if refused else Unknown(text_of(error))
     if offset is None or offset < 0:
         # A broker that recognises a retry as a duplicate no longer knows where the first attempt went.
@@ -66,6 +50,7 @@ def outcome_of(error: KafkaError | None, offset: int | None, text_of: Callable[[
     return Acked(offset)
 
 
+@dataclass
 class BatchProducer:
     """
     An idempotent producer for one topic, opened when first used and replaced after anything that leaves it in doubt.
@@ -76,19 +61,13 @@ class BatchProducer:
     :param require_cluster: refuses a client that has reached another cluster.
     """
 
-    def __init__(
-        self,
-        config: KafkaClientConfig,
-        topic: str,
-        delivery_timeout_s: float,
-        *,
-        require_cluster: Callable[[Producer, str], None],
-    ) -> None:
-        self._config = config
-        self._require_cluster = require_cluster
-        self._topic = topic
-        self._delivery_timeout_s = delivery_timeout_s
-        self._watch = ClientWatch(config)
+    config: KafkaClientConfig
+    topic: str
+    delivery_timeout_s: float
+    require_cluster: Callable[[Producer, str], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._watch = ClientWatch(self.config)
         self._producer: Producer | None = None
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
@@ -98,15 +77,13 @@ class BatchProducer:
         :param records: (partition, value); the partitions exist.
         :return: one outcome per record, in the same order.
         """
-        from confluent_kafka import KafkaException
-
         producer = self._open()
         self._watch.forget()
-        outcomes: list[PublishOutcome | None] = [None] * len(records)
-        deadline = time.monotonic() + self._delivery_timeout_s
+        outcomes: _Outcomes = [None] * len(records)
+        deadline = time.monotonic() + self.delivery_timeout_s
         try:
             for index, (partition, value) in enumerate(records):
-                report = partial(_report, outcomes, self._watch.text_of, index)
+                report = partial(self._report, outcomes, index)
                 outcomes[index] = self._enqueue(producer, partition, value, report, deadline)
             self._wait(producer)
         except KafkaException as fatal:
@@ -124,22 +101,18 @@ class BatchProducer:
 
     def _open(self) -> Producer:
         if self._producer is None:
-            from confluent_kafka import Producer
-
-            producer = open_client(Producer, self._config.producer(self._delivery_timeout_s), self._watch)
-            self._require_cluster(producer, "the producer")
+            producer = open_client(Producer, self.config.producer(self.delivery_timeout_s), self._watch)
+            self.require_cluster(producer, "the producer")
             self._producer = producer
         return self._producer
 
     def _enqueue(
-        self, producer: Producer, partition: int, value: bytes, report: DeliveryReport, deadline: float
+        self, producer: Producer, partition: int, value: bytes, report: _Report, deadline: float
     ) -> PublishOutcome | None:
         """Hand one record to the producer; return its outcome only where it did not get in, so was never sent."""
-        from confluent_kafka import KafkaException
-
         while True:
             try:
-                producer.produce(self._topic, value=value, partition=partition, on_delivery=report)
+                producer.produce(self.topic, value=value, partition=partition, on_delivery=report)
             except BufferError:
                 if time.monotonic() >= deadline:
                     return Failed("the producer's queue stayed full", retriable=True)
@@ -152,9 +125,12 @@ class BatchProducer:
             else:
                 return None
 
+    def _report(self, outcomes: _Outcomes, index: int, error: KafkaError | None, message: Message) -> None:
+        outcomes[index] = outcome_of(error, message.offset(), self._watch.text_of)
+
     def _wait(self, producer: Producer) -> None:
         """Wait until every report is in. In slices, so that a signal is handled between two of them."""
-        deadline = time.monotonic() + self._delivery_timeout_s + _REPORT_SLACK_S
+        deadline = time.monotonic() + self.delivery_timeout_s + _REPORT_SLACK_S
         while serve(producer.flush, _FLUSH_SLICE_S) and time.monotonic() < deadline and not self._watch.access_denied:
             pass
         if len(producer):
@@ -163,20 +139,10 @@ class BatchProducer:
 
     def _abandon(self, producer: Producer) -> None:
         """Drop the producer: after a doubt its sequence numbers prove nothing, the next call starts with new ones."""
-        _logger.info("A batch to %s was not acked in full; the next one gets a new producer", self._topic)
+        _logger.info("A batch to %s was not acked in full; the next one gets a new producer", self.topic)
         producer.purge()
         self._producer = None
 
     def close(self) -> None:
         """Let the producer go; nothing is queued between two calls."""
         self._producer = None
-
-
-def _report(
-    outcomes: list[PublishOutcome | None],
-    text_of: Callable[[KafkaError], str],
-    index: int,
-    error: KafkaError | None,
-    message: Message,
-) -> None:
-    outcomes[index] = outcome_of(error, message.offset(), text_of)

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
+from typing import TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka.client import (
-    METADATA_TOPIC,
-    REQUEST_TIMEOUT_S,
-    KafkaAdmin,
-    admin_api,
+from confluent_kafka import KafkaError
+
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+    RlmmError,
 )
-from airflow_provider_rlmm.kafka.describing import metadata_topic_description, topic_id_of
+from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api
 from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_MIN_ISR,
     TOPIC_NUM_PARTITIONS,
@@ -24,12 +28,76 @@ from airflow_provider_rlmm.kafka.manager_config import (
     TOPIC_RETENTION_MS,
     TopicBasedRemoteLogMetadataManagerConfig,
 )
-from airflow_provider_rlmm.kafka.retry import Retry
+
+MAX_WAIT_MS = 10_000
+"""No wait between two attempts is longer."""
 
 # An attempt that is left less than this could not even log in.
 _SHORTEST_REQUEST_S = 1.0
 
+# Errors of brokers that will never create such a topic → the properties that they are about.
+_EVERY = (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR, TOPIC_RETENTION_MS, TOPIC_MIN_ISR)
+_TO_BLAME = {
+    "INVALID_PARTITIONS": (TOPIC_NUM_PARTITIONS,),
+    "INVALID_REPLICATION_FACTOR": (TOPIC_REPLICATION_FACTOR,),
+    "INVALID_CONFIG": (TOPIC_RETENTION_MS, TOPIC_MIN_ISR),
+    **dict.fromkeys(("INVALID_REQUEST", "POLICY_VIOLATION", "TOPIC_EXCEPTION"), _EVERY),
+}
+
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """
+    Exponential back-off with full jitter: each wait is drawn between zero and a bound that doubles.
+
+    The libraries for it measure time and draw random numbers by themselves: a test could not turn the hands.
+
+    :param interval_ms: bound of the first wait, ms.
+    :param max_timeout_ms: time for all attempts and waits together, ms; 0 means one attempt.
+    :param clock: monotonic time, s.
+    :param sleep: waits, s.
+    :param draw: returns a random number of [0, 1).
+    """
+
+    interval_ms: int
+    max_timeout_ms: int
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+    draw: Callable[[], float] = random.random
+
+    def call(self, what: str, attempt: Callable[[float], T]) -> T:
+        """
+        Try until it succeeds, fails for good, or the time is over.
+
+        :param what: names the attempt in messages, such as ``initializing the metadata topic``.
+        :param attempt: called with the seconds that are left, which it must respect.
+        :return: what the attempt returned.
+        :raises RlmmError: the attempt's own error: at once if it is not retriable; of the last attempt, saying how many
+            there were, when the time is over.
+        """
+        deadline = self.clock() + self.max_timeout_ms / 1000
+        bound_s = self.interval_ms / 1000
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                return attempt(max(0.0, deadline - self.clock()))
+            except RlmmError as error:
+                if not error.retriable:
+                    raise
+                wait_s = self.draw() * min(bound_s, MAX_WAIT_MS / 1000)
+                if self.clock() + wait_s >= deadline:
+                    # In place: an error may hold more than its message.
+                    tried = f"{what} failed for {self.max_timeout_ms / 1000:g} s, attempts: {attempts}"
+                    error.args = (f"{tried}; the last one: {error}",)
+                    raise
+                _logger.info("%s failed, trying again in %.1f s: %s", what, wait_s, error)
+            self.sleep(wait_s)
+            bound_s *= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +143,7 @@ def provision_metadata_topic(
 
     def attempt(left_s: float) -> ProvisionedTopic:
         nonlocal created
-        with KafkaAdmin(config.client, min(request_timeout_s, max(left_s, _SHORTEST_REQUEST_S))) as admin:
+        with closing(KafkaAdmin(config.client, min(request_timeout_s, max(left_s, _SHORTEST_REQUEST_S)))) as admin:
             try:
                 return _find(admin, topic, created=created)
             except MetadataTopicNotFoundError:
@@ -88,62 +156,33 @@ def provision_metadata_topic(
                 # The controller has it, the broker that was asked has not heard of it yet.
                 raise EventLogUnavailableError(f"topic {topic!r} was just created and does not show yet") from error
 
-    found = (retry or config.initialization_retry()).call(f"initializing topic {topic!r}", attempt)
+    if retry is None:
+        retry = Retry(config.initialization_retry_interval_ms, config.initialization_retry_max_timeout_ms)
+    found = retry.call(f"initializing topic {topic!r}", attempt)
     if found.partition_count != config.topic_num_partitions:
-        _logger.info(
-            "topic %s has %d partitions, %s is %d: the topic's own count is used",
-            topic,
-            found.partition_count,
-            TOPIC_NUM_PARTITIONS,
-            config.topic_num_partitions,
-        )
+        said = "topic %s has %d partitions, %s is %d: the topic's own count is used"
+        _logger.info(said, topic, found.partition_count, TOPIC_NUM_PARTITIONS, config.topic_num_partitions)
     return found
 
 
-def topic_configs(config: TopicBasedRemoteLogMetadataManagerConfig) -> dict[str, str]:
-    """
-    Return the settings of a new metadata topic, as Kafka's manager sets them.
-
-    :param config: settings of the manager.
-    """
-    return {
-        "cleanup.policy": "delete",
-        "min.insync.replicas": str(config.topic_min_isr),
-        "remote.storage.enable": "false",
-        "retention.ms": str(config.topic_retention_ms),
-    }
-
-
 def _find(admin: KafkaAdmin, topic: str, *, created: bool) -> ProvisionedTopic:
-    description = metadata_topic_description(admin, topic)
-    return ProvisionedTopic(topic_id_of(admin, topic, description), len(description.partitions), created)
-
-
-@cache
-def _to_blame() -> dict[int, tuple[str, ...]]:
-    """Error codes of brokers that will never create such a topic → the properties that they are about."""
-    from confluent_kafka import KafkaError
-
-    every = (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR, TOPIC_RETENTION_MS, TOPIC_MIN_ISR)
-    return {
-        KafkaError.INVALID_PARTITIONS: (TOPIC_NUM_PARTITIONS,),
-        KafkaError.INVALID_REPLICATION_FACTOR: (TOPIC_REPLICATION_FACTOR,),
-        KafkaError.INVALID_CONFIG: (TOPIC_RETENTION_MS, TOPIC_MIN_ISR),
-        KafkaError.INVALID_REQUEST: every,
-        KafkaError.POLICY_VIOLATION: every,
-        KafkaError.TOPIC_EXCEPTION: every,
-    }
+    description = admin.metadata_topic(topic, admin.describe_topics([topic])[topic])
+    return ProvisionedTopic(admin.topic_id(topic, description), len(description.partitions), created)
 
 
 def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataManagerConfig) -> bool:
     """Create the topic; return whether it was this call that did."""
-    from confluent_kafka import KafkaError
-
-    new = admin_api().NewTopic(
+    new = admin_api.NewTopic(
         topic,
         num_partitions=config.topic_num_partitions,
         replication_factor=config.topic_replication_factor,
-        config=topic_configs(config),
+        # As Kafka's manager sets them.
+        config={
+            "cleanup.policy": "delete",
+            "min.insync.replicas": str(config.topic_min_isr),
+            "remote.storage.enable": "false",
+            "retention.ms": str(config.topic_retention_ms),
+        },
     )
     what = f"creating topic {topic!r}, which needs the ACL CREATE"
     timeout = admin.request_timeout_s
@@ -156,9 +195,9 @@ def _create(admin: KafkaAdmin, topic: str, config: TopicBasedRemoteLogMetadataMa
         refused = _refusal(topic, config, (TOPIC_NUM_PARTITIONS, TOPIC_REPLICATION_FACTOR), str(error))
         raise ConfigurationError(refused) from error
     if isinstance(outcome, KafkaError):
-        if outcome.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        if outcome.name() == "TOPIC_ALREADY_EXISTS":
             return False
-        if (names := _to_blame().get(outcome.code())) is not None:
+        if (names := _TO_BLAME.get(outcome.name())) is not None:
             raise ConfigurationError(_refusal(topic, config, names, admin.watch.text_of(outcome)))
     admin.checked(what, outcome)
     _logger.info("topic %s created with %d partitions", topic, config.topic_num_partitions)

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS, event_batch, subscription_batch
-from airflow_provider_rlmm.kafka.client import Handle, open_client
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, subscription_batch
+from airflow_provider_rlmm.kafka.client import open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Consumer, KafkaError, Message
-
 # A subscription lives long: at the end of the log it asks the brokers ten times a second, not a hundred times.
 _FETCH_WAIT_MS = 100
 _PROBE_S = 1.0
@@ -42,10 +42,8 @@ class KafkaSubscription:
         config: KafkaClientConfig,
         topic: str,
         check: Callable[[int], None],
-        require_cluster: Callable[[Handle, str], None],
+        require_cluster: Callable[[Any, str], None],
     ) -> None:
-        from confluent_kafka import Consumer
-
         self._topic = topic
         self._check = check
         self._watch = ClientWatch(config)
@@ -61,8 +59,6 @@ class KafkaSubscription:
 
     def add(self, metadata_partition: int, start: int) -> None:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`."""
-        from confluent_kafka import TopicPartition
-
         self._check(metadata_partition)
         if metadata_partition in self._positions:
             raise ValueError(f"metadata partition {metadata_partition} of {self._topic!r} is assigned already")
@@ -71,8 +67,6 @@ class KafkaSubscription:
 
     def remove(self, metadata_partition: int) -> None:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`."""
-        from confluent_kafka import TopicPartition
-
         if self._positions.pop(metadata_partition, None) is not None:
             del self._ends[metadata_partition]
             self._open.incremental_unassign([TopicPartition(self._topic, metadata_partition)])
@@ -83,8 +77,6 @@ class KafkaSubscription:
 
     def end_offsets(self) -> Mapping[int, int]:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.SubscriptionHandle`; every fetch brings them along."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         for number, known in self._ends.items():
             try:
                 cached = self._open.get_watermark_offsets(TopicPartition(self._topic, number), cached=True)[1]
@@ -127,26 +119,25 @@ class KafkaSubscription:
                 # What else there may be was fetched before the partition was removed, or added again.
                 records.setdefault(number, []).append(message)
                 self._positions[number] = offset + 1
-        return [subscription_batch(number, message_batch(messages)) for number, messages in records.items()]
+        batches = []
+        for number, found in records.items():
+            columns = MessageColumns()
+            columns.extend(found)
+            batches.append(subscription_batch(number, columns.batch()))
+        return batches
 
     def _take_error(self, number: int | None, offset: int | None, error: KafkaError) -> None:
-        from confluent_kafka import KafkaError
-
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
+        if error.name() == "_PARTITION_EOF":
             # Also past offsets without a record: transaction markers, compaction.
             if number in self._positions and offset is not None:
                 self._positions[number] = max(self._positions[number], offset)
             self._watch.forget()
-        elif code == KafkaError._AUTO_OFFSET_RESET and number in self._positions:
+        elif error.name() == "_AUTO_OFFSET_RESET" and number in self._positions:
             self._errors.append(self._out_of_range(number, error))
-        elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            self._errors.append(
-                MetadataTopicNotFoundError(
-                    f"following {self._topic}-{number}: {self._watch.text_of(error)}; was the topic deleted?"
-                )
-            )
-        elif code != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"):
+            text = f"following {self._topic}-{number}: {self._watch.text_of(error)}; was the topic deleted?"
+            self._errors.append(MetadataTopicNotFoundError(text))
+        elif error.name() != "GROUP_AUTHORIZATION_FAILED":
             # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
             self._errors.append(self._watch.error(f"following {self._topic}-{number}", error))
 
@@ -154,9 +145,8 @@ class KafkaSubscription:
         position = self._positions[number]
         known = self._watermarks(number)
         self.remove(number)
-        if isinstance(known, EventLogError):
-            held = "which offsets there are, the brokers do not say"
-        else:
+        held = "which offsets there are, the brokers do not say"
+        if not isinstance(known, EventLogError):
             held = f"the log holds offsets {known[0]} to {known[1]} (exclusive)"
         return OffsetOutOfRangeError(
             f"following {self._topic}-{number}: no record can be read at offset {position}, {held}; "
@@ -175,8 +165,6 @@ class KafkaSubscription:
         self._watch.forget()
 
     def _watermarks(self, number: int) -> tuple[int, int] | EventLogError:
-        from confluent_kafka import KafkaException, TopicPartition
-
         what = f"following {self._topic}-{number}"
         try:
             answer: Any = self._open.get_watermark_offsets(TopicPartition(self._topic, number), timeout=_PROBE_S)
@@ -219,16 +207,7 @@ class MessageColumns:
         self.values += [m.value() for m in messages]
 
     def batch(self) -> pa.RecordBatch:
-        """Return them as a batch."""
-        return event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
-
-
-def message_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """
-    Turn messages of one partition into a batch.
-
-    :param messages: without errors, by offset, at least one.
-    """
-    columns = MessageColumns()
-    columns.extend(messages)
-    return columns.batch()
+        """Return them as a batch, and begin anew."""
+        batch = event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
+        self.offsets, self.timestamps_ms, self.keys, self.values = [], [], [], []
+        return batch

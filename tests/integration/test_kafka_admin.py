@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka import describing
+from airflow_provider_rlmm.kafka import client
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
@@ -35,7 +35,7 @@ def test_the_cluster_has_its_id(kafka, topics):
 
 def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypatch):
     names = [create_topic(kafka, 1) for _ in range(3)]
-    monkeypatch.setattr(describing, "CHUNK", 2)
+    monkeypatch.setattr(client, "CHUNK", 2)
 
     listing = topics.list_topics()
 
@@ -51,7 +51,7 @@ def test_the_listing_is_complete_and_its_ids_are_kafkas(kafka, topics, monkeypat
 
 def test_every_describe_says_which_metadata_topic_the_cluster_has(kafka, topics, monkeypatch):
     names = [create_topic(kafka, 1) for _ in range(3)]
-    monkeypatch.setattr(describing, "CHUNK", 2)
+    monkeypatch.setattr(client, "CHUNK", 2)
     metadata_topic_id = topics.list_topics()[METADATA_TOPIC]
 
     for asked in ([], names, [*names, METADATA_TOPIC]):
@@ -111,7 +111,6 @@ def test_settings_are_the_ones_in_effect(kafka, topics):
     assert set(settings) == {name}
     assert settings[name]["retention.ms"] == 86_400_000
     assert settings[name]["retention.bytes"] == -1
-    assert settings[name]["local.retention.ms"] == 1_000
     assert settings[name]["remote.storage.enable"] is True
     assert settings[name]["remote.log.copy.disable"] is False
     assert settings[name]["cleanup.policy"] == "delete"
@@ -157,7 +156,6 @@ def test_the_metadata_topic_is_described(kafka, topics):
 
     assert description.topic_id == topics.describe_topics(()).metadata_topic_id
     assert description.partition_count == kafka.metadata_partitions
-    assert description.replication_factor == 1
     assert description.settings["retention.ms"] == -1
     assert description.settings["min.insync.replicas"] == 2
     assert description.authorized_operations is not None

@@ -282,7 +282,7 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
     """
     One metadata partition loses its beginning when all of it is about to be read, one between two batches; one stays whole.
 
-    Protection: a range that the log no longer has whole is not read (``event_batch.require_range``), the last records tie
+    Protection: a range that the log no longer has whole is not read (``event_decoding.require_range``), the last records tie
     two reads together (``log_tail.LogTail``), and where a beginning is gone each user partition must be shown to be whole
     (``policy.wholeness``). Without, a user partition whose segments nobody knows any more is declared deleted, or work goes
     on upon a log that has shrunk.

@@ -19,7 +19,6 @@ from airflow_provider_rlmm.kafka import broker_time as kafka_time
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
 from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.describing import list_offsets
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.metadata.serde import serialize
 from dev.authorized import AuthorizedKafka
@@ -79,9 +78,7 @@ def ends_of(kafka: LocalKafka, topic: str) -> dict[tuple[str, int], int]:
     admin, topics = KafkaAdmin(config_of(kafka)), KafkaClusterTopics(config_of(kafka))
     count = topics.partition_counts([topic]).get(topic, 0)
     keys = [(topic, partition) for partition in range(count)]
-    return (
-        {key: answer.offset for key, answer in list_offsets(admin, keys, OffsetSpec.latest()).items()} if keys else {}
-    )
+    return {key: answer.offset for key, answer in admin.list_offsets(keys, OffsetSpec.latest()).items()} if keys else {}
 
 
 # -- a record in a topic with LogAppendTime ---------------------------------------------------------------------------
@@ -93,7 +90,7 @@ def test_a_record_of_a_clock_topic_tells_the_brokers_time(kafka: LocalKafka, con
 
     clock = proven_clock(connect(clock_topic=topic))
 
-    assert (clock.proven, clock.source) == (True, f"LogAppendTime of topic '{topic}'")
+    assert (clock.proof.proven, clock.proof.source) == (True, f"LogAppendTime of topic '{topic}'")
     assert abs(clock.proof.difference_ms) < 10_000  # both run on this machine
     assert f"is proven by LogAppendTime of topic '{topic}'; this worker's own clock is" in str(clock)
     assert ends_of(kafka, topic) == {(topic, 0): 1}
@@ -133,7 +130,7 @@ def test_an_offset_commit_tells_the_coordinators_time(kafka: LocalKafka, connect
 
     clock = proven_clock(connect())
 
-    assert (clock.proven, clock.source) == (True, f"an offset commit of group '{CLOCK_GROUP_ID}'")
+    assert (clock.proof.proven, clock.proof.source) == (True, f"an offset commit of group '{CLOCK_GROUP_ID}'")
     assert abs(clock.proof.difference_ms) < 10_000
     assert store.committed() == {1: 5}
     assert ends_of(kafka, METADATA_TOPIC) == before
@@ -208,7 +205,7 @@ def test_a_broker_that_wrote_a_later_time_contradicts_the_proof(kafka: LocalKafk
     with pytest.raises(ClockSkewError, match=f"an offset commit of group '{CLOCK_GROUP_ID}' says .*, {said}"):
         proven_clock(hook)
     clock = proven_clock(hook, overrides=frozenset({"unproven_clock"}))
-    assert clock.proven
+    assert clock.proof.proven
     assert "Override 'unproven_clock' lets this pass" in str(clock)
 
     broker_writes(kafka, topic, 0)
@@ -234,7 +231,7 @@ def test_without_leave_to_write_the_time_is_unproven_and_nothing_is_committed(
 
     clock = proven_clock(connect(metadata_topic=topic, allow_writes=False))
 
-    assert (clock.proven, clock.source) == (False, "this worker's own clock")
+    assert (clock.proof.proven, clock.proof.source) == (False, "this worker's own clock")
     assert "is unproven: it is this worker's own clock. Nothing may be written here" in str(clock)
     assert f"the record at offset 0 of {topic}-1 (LogAppendTime) says that it is not before 20" in str(clock)
     assert abs(clock() - system_clock()) < 10_000
@@ -268,7 +265,7 @@ def test_a_dry_run_that_may_only_read_works_and_says_unproven(
     authorized: AuthorizedKafka, connect: Connect, allow_writes: bool
 ) -> None:
     clock = proven_clock(connect(allow(authorized), allow_writes=allow_writes), dry_run=True)
-    assert (clock.proven, clock.source) == (False, "this worker's own clock")
+    assert (clock.proof.proven, clock.proof.source) == (False, "this worker's own clock")
     assert "is unproven" in str(clock)
 
 
@@ -294,7 +291,7 @@ def test_where_the_clock_topic_may_not_be_written_the_other_way_is_taken(
     topic = create_topic(authorized, 1, settings=LOG_APPEND_TIME)
     login = allow(authorized, (ResourceType.GROUP, CLOCK_GROUP_ID, AclOperation.READ))
     clock = proven_clock(connect(login, clock_topic=topic))
-    assert clock.source == f"an offset commit of group '{CLOCK_GROUP_ID}'"
+    assert clock.proof.source == f"an offset commit of group '{CLOCK_GROUP_ID}'"
     assert f"writing to clock_topic '{topic}'" in str(clock)
     login = allow(authorized, (ResourceType.TOPIC, topic, AclOperation.WRITE))
     assert proven_clock(connect(login, clock_topic=topic)).source == f"LogAppendTime of topic '{topic}'"

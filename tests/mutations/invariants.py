@@ -342,8 +342,8 @@ INVARIANTS = [
         "I6",
         "the guard needs no started deletion",
         WRITE_GUARD,
-        "        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED\n    ):",
-        "        != RemotePartitionDeleteState.DELETE_PARTITION_STARTED\n        and False\n    ):",
+        "    if deletion != RemotePartitionDeleteState.DELETE_PARTITION_STARTED:",
+        "    if False:",
         "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 PUBLICATION = "manager/publication.py"
 WRITE_GUARD = "event_log/write_guard.py"
-EVENT_BATCH = "event_log/event_batch.py"
 LOG_TAIL = "event_log/log_tail.py"
 ABSENCE = "policy/absence.py"
 FILE_SYSTEMS = "file_systems.py"

@@ -11,7 +11,7 @@ from tests.mutations.mutation import (
     DELETION,
     EFFECTS,
     ELIGIBILITY,
-    EVENT_BATCH,
+    EVENT_DECODING,
     FILE_SYSTEMS,
     GUARDS,
     HISTORY,
@@ -205,7 +205,7 @@ RULES = [
         "lifecycle/test_cleaner_refusals.py::test_a_plan_that_was_made_from_another_log_is_not_applied",
     ),
     switched_off(
-        EVENT_BATCH,
+        EVENT_DECODING,
         "I10",
         "reads from the beginning that is left",
         "    if start < min(begin, end):",

@@ -12,9 +12,7 @@ REDACTION = "redaction.py"
 CLIENT_WATCH = "kafka/client_watch.py"
 KAFKA_CLIENT = "kafka/client.py"
 KAFKA_CONFIG = "kafka/config.py"
-TLS_ERRORS = "kafka/tls_errors.py"
 CONNECTION_CHECK = "hooks/connection_check.py"
-URIS = "uris.py"
 SETTINGS = "settings.py"
 CLEANER_SESSION = "operators/session.py"
 DOCUMENTS = "plugins/documents.py"
@@ -22,7 +20,7 @@ PAGES = "plugins/pages.py"
 WEB = "plugins/web.py"
 
 _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
-_TOLD_APART = "kafka/test_tls_errors.py::test_what_is_wrong_with_a_certificate_is_told_apart"
+_TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
 
 SECRETS = [
@@ -117,18 +115,18 @@ SECRETS = [
         "airflow/test_hooks.py::test_whatever_happens_becomes_a_sentence",
     ),
     switched_off(
-        URIS,
+        SETTINGS,
         "secrets",
         "a URI may hold a query",
         '    if "?" in uri or "#" in uri:',
-        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+        "airflow/test_settings.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
     ),
     switched_off(
-        URIS,
+        SETTINGS,
         "secrets",
         "a URI may hold a login",
         '    if "@" in parts.netloc:',
-        "test_uris.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
+        "airflow/test_settings.py::test_what_may_hold_a_secret_is_refused_and_not_repeated",
     ),
     # -- certificates
     Mutation(
@@ -137,14 +135,14 @@ SECRETS = [
         CLIENT_WATCH,
         " or is_tls_refusal(error.str())",
         "",
-        "kafka/test_tls_errors.py::test_a_refused_certificate_is_final_under_either_code",
+        "kafka/test_client_watch.py::test_a_refused_certificate_is_final_under_either_code",
     ),
-    switched_off(TLS_ERRORS, "certificates", "another host is no reason", "    if code in _WRONG_NAME:", _TOLD_APART),
+    switched_off(CLIENT_WATCH, "certificates", "another host is no reason", "    if code in _WRONG_NAME:", _TOLD_APART),
     switched_off(
-        TLS_ERRORS, "certificates", "an expired certificate is no reason", "    if code == _EXPIRED:", _TOLD_APART
+        CLIENT_WATCH, "certificates", "an expired certificate is no reason", "    if code == _EXPIRED:", _TOLD_APART
     ),
     switched_off(
-        TLS_ERRORS, "certificates", "a wrong authority is no reason", "    if code in _WRONG_AUTHORITY:", _TOLD_APART
+        CLIENT_WATCH, "certificates", "a wrong authority is no reason", "    if code in _WRONG_AUTHORITY:", _TOLD_APART
     ),
     Mutation(
         "certificates",

@@ -24,9 +24,8 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner

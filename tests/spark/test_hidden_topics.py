@@ -21,8 +21,7 @@ from confluent_kafka.admin import (
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.java_client import java_client_properties
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig, java_client_properties
 from airflow_provider_rlmm.lifecycle.observing import observe_cluster
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

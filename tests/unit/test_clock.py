@@ -90,7 +90,7 @@ def test_a_later_proof_that_fails_ends_the_clock() -> None:
 
 def test_it_says_whose_time_it_is_and_how_far_the_worker_is_from_it() -> None:
     clock = Hands(worker_ahead_ms=-3).clock()
-    assert (clock.proven, clock.source, clock.proof.difference_ms) == (True, "the brokers", -3)
+    assert (clock.proof.proven, clock.proof.source, clock.proof.difference_ms) == (True, "the brokers", -3)
     assert str(clock) == (
         "Time 2027-01-15T08:00:00.000+00:00 is proven by the brokers; this worker's own clock is 3 ms behind."
     )

@@ -311,7 +311,8 @@ def test_what_the_store_refuses_is_one_line_without_secrets(object_store: Object
 def test_a_large_object_is_sent_in_parts(object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(file_systems, "ONE_PUT", 10)
-    store = file_systems._object("s3://bucket/a")[0]
+    with file_systems._object("s3://bucket/a") as (store, _):
+        pass
     monkeypatch.setattr(type(store), "put", lambda self, name, data, **how: sent.append((name, data.read(), how)))
     for data in (b"x" * 10, b"x" * 11):
         replace_file("s3://bucket/a", [data])

@@ -106,7 +106,7 @@ def test_where_plans_lie(monkeypatch: pytest.MonkeyPatch, work: str, source_plan
 def test_health(settings: Mapping[str, Any], in_sync: int) -> None:
     replicas = tuple(PartitionReplicas(n, True, in_sync if n == 3 else 3, 3) for n in range(5))
     healthy = {"min.insync.replicas": 2, "cleanup.policy": "delete", "retention.ms": -1}
-    description = MetadataTopicDescription(uuid4(), 5, 3, healthy | settings, None, replicas)
+    description = MetadataTopicDescription(uuid4(), 5, healthy | settings, None, replicas)
 
     (finding,) = metadata_topic_findings(METADATA_TOPIC, description, TieredRetention("orders", 7 * DAY_MS))
 

@@ -5,7 +5,7 @@ import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
 from airflow_provider_rlmm.kafka import cluster as kafka_cluster
-from airflow_provider_rlmm.kafka.cluster import VerifiedCluster, bootstrap_addresses
+from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
 
@@ -14,6 +14,6 @@ def cluster_1_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker runs here: every address names cluster-1 and is its own advertised one."""
 
     def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float) -> VerifiedCluster:
-        return VerifiedCluster("cluster-1", config, bootstrap_addresses(config), ())
+        return VerifiedCluster("cluster-1", config, config.bootstrap_addresses, ())
 
     monkeypatch.setattr(kafka_cluster, "verify_cluster", verify_cluster)

@@ -16,13 +16,13 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
     ConfigurationError,
     EventLogUnavailableError,
     PublishOutcomeUnknownError,
     RlmmError,
     StorageRootError,
     StorageUnavailableError,
-    TopicNotAbsentError,
 )
 from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
 from airflow_provider_rlmm.resources import dags_folder
@@ -164,7 +164,7 @@ def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retentio
         (StorageUnavailableError("x"), RetryAction.DEFAULT),
         (PublishOutcomeUnknownError("x"), RetryAction.DEFAULT),
         (StorageRootError("x"), RetryAction.FAIL),
-        (TopicNotAbsentError("x"), RetryAction.FAIL),
+        (ClusterMismatchError("x"), RetryAction.FAIL),
         (ConfigurationError("x"), RetryAction.FAIL),
         (OSError("x"), RetryAction.DEFAULT),
     ],

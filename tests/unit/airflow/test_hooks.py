@@ -304,7 +304,7 @@ class FakeTopics:
 
     def describe_metadata_topic(self, topic: str) -> MetadataTopicDescription:
         replicas = tuple(PartitionReplicas(n, True, self._in_sync, 3) for n in range(5))
-        return MetadataTopicDescription(uuid.uuid4(), 5, 3, self._settings, frozenset({"READ", "DESCRIBE"}), replicas)
+        return MetadataTopicDescription(uuid.uuid4(), 5, self._settings, frozenset({"READ", "DESCRIBE"}), replicas)
 
     def topic_settings(self, names: Any) -> dict[str, dict[str, Any]]:
         return {name: {"remote.storage.enable": name == "a", "retention.ms": 7_000} for name in names}

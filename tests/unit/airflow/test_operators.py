@@ -31,9 +31,8 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     WriteRefusedError,
 )
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_plan

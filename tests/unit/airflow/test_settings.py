@@ -2,13 +2,21 @@
 from __future__ import annotations
 
 import shutil
+import traceback
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_rlmm import resources
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.settings import allowed_plan_roots, artifact_uri, plan_uri, work_uri
+from airflow_provider_rlmm.settings import (
+    allowed_plan_roots,
+    artifact_uri,
+    is_below,
+    plan_uri,
+    refuse_secrets_in_uri,
+    work_uri,
+)
 
 
 def test_plans_and_reports_go_to_airflow_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,3 +152,77 @@ def test_an_unknown_job_is_named_beside_the_known_ones(installed: Path, name: st
     shutil.copy(__file__, installed / "secret.py")
     with pytest.raises(ConfigurationError, match=r"there are \['segment_retention.py'\]"):
         resources.spark_job_path(name)
+
+
+# -- what a URI in a setting may hold ---------------------------------------------------------------------------------
+
+WITH_SECRETS = [
+    "s3://key:s3cr3t@bucket/x",
+    "s3://s3cr3t@bucket/x",
+    "s3://key:s3cr3t/with/a/slash@bucket/x",
+    "s3://key:12/s3cr3t@bucket/x",
+    "s3://key:/s3cr3t@bucket/x",
+    "az://box/x?sig=s3cr3t",
+    "s3://bucket/x?",
+    "file:///x#s3cr3t",
+    "/x?s3cr3t",
+    "/x#s3cr3t",
+    "abfss://box:s3cr3t@account.dfs.core.windows.net/x",
+    "abfss://s3cr3t+KEY==@account.dfs.core.windows.net/x",
+    "http://s3cr3t\u2100@host/x",
+    "s3://[s3cr3t/x",
+    "s3://bucket/\ns3cr3t",
+    "s3://bucket/\u202es3cr3t",
+]
+
+
+@pytest.mark.parametrize("uri", WITH_SECRETS)
+def test_what_may_hold_a_secret_is_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^the setting (must hold neither credentials|holds a line)"
+    ) as caught:
+        refuse_secrets_in_uri("the setting", uri, "do this")
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://bucket/prefix",
+        "s3a://bucket",
+        "file:///mnt/tiered storage",
+        "/home/me@work/rlmm",
+        "hdfs://namenode:8020/rlmm",
+        "hdfs://[::1]:8020/rlmm",
+        "s3://bucket/team@work/größer",
+        "abfss://box@account.dfs.core.windows.net/rlmm",
+        "",
+    ],
+)
+def test_what_holds_none_passes(uri: str) -> None:
+    refuse_secrets_in_uri("the setting", uri, "do this")
+
+
+@pytest.mark.parametrize(
+    ("uri", "root", "below"),
+    [
+        ("s3://bucket/plans/a", "s3://bucket/plans", True),
+        ("s3://bucket/plans/a/", "s3://bucket/plans/", True),
+        ("s3://bucket/plans", "s3://bucket/plans", True),
+        ("s3a://bucket/plans/a", "s3://bucket/plans", True),
+        ("s3://bucket/a", "s3://bucket", True),
+        ("s3://bucket/plans-of-others", "s3://bucket/plans", False),
+        ("s3://bucket", "s3://bucket/plans", False),
+        ("s3://bucket//plans/a", "s3://bucket/plans", False),
+        ("s3://other/plans/a", "s3://bucket/plans", False),
+        ("s3://bucket.other/plans", "s3://bucket", False),
+        ("gs://bucket/plans/a", "s3://bucket/plans", False),
+        ("s3://bucket/plans/../secret", "s3://bucket/plans", False),
+        ("s3://bucket/plans/%2e%2e/secret", "s3://bucket/plans", False),
+        ("s3://bucket/plans/./a", "s3://bucket/plans", False),
+        ("s3://bucket/../bucket/plans", "s3://bucket", False),
+        ("/plans/a", "/plans", False),
+    ],
+)
+def test_below(uri: str, root: str, below: bool) -> None:
+    assert is_below(uri, root) is below

@@ -15,10 +15,10 @@ from airflow_provider_rlmm.event_log.in_process import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     InProcessMetadataEventLog,
+    InProcessOffsetStore,
     ReadEffect,
 )
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.event_log.protocol import Acked, DescribedTopics, Failed, Unknown
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract

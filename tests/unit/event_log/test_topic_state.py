@@ -125,7 +125,7 @@ def test_another_topic_is_replayed_whole(
     log: InProcessMetadataEventLog, path: Path, changes: dict[str, object], words: str
 ) -> None:
     if "topic_id" in changes:
-        log._topic_id = UUID(int=3)
+        log.topic_id = UUID(int=3)
     state = resumed(log, path, **changes)
     assert words in (state.refusal or "")
     assert (state.next_offsets, state.state.segments.num_rows) == ({0: 0, 1: 0}, 0)

@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 from concurrent.futures import Future
+from contextlib import closing
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, Producer
@@ -18,7 +19,7 @@ from airflow_provider_rlmm.errors import (
     EventLogUnavailableError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_batch import BATCH_ROWS
+from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
@@ -80,7 +81,7 @@ class TestNobodyAnswers:
         monkeypatch.setattr("airflow_provider_rlmm.kafka.client._SLACK_S", 0.0)
 
         with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
-            KafkaAdmin(CONFIG, 0.1).result("waiting for godot", lambda client: Future())
+            KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})
 
 
 class TestAccess:
@@ -95,7 +96,7 @@ class TestAccess:
             return Future()
 
         with pytest.raises(EventLogAccessError, match=f"asking, brokers {NOWHERE}.*refused.*credentials"):
-            admin.result("asking", start)
+            admin.results("asking", lambda client: {"it": start(client)})
 
     def test_what_was_refused_before_the_call_is_not_about_it(self):
         admin = KafkaAdmin(CONFIG, 60)
@@ -103,7 +104,7 @@ class TestAccess:
         future: Future[str] = Future()
         future.set_result("answer")
 
-        assert admin.result("asking", lambda client: future) == "answer"
+        assert admin.results("asking", lambda client: {"it": future}) == {"it": "answer"}
 
     @pytest.mark.parametrize(
         ("code", "expected"),
@@ -234,7 +235,7 @@ class TestSecrets:
     def test_librdkafkas_own_lines_repeat_none(self, caplog):
         caplog.set_level(logging.DEBUG)
         config = KafkaClientConfig({**LOGIN, "debug": "conf", "sasl.kerberos.kinit.cmd": "kinit battery-staple"})
-        with KafkaAdmin(config, QUICKLY_S) as admin:
+        with closing(KafkaAdmin(config, QUICKLY_S)) as admin:
             await_condition(lambda: (admin.client.poll(0), "kinit.cmd = ***" in caplog.text)[1], "the line", 20)
 
         assert "battery-staple" not in caplog.text

@@ -23,7 +23,6 @@ def described(*in_sync: int, replicas: int = 3, leader: bool = True, **settings:
     return MetadataTopicDescription(
         uuid4(),
         len(in_sync),
-        replicas,
         {"cleanup.policy": "delete", "min.insync.replicas": 2, "retention.bytes": -1, "retention.ms": -1}
         | {name.replace("_", "."): value for name, value in settings.items()},
         None,

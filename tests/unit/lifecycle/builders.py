@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import SnapshotRefusedError
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.offsets import InProcessOffsetStore
 from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
 from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher

@@ -19,9 +19,8 @@ from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
 from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.kafka.client_watch import ClientWatch, explain_tls_refusal, is_tls_refusal
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.tls_errors import explain_tls_refusal, is_tls_refusal
 from dev.secured import CertificateAuthority
 
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
@@ -107,8 +106,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def error_at(address: str, request_timeout_s: float = 20.0, **properties: str) -> EventLogError:
     config = KafkaClientConfig({"bootstrap.servers": address, "security.protocol": "SSL", **properties})
-    with KafkaAdmin(config, request_timeout_s) as admin, pytest.raises(EventLogError) as caught:
-        admin.result("asking", lambda client: client.describe_cluster(request_timeout=request_timeout_s))
+    with contextlib.closing(KafkaAdmin(config, request_timeout_s)) as admin, pytest.raises(EventLogError) as caught:
+        admin.cluster_id()
     return caught.value
 
 
@@ -176,7 +175,7 @@ def test_what_is_wrong_with_a_certificate_is_told_apart(
 ) -> None:
     error = mistake(place)
     assert type(error) is EventLogAccessError
-    with pytest.raises(EventLogAccessError, match=rf"^asking, brokers \S+: .*{message}"):
+    with pytest.raises(EventLogAccessError, match=rf"^describing the cluster, brokers \S+: .*{message}"):
         raise error
     assert "credentials" not in str(error)
 
