@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.view import Belief
@@ -138,7 +139,7 @@ class BatchCleaner:
             refusal = self._context.refusal(work.history, seen)
             if refusal is not None:
                 work.stop(refusal)
-        return [work for work in works if not work.stopped], seen.cluster.proof
+        return [work for work in works if not work.stopped], seen.proof
 
     # --- DELETE_PARTITION_STARTED --------------------------------------------------------------------------------
 
@@ -308,8 +309,7 @@ class BatchCleaner:
         outcomes = context.effects.publish(events, belief)
         for work, event, outcome in zip(works, events, outcomes, strict=True):
             if not isinstance(outcome, Acked):
-                subject = work.tip if isinstance(event, RemotePartitionDeleteMetadata) else event.remote_log_segment_id
-                work.leave(subject, f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
+                work.leave(subject_of(event), f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
                 # A record of unknown outcome may still land: nothing may be declared finished before a later replay.
                 work.outcome_unknown |= isinstance(outcome, Unknown)
         context.effects.advance(context.replay)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
@@ -16,6 +15,7 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, Writab
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.view import Belief
 from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
@@ -30,34 +30,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
 from airflow_provider_rlmm.storage.root import RootCheck, StampOutcome
 
 logger = logging.getLogger(__name__)
-
-
-class Effects(Protocol):
-    """What the cleaner may do."""
-
-    events: Counter[str]
-    would_write: list[str]
-    log_prefix: str
-
-    def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """Publish through the write guard; one outcome per event."""
-        ...
-
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """Delete the objects of segments."""
-        ...
-
-    def advance(self, replay: MetadataPartitionReplay) -> None:
-        """Bring the replay up to the current high watermark."""
-        ...
-
-    def stamp_root(self, check: RootCheck) -> RootCheck:
-        """Leave the stamps of the verified places; return the check as it is then."""
-        ...
-
-    def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """Commit the offset of the first unsettled marker; return what was committed."""
-        ...
 
 
 class RealEffects:
@@ -78,23 +50,23 @@ class RealEffects:
         self.log_prefix = ""
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """See :class:`Effects`."""
+        """Publish through the write guard; one outcome per event."""
         outcomes = self._publisher.publish(events, belief)
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """See :class:`Effects`."""
+        """Delete the objects of segments."""
         # A resumed run may find everything started already and reach this without having published.
         self._publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
         return self._storage.delete_log_segments(metadatas)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
-        """See :class:`Effects`."""
+        """Bring the replay up to the current high watermark."""
         replay.advance()
 
     def stamp_root(self, check: RootCheck) -> RootCheck:
-        """See :class:`Effects`."""
+        """Leave the stamps of the verified places; return the check as it is then."""
         if any(place.verified and not place.stamped for place in check.places):
             self._publisher.require_writes("stamp the storage root")
         results = self._storage.stamp_root(check)
@@ -105,7 +77,7 @@ class RealEffects:
         return check.with_stamps(results)
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """See :class:`Effects`."""
+        """Commit the offset of the first unsettled marker; return what was committed, ``None`` where that failed."""
         try:
             self._offsets.commit({metadata_partition: offset})
         except EventLogError as e:
@@ -134,7 +106,7 @@ class DryRunEffects:
         self.log_prefix = "dry run: "
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         check_events(events, belief, self._log)
         offset = belief.replay.end
         for event in events:
@@ -143,7 +115,7 @@ class DryRunEffects:
         return [Acked(offset) for _ in events]
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
         segments = []
         for metadata in metadatas:
@@ -158,15 +130,19 @@ class DryRunEffects:
         return DeletionReport(tuple(segments), len(listings))
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
-        """See :class:`Effects`; what was not written cannot be read back."""
+        """See :class:`RealEffects`; what was not written cannot be read back."""
 
     def stamp_root(self, check: RootCheck) -> RootCheck:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         return check
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         return None
+
+
+Effects = RealEffects | DryRunEffects
+"""What the cleaner may do."""
 
 
 def describe_event(event: WritableEvent) -> str:
@@ -175,6 +151,15 @@ def describe_event(event: WritableEvent) -> str:
 
     :param event: the event.
     """
+    return f"{event.state.name} {subject_of(event)}"
+
+
+def subject_of(event: WritableEvent) -> TopicIdPartition | RemoteLogSegmentId:
+    """
+    Return what an event is about.
+
+    :param event: the event.
+    """
     if isinstance(event, RemotePartitionDeleteMetadata):
-        return f"{event.state.name} {event.topic_id_partition}"
-    return f"{event.state.name} {event.remote_log_segment_id}"
+        return event.topic_id_partition
+    return event.remote_log_segment_id

@@ -35,19 +35,6 @@ MISSING_ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """
-    One look at the cluster.
-
-    :param cluster: what it answered.
-    :param names: topic id → the names in the log that were asked for.
-    """
-
-    cluster: ClusterLook
-    names: Mapping[UUID, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True)
 class CleaningContext:
     """
     What the user partitions of one metadata partition share during a run.
@@ -73,16 +60,16 @@ class CleaningContext:
     clock: Clock
     hold: HoldSource = nothing_held
 
-    def look(self, histories: Iterable[UserPartitionHistory]) -> Seen:
+    def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """
         Look at the cluster again.
 
         :param histories: of the user partitions in question.
         """
         names = self.replay.names({history.topic_id_partition.topic_id for history in histories})
-        return Seen(look(self.topics, self.log, names), names)
+        return look(self.topics, self.log, names)
 
-    def refusal(self, history: UserPartitionHistory, seen: Seen) -> Refusal | None:
+    def refusal(self, history: UserPartitionHistory, seen: ClusterLook) -> Refusal | None:
         """
         Return why nothing may be done to a user partition (I7, the rules of absence, a hold), ``None`` where it may.
 
@@ -91,7 +78,7 @@ class CleaningContext:
         """
         tip = history.topic_id_partition
         held = self.hold().refusal_of(tip, seen.names[tip.topic_id])
-        return held or refusal_of(history, seen.cluster.observations[tip.topic_id], self.clock(), self.limits)
+        return held or refusal_of(history, seen.observations[tip.topic_id], self.clock(), self.limits)
 
     def incompleteness(self, history: UserPartitionHistory, listed: Collection[UUID]) -> Refusal | None:
         """
@@ -167,7 +154,7 @@ def find_eligible(
 
 
 def _decide(
-    history: UserPartitionHistory, context: CleaningContext, seen: Seen, planned: frozenset[UUID]
+    history: UserPartitionHistory, context: CleaningContext, seen: ClusterLook, planned: frozenset[UUID]
 ) -> Eligibility:
     refused = context.refusal(history, seen)
     if refused is not None:
@@ -248,12 +235,14 @@ def as_unseen(
     """
     segment_id = metadata.remote_log_segment_id.id
     ours = history.started_by.get(segment_id) == OWN_BROKER_ID
+    check, places = root.check, frozenset(place.name for place in storage.layout.places_of(metadata))
     return UnseenSegment(
         state=metadata.state,
         was_copied=segment_id in history.copied,
-        places_proven=root.places_proven(storage, metadata),
+        places_proven=places <= check.verified_places,
         only_place=len(storage.layout.places) == 1,
-        root_is_fresh=root.is_fresh(storage, metadata),
-        started_by_us=ours and root.is_recorded(storage, metadata),
-        places_shown=root.places_shown(storage, metadata),
+        root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),
+        # A start of ours counts below the root where an earlier run of the cluster worked.
+        started_by_us=ours and all(check.root_ids.get(place) in root.recorded for place in places),
+        places_shown=places <= check.shown_places,
     )

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of one metadata partition: always from its beginning offset, up to a high watermark taken at the start."""
+"""
+Replay of one metadata partition: always from its beginning offset, up to a high watermark taken at the start.
+
+When was somebody else's marker written? Its own time is its writer's word; the next record of the metadata partition whose
+time can be relied on says by when it was there (:class:`_MarkerBounds`).
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
@@ -12,23 +18,77 @@ from airflow_provider_rlmm.event_log.event_decoding import (
     applicable,
     decode_records,
     quarantined_records,
+    written_by_brokers,
 )
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.lifecycle.marker_bounds import MarkerBounds
 from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import (
+    OWN_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
+    TopicIdPartition,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, deserialize
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class _MarkerBounds:
+    """
+    Bounds the observations of one metadata partition, while it is replayed in order.
+
+    Records to rely on are the segment events of brokers, of whatever topic, and all events of ours. Brokers write no
+    partition-delete events, so one that claims a broker's id bounds nothing.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicIdPartition, UserPartitionHistory] = {}
+        self._decoded: Any = None
+        self._bounds: tuple[list[int], list[int]] | None = None
+
+    def begin(self, decoded: Any) -> None:
+        """Take the next batch, before its events are applied: all of its records, decoded."""
+        self._decoded, self._bounds = decoded, None
+        if self._waiting and (time_ms := self._time_after(-1)) is not None:
+            for history in self._waiting.values():
+                history.bound_observations(time_ms)
+            self._waiting.clear()
+
+    def note(self, history: UserPartitionHistory, offset: int) -> None:
+        """Bound a history's observations by what the batch holds behind an event, or else by a batch to come."""
+        if not history.awaits_bound():
+            return
+        time_ms = self._time_after(offset)
+        if time_ms is None:
+            self._waiting[history.topic_id_partition] = history
+        else:
+            history.bound_observations(time_ms)
+
+    def _time_after(self, offset: int) -> int | None:
+        """Return the time of the first record behind an offset that can be relied on, ``None`` where the batch has none."""
+        if self._decoded is None:
+            return None
+        if self._bounds is None:
+            self._bounds = _bounds_of(self._decoded)
+        offsets, times_ms = self._bounds
+        index = bisect_right(offsets, offset)
+        return times_ms[index] if index < len(offsets) else None
+
+
+def _bounds_of(decoded: Any) -> tuple[list[int], list[int]]:
+    """Return offsets and times (ms) of the records of a batch that can be relied on, by offset."""
+    import pyarrow.compute as pc
+
+    ours = pc.equal(decoded.column("broker_id"), OWN_BROKER_ID)
+    relied_on = decoded.filter(pc.and_(applicable(decoded), pc.or_(written_by_brokers(decoded), ours)))
+    times_ms = pc.max_element_wise(relied_on.column("event_timestamp_ms"), relied_on.column("timestamp_ms"))
+    timed = pc.greater_equal(times_ms, 0)
+    return relied_on.column("offset").filter(timed).to_pylist(), times_ms.filter(timed).to_pylist()
 
 
 class MetadataPartitionReplay(MetadataPartitionView):
@@ -55,7 +115,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         self._topic_ids = topic_ids
         self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
-        self._marker_bounds = MarkerBounds()
+        self._marker_bounds = _MarkerBounds()
         self._tail = LogTail(metadata_partition)
 
     def advance(self) -> None:
@@ -73,11 +133,6 @@ class MetadataPartitionReplay(MetadataPartitionView):
             self._tail.note(batch)
             self.end = batch.column("offset")[-1].as_py() + 1
         self.end = end
-
-    @property
-    def tail(self) -> ReadTail | None:
-        """What a later run may know the last records by, ``None`` where there was none."""
-        return self._tail.seen()
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """

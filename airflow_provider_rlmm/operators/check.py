@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
-from airflow_provider_rlmm.lifecycle.run_documents import CHECK_DOCUMENT
+from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.operators.arguments import (
     artifact_name,
     blast_radius,

@@ -20,21 +20,21 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_document,
     write_plan,
 )
-from airflow_provider_rlmm.lifecycle.report_form import check_part
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
+    check_part,
     named,
     totals,
     with_earlier_try,
 )
-from airflow_provider_rlmm.lifecycle.run_documents import (
+from airflow_provider_rlmm.lifecycle.run_report import (
     MARK_DOCUMENT,
     REPORT_DOCUMENT,
     mark_document,
     part_name,
     read_checked,
+    report_of_run,
 )
-from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators.acknowledging import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
 from airflow_provider_rlmm.operators.arguments import (
@@ -249,8 +249,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def _clean(self, context: Context, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-        from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
-        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, samples_of
+        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
 
         limits, dry_run = cleaner_limits(self.limits), flag("dry_run_only", self.dry_run_only)
         conn_id, hold = text("rlmm_conn_id", self.rlmm_conn_id), hold_entries(self.hold)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from airflow_provider_rlmm.lifecycle.report_form import check_report
+from airflow_provider_rlmm.lifecycle.reports import check_report
 from airflow_provider_rlmm.plugins.diagnosis_form import check_diagnosis
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.refusals import RefusalKind

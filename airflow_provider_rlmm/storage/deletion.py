@@ -8,14 +8,11 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
-
-_NO_REASONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeletionBatch:
@@ -115,14 +112,15 @@ class DeletionBatch:
     ) -> SegmentDeletion:
         segment, stem, seen = self._segments[index], self._stems[index], self._seen[index]
         if not seen and not left:
-            return _never_seen(segment, stem)
+            unseen = {stem: "no object with this key was listed"}
+            return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, unseen)
         gone = [size for key, size in seen.items() if key not in left]
         return SegmentDeletion(
             remote_log_segment_id=segment,
             outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,
             objects_deleted=len(gone),
             bytes_deleted=sum(gone),
-            reasons={key: self._why_left(index, key, failures) for key in sorted(left)} if left else _NO_REASONS,
+            reasons={key: self._why_left(index, key, failures) for key in sorted(left)},
             sent=_those_in(seen, sent),
         )
 
@@ -139,10 +137,6 @@ class DeletionBatch:
             if index is not None and key[length : length + 1] == ".":
                 return index
         return None
-
-
-def _never_seen(segment: RemoteLogSegmentId, stem: str) -> SegmentDeletion:
-    return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, {stem: "no object with this key was listed"})
 
 
 def _those_in(seen: Iterable[str], sent: Collection[str]) -> tuple[str, ...]:

@@ -26,12 +26,12 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.deletion import parent_of
+from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.stamp import Location
+from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
     from obstore import OffsetRange
@@ -145,7 +145,7 @@ class _ObstoreCalls:
                     cut_short += chunk
             if not cut_short or size == 1:
                 break
-            calls += len(_parents(cut_short))
+            calls += len({parent_of(key) for key in cut_short})
             left = self._still_listed(cut_short)
         return DeleteCalls(failures, calls, sent)
 
@@ -165,7 +165,7 @@ class _ObstoreCalls:
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:
-            listed = {stored.key for parent in _parents(keys) for stored in self.objects(parent)}
+            listed = {stored.key for parent in {parent_of(key) for key in keys} for stored in self.objects(parent)}
         except StorageError:
             # Part of the deletion has been done: whether the store answers is for the caller's own listing to tell.
             return []
@@ -251,7 +251,3 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in {"401", "403"}:
         return StorageAccessError
     return StorageUnavailableError
-
-
-def _parents(keys: Sequence[str]) -> set[str]:
-    return {key[: key.rindex("/") + 1] for key in keys}

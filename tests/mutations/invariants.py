@@ -79,9 +79,9 @@ INVARIANTS = [
     Mutation(
         "I2",
         "believes an unverified storage root",
-        ROOT_PROOF,
-        "        return all(self.check.is_verified(place) for place in storage.layout.places_of(metadata))",
-        "        return True",
+        ELIGIBILITY,
+        "        places_proven=places <= check.verified_places,",
+        "        places_proven=True,",
         "lifecycle/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_nothing_unseen_is_finished",
     ),
     Mutation(
@@ -95,18 +95,18 @@ INVARIANTS = [
     Mutation(
         "I2",
         "takes any root for up to date",
-        ROOT_PROOF,
-        "        return all(self.freshness.is_fresh(place.name, expected) for place in storage.layout.places_of(metadata))",
-        "        return True",
+        ELIGIBILITY,
+        "        root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),",
+        "        root_is_fresh=True,",
         "lifecycle/test_cleaner_missing.py::"
         "test_what_a_broker_began_to_delete_is_not_finished_unseen_below_a_root_that_is_not_up_to_date",
     ),
     Mutation(
         "I2",
         "takes any root for the one of an earlier run",
-        ROOT_PROOF,
-        "        return all(ids.get(place.name) in self.recorded for place in storage.layout.places_of(metadata))",
-        "        return True",
+        ELIGIBILITY,
+        "ours and all(check.root_ids.get(place) in root.recorded for place in places),",
+        "ours,",
         "lifecycle/test_root_proof.py::test_our_own_start_counts_only_below_the_root_of_an_earlier_run",
     ),
     Mutation(
@@ -320,8 +320,8 @@ INVARIANTS = [
         "I6",
         "marks a started partition",
         MARKER,
-        "        if started\n",
-        "        if False\n",
+        "_STARTED if started else ",
+        "_STARTED if False else ",
         "lifecycle/test_marker.py::test_a_deletion_that_was_started_is_observed_anew_by_a_repeated_start",
     ),
     switched_off(

@@ -34,12 +34,13 @@ def test_every_line_of_a_real_listing_is_parsed_and_built_again() -> None:
         parsed = LAYOUT.parse(key)
         assert parsed is not None, key
         assert parsed.suffix in LAYOUT.suffixes
-        assert parsed.partition == 0
+        tip = parsed.remote_log_segment_id.topic_id_partition
+        assert tip.partition == 0
         metadata = replace(
             segment(), remote_log_segment_id=parsed.remote_log_segment_id, start_offset=parsed.start_offset
         )
         assert LAYOUT.segment_stem(metadata) + parsed.suffix == key
-        segments.add((parsed.topic, parsed.start_offset))
+        segments.add((tip.topic, parsed.start_offset))
     assert segments == {("epochs", 0), ("epochs", 61), *(("txn-topic", n) for n in (0, 16, 32, 48))}
 
 
@@ -96,7 +97,7 @@ def test_illegal_topic_names_are_refused(topic: str) -> None:
     with pytest.raises(
         UnsafeObjectKeyError, match=kafka_uuid_str(bad.remote_log_segment_id.topic_id_partition.topic_id)
     ):
-        LAYOUT.segment_keys(bad)
+        LAYOUT.required_keys(bad)
 
 
 @pytest.mark.parametrize("partition", [-1, 2**31])
@@ -150,17 +151,17 @@ def test_unknown_suffix_is_parsed_but_not_known() -> None:
     assert parsed.suffix not in LAYOUT.suffixes
 
 
-def test_required_and_optional_keys() -> None:
-    keys = LAYOUT.segment_keys(segment(1))
-    assert {k.partition(".")[2] for k in keys.required} == {
+def test_required_keys() -> None:
+    keys = LAYOUT.required_keys(segment(1))
+    assert {k.partition(".")[2] for k in keys} == {
         "log",
         "index",
         "timeindex",
         "snapshot",
         "leader_epoch_checkpoint",
     }
-    assert keys.optional == (LAYOUT.object_key(segment(1), IndexType.TRANSACTION),)
-    assert {*keys.required, *keys.optional} == {LAYOUT.object_key(segment(1), t) for t in (None, *IndexType)}
+    every = {LAYOUT.object_key(segment(1), index_type) for index_type in (None, *IndexType)}
+    assert every - set(keys) == {LAYOUT.object_key(segment(1), IndexType.TRANSACTION)}
 
 
 @pytest.mark.parametrize("directory", ["", "kafka-tiered-storage/", "kafka-tiered-storage/x", "other/a-0-" + ID])
