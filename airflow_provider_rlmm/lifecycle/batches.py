@@ -21,7 +21,7 @@ from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.view import Belief
+from airflow_provider_rlmm.lifecycle.replay import Belief
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
@@ -141,8 +141,6 @@ class BatchCleaner:
                 work.stop(refusal)
         return [work for work in works if not work.stopped], seen.proof
 
-    # --- DELETE_PARTITION_STARTED --------------------------------------------------------------------------------
-
     def _start_partitions(self, works: Sequence[UserPartitionWork]) -> None:
         waiting = [work for work in works if not work.stopped and not work.is_started]
         if not waiting:
@@ -159,8 +157,6 @@ class BatchCleaner:
         self, work: UserPartitionWork, state: RemotePartitionDeleteState
     ) -> RemotePartitionDeleteMetadata:
         return RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID)
-
-    # --- segments ------------------------------------------------------------------------------------------------
 
     def _delete_segments(self, shares: Sequence[Share]) -> None:
         works = [share.work for share in shares if not share.work.stopped]
@@ -244,8 +240,6 @@ class BatchCleaner:
         work.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
         return False
 
-    # --- DELETE_PARTITION_FINISHED -------------------------------------------------------------------------------
-
     def _finish_partitions(self, works: Sequence[UserPartitionWork]) -> None:
         works = [work for work in works if not work.stopped]
         if not works:
@@ -293,8 +287,6 @@ class BatchCleaner:
         if refusal is not None:
             work.stop(refusal)
         return refusal is None
-
-    # --- the log -------------------------------------------------------------------------------------------------
 
     def _publish(
         self,

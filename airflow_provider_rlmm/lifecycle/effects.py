@@ -12,8 +12,7 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.view import Belief
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

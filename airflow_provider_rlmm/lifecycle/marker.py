@@ -19,9 +19,9 @@ from airflow_provider_rlmm.event_log.protocol import Acked, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
+from airflow_provider_rlmm.lifecycle.eligibility import PRESENCE_KINDS
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import Belief, MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState

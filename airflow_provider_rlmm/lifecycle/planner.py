@@ -11,10 +11,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
+
+_AS_IN_THE_LOG = ("start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +230,7 @@ def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata, exact: boo
         "partition": segment_id.topic_id_partition.partition,
         "segment_id": segment_id.id.bytes,
         "state": int(metadata.state),
-        "start_offset": metadata.start_offset,
-        "end_offset": metadata.end_offset,
-        "max_timestamp_ms": metadata.max_timestamp_ms,
-        "event_timestamp_ms": metadata.event_timestamp_ms,
-        "segment_size_in_bytes": metadata.segment_size_in_bytes,
+        **{name: getattr(metadata, name) for name in _AS_IN_THE_LOG},
         "reason": Reason.ORPHANED.value,
         "exact": exact,
     }

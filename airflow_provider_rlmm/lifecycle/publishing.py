@@ -26,13 +26,11 @@ from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
-from airflow_provider_rlmm.lifecycle.eligibility import as_unseen
+from airflow_provider_rlmm.lifecycle.eligibility import as_unseen, refusal_of
 from airflow_provider_rlmm.lifecycle.marker import due_observation
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
-from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import Belief
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (

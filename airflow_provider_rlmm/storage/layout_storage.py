@@ -2,7 +2,7 @@
 """
 Remote storage as a layout over a handful of calls to a store: everything but the calls themselves.
 
-The real store and the in-memory fake differ only in their :class:`ObjectCalls`, so what is proved with the fake holds for the
+The real store and the in-memory fake differ only in their :class:`_ObjectCalls`: what is proved with the fake holds for the
 code that runs in production.
 """
 
@@ -60,7 +60,7 @@ class DeleteCalls:
     sent: Collection[str]
 
 
-class ObjectCalls(Protocol):
+class _ObjectCalls(Protocol):
     """
     The calls to a store. All keys are relative to the storage root.
 
@@ -78,65 +78,33 @@ class ObjectCalls(Protocol):
         ...
 
     def location(self, prefix: str) -> Location:
-        """
-        Say where a prefix lies.
-
-        :param prefix: empty, or ending in ``/``.
-        """
+        """Say where a prefix lies: it is empty, or ends in ``/``."""
         ...
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """
-        List the objects below a prefix, however deep, in any order.
-
-        :param prefix: empty, or ending in ``/``.
-        :param after: leave out keys up to this one, inclusive.
-        """
+        """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
         ...
 
     def directories(self, prefix: str) -> Sequence[str]:
-        """
-        List the directories right below a prefix, without trailing ``/``.
-
-        :param prefix: ends in ``/``.
-        """
+        """List the directories right below a prefix, without trailing ``/``."""
         ...
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
-        """
-        Delete objects; one that fails does not stop the others, and a missing one is no failure.
-
-        :param keys: keys of objects.
-        """
+        """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
         ...
 
     def put(self, key: str, data: bytes | Path) -> None:
-        """
-        Write an object, replacing an older one.
-
-        :param key: its key.
-        :param data: its content, or the file to stream it from.
-        """
+        """Write an object, replacing an older one, or stream it from a file."""
         ...
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
-        """
-        Write a small object if there is none.
-
-        :param key: its key.
-        :param data: its content.
-        :param replace: write it whatever is there.
-        :return: whether it was written.
-        """
+        """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""
         ...
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """
-        Read an object; a range beyond its end yields what there is of it.
+        Read an object from ``start`` to ``end``, both inclusive; a range beyond its end yields what there is of it.
 
-        :param key: its key.
-        :param start: first byte, inclusive.
-        :param end: last byte, inclusive; ``None`` means to the end.
         :raises RemoteObjectNotFoundError: if it does not exist.
         """
         ...
@@ -158,7 +126,7 @@ class LayoutRemoteStorageManager:
     :param layout: where the objects of a segment lie.
     """
 
-    def __init__(self, calls: ObjectCalls, layout: Layout) -> None:
+    def __init__(self, calls: _ObjectCalls, layout: Layout) -> None:
         self._calls = calls
         self._layout = layout
         self._checked_root: tuple[object] | None = None
@@ -241,9 +209,9 @@ class LayoutRemoteStorageManager:
         found: dict[UUID, list[StoredObject]] = {}
         with self._steady([prefix]):
             for stored in self._calls.objects(prefix):
-                parsed = self._layout.parse(stored.key)
-                if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
-                    found.setdefault(parsed.remote_log_segment_id.id, []).append(stored)
+                segment = self._layout.parse(stored.key)
+                if segment is not None and segment.topic_id_partition == topic_id_partition:
+                    found.setdefault(segment.id, []).append(stored)
         return {segment_id: tuple(sorted(objects, key=attrgetter("key"))) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
@@ -326,10 +294,9 @@ class LayoutRemoteStorageManager:
             # What proves the root is not to be gone when it is listed for deletion.
             with self._steady([f"{directory}/"]):
                 for stored in self._calls.objects(f"{directory}/"):
-                    parsed = self._layout.parse(stored.key)
-                    topic_id = None if parsed is None else parsed.remote_log_segment_id.topic_id_partition.topic_id
-                    if topic_id is not None and topic_id in topic_ids:
-                        return f"{stored.key} is of topic id {kafka_uuid_str(topic_id)}"
+                    segment = self._layout.parse(stored.key)
+                    if segment is not None and segment.topic_id_partition.topic_id in topic_ids:
+                        return f"{stored.key} is of topic id {kafka_uuid_str(segment.topic_id_partition.topic_id)}"
         return None
 
     @contextmanager

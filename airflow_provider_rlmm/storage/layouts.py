@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 from uuid import UUID
@@ -30,21 +29,6 @@ from airflow_provider_rlmm.storage.root import Place
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedKey:
-    """
-    What an object key says.
-
-    :param remote_log_segment_id: the segment that the object belongs to.
-    :param start_offset: first offset of the segment, inclusive.
-    :param suffix: rest of the file name with its leading dot; not necessarily one that the layout knows.
-    """
-
-    remote_log_segment_id: RemoteLogSegmentId
-    start_offset: int
-    suffix: str
 
 
 class Layout(Protocol):
@@ -110,11 +94,11 @@ class Layout(Protocol):
         """
         ...
 
-    def parse(self, key: str) -> ParsedKey | None:
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
         """
-        Read a key; the inverse of :meth:`object_key`.
+        Return the segment that an object belongs to.
 
-        :param key: key below the storage root.
+        :param key: the object's key, below the storage root.
         :return: ``None`` for a key that this layout would never build, whatever its suffix.
         """
         ...
@@ -156,9 +140,7 @@ class LocalTieredStorageLayout:
     _directory: Final = re.compile(
         r"kafka-tiered-storage/(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)-(?P<topic_id>[a-zA-Z0-9_-]{22})"
     )
-    _file: Final = re.compile(
-        r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})(?P<suffix>\.[^/]+)", re.DOTALL
-    )
+    _file: Final = re.compile(r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})\.[^/]+", re.DOTALL)
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """See :class:`Layout`."""
@@ -193,7 +175,7 @@ class LocalTieredStorageLayout:
         """See :class:`Layout`."""
         return self.segment_stem(metadata) + self._suffix_of[index_type]
 
-    def parse(self, key: str) -> ParsedKey | None:
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
         """See :class:`Layout`."""
         directory, _, file_name = key.rpartition("/")
         partition = self._parse_directory(directory)
@@ -201,10 +183,9 @@ class LocalTieredStorageLayout:
         if partition is None or match is None:
             return None
         segment_id = _canonical_uuid(match["segment_id"])
-        start_offset = int(match["start_offset"])
-        if segment_id is None or start_offset > _MAX_INT64:
+        if segment_id is None or int(match["start_offset"]) > _MAX_INT64:
             return None
-        return ParsedKey(RemoteLogSegmentId(partition, segment_id), start_offset, match["suffix"])
+        return RemoteLogSegmentId(partition, segment_id)
 
     def topic_id_of_directory(self, directory: str) -> UUID | None:
         """See :class:`Layout`."""

@@ -14,7 +14,6 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -75,12 +74,6 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         return f"{type(self).__name__}({self._name!r}, {self._layout.name!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class _ChunkAnswer:
-    refused: str | None
-    cut_short: bool
-
-
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
@@ -134,14 +127,14 @@ class _ObstoreCalls:
                 calls += 1
                 sent.update(chunk)
                 try:
-                    answer = self._delete_chunk(chunk)
+                    refused, is_cut_short = self._delete_chunk(chunk)
                 except StorageUnavailableError as e:
                     # No later call would be made, and what this one does in the end is for later listings to tell.
                     return DeleteCalls(failures | dict.fromkeys(chunk, str(e)), calls, sent)
-                if answer.refused is not None:
+                if refused is not None:
                     refusals += 1
-                    failures.update(dict.fromkeys(chunk, answer.refused))
-                if answer.cut_short:
+                    failures.update(dict.fromkeys(chunk, refused))
+                if is_cut_short:
                     cut_short += chunk
             if not cut_short or size == 1:
                 break
@@ -149,19 +142,20 @@ class _ObstoreCalls:
             left = self._still_listed(cut_short)
         return DeleteCalls(failures, calls, sent)
 
-    def _delete_chunk(self, chunk: Sequence[str]) -> _ChunkAnswer:
+    def _delete_chunk(self, chunk: Sequence[str]) -> tuple[str | None, bool]:
+        """Return why the store refused, ``None`` where it did not, and whether it may have stopped in between."""
         from obstore.exceptions import BaseError, PermissionDeniedError
 
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
         except FileNotFoundError:
             # Somebody else was faster with one of them.
-            return _ChunkAnswer(None, cut_short=True)
+            return None, True
         except (BaseError, OSError, ValueError, PanicError) as e:
             # A store that throttles or does not answer is not asked for every object of the chunk again.
             cut_short = self._local_root is not None or isinstance(e, PermissionDeniedError)
-            return _ChunkAnswer(safe_text(e, self._secrets), cut_short)
-        return _ChunkAnswer(None, cut_short=False)
+            return safe_text(e, self._secrets), cut_short
+        return None, False
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:

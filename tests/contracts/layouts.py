@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, ParsedKey
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
 
@@ -45,7 +45,7 @@ class RelocatedLayout:
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         return self._relocated(_LOCAL.object_key(metadata, index_type), self.places_of(metadata)[0])
 
-    def parse(self, key: str) -> ParsedKey | None:
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
         local = self._local(key)
         return None if local is None else _LOCAL.parse(local)
 

@@ -16,7 +16,6 @@ from tests.mutations.mutation import (
     PUBLICATION,
     REPLAY,
     ROOT_PROOF,
-    SETTLING,
     WRITE_GUARD,
     Mutation,
     switched_off,
@@ -365,7 +364,7 @@ INVARIANTS = [
         simulated=True,
     ),
     switched_off(
-        SETTLING,
+        ELIGIBILITY,
         "I7",
         "cleans without looking at the topics",
         "    if observation.presence is not Presence.ABSENT:",

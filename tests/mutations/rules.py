@@ -24,10 +24,8 @@ from tests.mutations.mutation import (
     PLANNER,
     PUBLISHING,
     REPLAY,
-    SETTLING,
     STRICT_JSON,
     VALUES,
-    VIEW,
     WHOLENESS,
     WRITE_GUARD,
     Mutation,
@@ -263,7 +261,7 @@ RULES = [
         "lifecycle/test_history.py::test_an_update_without_its_add_is_unresolved",
     ),
     switched_off(
-        SETTLING,
+        ELIGIBILITY,
         "incomplete history",
         "an incomplete history is cleaned",
         "    if history.without_add:",
@@ -272,7 +270,7 @@ RULES = [
     Mutation(
         "incomplete history",
         "a log that does not begin at 0 raises no doubt",
-        VIEW,
+        REPLAY,
         "        if self.begin > 0:\n            return Doubt",
         "        if False:\n            return Doubt",
         "lifecycle/test_wholeness.py::test_a_lost_beginning_stops_only_those_that_lost_something",
@@ -293,14 +291,14 @@ RULES = [
         "lifecycle/test_wholeness.py::test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_finished",
     ),
     switched_off(
-        VIEW,
+        REPLAY,
         "incomplete history",
         "the guard finishes a partition in doubt without the proof",
         "        if doubt is not None and topic_id_partition not in self.shown_whole:",
         "lifecycle/test_wholeness.py::test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof",
     ),
     switched_off(
-        SETTLING,
+        ELIGIBILITY,
         "incomplete history",
         "a finished deletion is cleaned again",
         "    if not history.deletion_under_way():",
@@ -309,7 +307,7 @@ RULES = [
     Mutation(
         "quarantine",
         "a record that cannot be decoded raises no doubt",
-        VIEW,
+        REPLAY,
         "record.topic_id_partition in (None, tip):",
         "record.topic_id_partition == tip:",
         "lifecycle/test_wholeness.py::test_a_record_that_cannot_be_decoded_puts_everybody_under_proof_and_stops_nobody_who_is_whole",
@@ -411,7 +409,7 @@ RULES = [
     Mutation(
         "write guard",
         "misrouted records prove the partitioner",
-        VIEW,
+        REPLAY,
         "self.replay.routed_records > MOST_ROUTED * misrouted",
         "self.replay.routed_records > 0",
         "lifecycle/test_wholeness.py::test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_write",
