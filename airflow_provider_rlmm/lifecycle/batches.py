@@ -148,15 +148,13 @@ class BatchCleaner:
         undisturbed, proof = self._look(waiting)
         for work in undisturbed:
             work.begun = True
-        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_STARTED) for w in undisturbed]
+        events = self._events(undisturbed, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
         offsets = self._publish(undisturbed, events, proof)
         for work, offset in zip(undisturbed, offsets, strict=True):
             work.stopped = offset is None
 
-    def _partition_event(
-        self, work: UserPartitionWork, state: RemotePartitionDeleteState
-    ) -> RemotePartitionDeleteMetadata:
-        return RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID)
+    def _events(self, works: Sequence[UserPartitionWork], state: RemotePartitionDeleteState) -> list[WritableEvent]:
+        return [RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID) for work in works]
 
     def _delete_segments(self, shares: Sequence[Share]) -> None:
         works = [share.work for share in shares if not share.work.stopped]
@@ -247,7 +245,7 @@ class BatchCleaner:
         self._context.effects.advance(self._context.replay)
         undisturbed, proof = self._look(works)
         ready = [work for work in undisturbed if self._may_finish(work)]
-        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED) for w in ready]
+        events = self._events(ready, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         offsets = self._publish(ready, events, proof, frozenset(work.tip for work in ready))
         for work, offset in zip(ready, offsets, strict=True):
             work.finished = offset is not None

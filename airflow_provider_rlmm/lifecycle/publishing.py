@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -93,16 +92,12 @@ class _StorageWitness:
     the root, or an old one, nothing would be left to see.
 
     :param storage: remote storage, ``None`` where there is none to ask.
-    :param open_topic: returns the metadata topic, should it be needed.
-    :param cluster_id: the verified cluster.
-    :param expectation: what is known about the root.
+    :param prove: proves its root, should that be needed.
     :param overrides: overrides in force.
     """
 
     storage: RemoteStorageManager | None
-    open_topic: Callable[[], TopicReplay]
-    cluster_id: str
-    expectation: RootExpectation
+    prove: Callable[[RemoteStorageManager], ProvenRoot]
     overrides: frozenset[str]
     _proof: ProvenRoot | None = field(default=None, init=False)
 
@@ -125,13 +120,7 @@ class _StorageWitness:
         if self.storage is None:
             raise EventByHandRefusedError(f"{tip}: there is no remote storage to ask")
         if self._proof is None:
-            self._proof = prove_root(
-                self.open_topic(),
-                self.storage,
-                cluster_id=self.cluster_id,
-                expectation=self.expectation,
-                overrides=self.overrides,
-            )
+            self._proof = self.prove(self.storage)
         if not self._proof.check.verified:
             raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._proof.check.reason}")
         return self.storage, self._proof
@@ -302,8 +291,12 @@ def publish_events(
     cluster_id = topics.cluster_id()
     check_cluster(cluster_id, expected_cluster_id, limits.overrides)
     _require_override(events, limits)
-    open_topic = partial(TopicReplay, log, topics, clock, snapshots)
-    witness = _StorageWitness(storage, open_topic, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+
+    def prove(asked: RemoteStorageManager) -> ProvenRoot:
+        topic = TopicReplay(log, topics, clock, snapshots)
+        return prove_root(topic, asked, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+
+    witness = _StorageWitness(storage, prove, limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:

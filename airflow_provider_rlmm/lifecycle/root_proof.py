@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ROOTS_DOCUMENT = "roots.json"
+_MAX_BYTES = 2**20
 MOST_SAMPLES = 20
 _ROUNDS = 3
+_NAMED = 3
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _PLAIN = (
     "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
@@ -100,12 +103,9 @@ def check_samples(topic: TopicReplay, samples: Sequence[Sample], storage: Remote
 
 
 def _newest_copied(topic: TopicReplay, living: Collection[UUID], layout: Layout, most: int) -> tuple[Sample, ...]:
-    newest: dict[tuple[str, UUID], Sample] = {}
     copied = _copied(topic.segments, "topic_id", [topic_id.bytes for topic_id in living])
-    for sample in _samples_of(copied, layout, most):
-        newest.setdefault((sample.place, sample.topic_id_partition.topic_id), sample)
     by_place = defaultdict(list)
-    for sample in sorted(newest.values(), key=_newest_first):
+    for sample in sorted(_samples_of(copied, layout, most), key=_newest_first):
         by_place[sample.place].append(sample)
     share = max(1, most // max(1, len(by_place)))
     return tuple(sample for place in sorted(by_place) for sample in by_place[place][:share])
@@ -153,14 +153,8 @@ def _sample_of(row: Mapping[str, Any], layout: Layout) -> Sample | None:
     except UnsafeObjectKeyError:
         # A record that lies about the name of a living topic; the marker and the doctor tell of it.
         return None
-    return Sample(
-        metadata_partition=row["metadata_partition"],
-        topic_id_partition=tip,
-        segment_id=metadata.remote_log_segment_id.id,
-        place=places[0].name,
-        keys=keys,
-        copied_at_ms=row["event_timestamp_ms"],
-    )
+    segment_id, copied_at_ms = metadata.remote_log_segment_id.id, row["event_timestamp_ms"]
+    return Sample(row["metadata_partition"], tip, segment_id, places[0].name, keys, copied_at_ms)
 
 
 def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
@@ -179,9 +173,6 @@ def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table
 
     wanted = pc.is_in(segments.column(column), value_set=pa.array(list(ids), segments.schema.field(column).type))
     return segments.filter(pc.and_(wanted, pc.equal(segments.column("state"), int(_COPIED))))
-
-
-_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +295,6 @@ def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
         return tuple(Sample.from_dict(plain) for plain in root["samples"])
     except (TypeError, ValueError) as e:
         raise PlanError(f"the plan's samples of the storage root cannot be read ({e}); make a new plan") from e
-
-
-ROOTS_DOCUMENT = "roots.json"
-_MAX_BYTES = 2**20
 
 
 def recorded_roots(uri: str, cluster_id: str) -> frozenset[str]:
