@@ -84,15 +84,12 @@ class ObservableCluster(ClusterTopics, Protocol):
 
     def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
         """Return topic → setting → effective value."""
-        ...
 
     def partition_counts(self, names: Iterable[str]) -> Mapping[str, int]:
         """Return topic → number of partitions."""
-        ...
 
     def log_start_offsets(self, partition_counts: Mapping[str, int]) -> Mapping[tuple[str, int], int]:
         """Return (topic, partition) → log start offset."""
-        ...
 
 
 def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock) -> ClusterState:

@@ -324,10 +324,7 @@ _user_partition = _fields(
     topic_id=_text,
     partition=strict_json.integer,
     outcome=strict_json.one_of(PartitionOutcome),
-    segments_deleted=strict_json.integer,
-    segments_left=strict_json.integer,
-    objects_deleted=strict_json.integer,
-    bytes_deleted=strict_json.integer,
+    **dict.fromkeys(TOTALS, strict_json.integer),
     refusals=_refusals,
 )
 

@@ -111,12 +111,10 @@ class _RunDocuments:
 
     @property
     def not_planned(self) -> tuple[Refusal, ...]:
-        """The planner's refusals."""
         return self.plan.refusals if self.plan else ()
 
     @property
     def not_marked(self) -> tuple[Refusal, ...]:
-        """The marker's refusals."""
         return tuple(refusal_of_dict(r) for r in self.mark["refusals"]) if self.mark else ()
 
     @property

@@ -75,31 +75,24 @@ class _ObjectCalls(Protocol):
         :return: that of the root, then one per prefix; ``None`` where there is no folder, or nothing to be unmounted.
         :raises StorageRootError: if the root does not exist, or a prefix leads through a symbolic link.
         """
-        ...
 
     def location(self, prefix: str) -> Location:
         """Say where a prefix lies: it is empty, or ends in ``/``."""
-        ...
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
-        ...
 
     def directories(self, prefix: str) -> Sequence[str]:
         """List the directories right below a prefix, without trailing ``/``."""
-        ...
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
-        ...
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write an object, replacing an older one, or stream it from a file."""
-        ...
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
         """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""
-        ...
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """
@@ -107,7 +100,6 @@ class _ObjectCalls(Protocol):
 
         :raises RemoteObjectNotFoundError: if it does not exist.
         """
-        ...
 
 
 logger = logging.getLogger(__name__)

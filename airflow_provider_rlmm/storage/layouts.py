@@ -37,12 +37,10 @@ class Layout(Protocol):
     @property
     def name(self) -> str:
         """The name under which :func:`layout_named` finds it."""
-        ...
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Every place below the root at which copies of segments can lie; every key is under the prefix of one."""
-        ...
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """
@@ -50,12 +48,10 @@ class Layout(Protocol):
 
         :param metadata: the segment.
         """
-        ...
 
     @property
     def suffixes(self) -> Mapping[str, bool]:
         """Every file suffix that it knows → whether a complete segment must have it."""
-        ...
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
         """
@@ -64,7 +60,6 @@ class Layout(Protocol):
         :param topic_id_partition: the user partition.
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
         """
-        ...
 
     def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         """
@@ -73,7 +68,6 @@ class Layout(Protocol):
         :param metadata: the segment.
         :raises UnsafeObjectKeyError: if the key would leave the prefix or not match the layout's pattern.
         """
-        ...
 
     def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """
@@ -82,7 +76,6 @@ class Layout(Protocol):
         :param metadata: the segment.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
         """
-        ...
 
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         """
@@ -92,7 +85,6 @@ class Layout(Protocol):
         :param index_type: which index; ``None`` for the log itself.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
         """
-        ...
 
     def parse(self, key: str) -> RemoteLogSegmentId | None:
         """
@@ -101,7 +93,6 @@ class Layout(Protocol):
         :param key: the object's key, below the storage root.
         :return: ``None`` for a key that this layout would never build, whatever its suffix.
         """
-        ...
 
     def topic_id_of_directory(self, directory: str) -> UUID | None:
         """
@@ -110,7 +101,6 @@ class Layout(Protocol):
         :param directory: the directory's path below the storage root, with or without a trailing ``/``.
         :return: ``None`` for a directory that is not of this layout.
         """
-        ...
 
 
 class LocalTieredStorageLayout:

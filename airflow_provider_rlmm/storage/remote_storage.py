@@ -133,7 +133,6 @@ class RemoteStorageManager(Protocol):
     @property
     def layout(self) -> Layout:
         """Where the objects of a segment lie."""
-        ...
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """
@@ -144,7 +143,6 @@ class RemoteStorageManager(Protocol):
         :return: custom metadata to publish with COPY_SEGMENT_FINISHED, ``None`` where the layout keeps none.
         :raises FileNotFoundError: if a local file is missing; nothing was copied then.
         """
-        ...
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
@@ -158,7 +156,6 @@ class RemoteStorageManager(Protocol):
         :raises RemoteObjectNotFoundError: if the log object is missing.
         :raises ValueError: if the range is negative or reversed.
         """
-        ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """
@@ -168,7 +165,6 @@ class RemoteStorageManager(Protocol):
         :param index_type: which index.
         :raises RemoteObjectNotFoundError: if it is missing.
         """
-        ...
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
         """
@@ -176,7 +172,6 @@ class RemoteStorageManager(Protocol):
 
         :param metadata: the segment.
         """
-        ...
 
     def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
         """
@@ -188,7 +183,6 @@ class RemoteStorageManager(Protocol):
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
         :raises StorageRootError: if the root, or the directory of a user partition, is not the one that was listed first.
         """
-        ...
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """
@@ -196,11 +190,9 @@ class RemoteStorageManager(Protocol):
 
         :param topic_id_partition: the user partition; an absent one has no objects, which is no error.
         """
-        ...
 
     def list_objects(self) -> Sequence[StoredObject]:
         """List every object below the root except this package's own stamps, by key: for audits and scrubs."""
-        ...
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
@@ -208,7 +200,6 @@ class RemoteStorageManager(Protocol):
 
         :param keys: keys of objects.
         """
-        ...
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
@@ -223,7 +214,6 @@ class RemoteStorageManager(Protocol):
         :param expectation: what is known about the root.
         :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
         """
-        ...
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
         """
@@ -234,4 +224,3 @@ class RemoteStorageManager(Protocol):
         :return: what became of each; a stamp that cannot be written is no error.
         :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
         """
-        ...

@@ -292,7 +292,7 @@ INVARIANTS = [
         "I5",
         "leaves no stamp",
         EFFECTS,
-        "        results = self._storage.stamp_root(check)",
+        "        results = self.storage.stamp_root(check)",
         "        results = ()",
         "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
         simulated=True,
