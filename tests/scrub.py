@@ -55,7 +55,7 @@ def scrub(kafka: LocalKafka, bad: Collection[Place] = ()) -> list[str]:
         f"missing object {key}"
         for m in segments
         if m.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        for key in layout.segment_keys(m).required
+        for key in layout.required_keys(m)
         if key not in after
     ]
     return unexplained + missing

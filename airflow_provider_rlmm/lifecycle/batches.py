@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.view import Belief
+from airflow_provider_rlmm.lifecycle.replay import Belief
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
@@ -138,9 +139,7 @@ class BatchCleaner:
             refusal = self._context.refusal(work.history, seen)
             if refusal is not None:
                 work.stop(refusal)
-        return [work for work in works if not work.stopped], seen.cluster.proof
-
-    # --- DELETE_PARTITION_STARTED --------------------------------------------------------------------------------
+        return [work for work in works if not work.stopped], seen.proof
 
     def _start_partitions(self, works: Sequence[UserPartitionWork]) -> None:
         waiting = [work for work in works if not work.stopped and not work.is_started]
@@ -149,17 +148,13 @@ class BatchCleaner:
         undisturbed, proof = self._look(waiting)
         for work in undisturbed:
             work.begun = True
-        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_STARTED) for w in undisturbed]
+        events = self._events(undisturbed, RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
         offsets = self._publish(undisturbed, events, proof)
         for work, offset in zip(undisturbed, offsets, strict=True):
             work.stopped = offset is None
 
-    def _partition_event(
-        self, work: UserPartitionWork, state: RemotePartitionDeleteState
-    ) -> RemotePartitionDeleteMetadata:
-        return RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID)
-
-    # --- segments ------------------------------------------------------------------------------------------------
+    def _events(self, works: Sequence[UserPartitionWork], state: RemotePartitionDeleteState) -> list[WritableEvent]:
+        return [RemotePartitionDeleteMetadata(work.tip, state, self._context.clock(), OWN_BROKER_ID) for work in works]
 
     def _delete_segments(self, shares: Sequence[Share]) -> None:
         works = [share.work for share in shares if not share.work.stopped]
@@ -243,8 +238,6 @@ class BatchCleaner:
         work.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
         return False
 
-    # --- DELETE_PARTITION_FINISHED -------------------------------------------------------------------------------
-
     def _finish_partitions(self, works: Sequence[UserPartitionWork]) -> None:
         works = [work for work in works if not work.stopped]
         if not works:
@@ -252,7 +245,7 @@ class BatchCleaner:
         self._context.effects.advance(self._context.replay)
         undisturbed, proof = self._look(works)
         ready = [work for work in undisturbed if self._may_finish(work)]
-        events = [self._partition_event(w, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED) for w in ready]
+        events = self._events(ready, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         offsets = self._publish(ready, events, proof, frozenset(work.tip for work in ready))
         for work, offset in zip(ready, offsets, strict=True):
             work.finished = offset is not None
@@ -293,8 +286,6 @@ class BatchCleaner:
             work.stop(refusal)
         return refusal is None
 
-    # --- the log -------------------------------------------------------------------------------------------------
-
     def _publish(
         self,
         works: Sequence[UserPartitionWork],
@@ -308,8 +299,7 @@ class BatchCleaner:
         outcomes = context.effects.publish(events, belief)
         for work, event, outcome in zip(works, events, outcomes, strict=True):
             if not isinstance(outcome, Acked):
-                subject = work.tip if isinstance(event, RemotePartitionDeleteMetadata) else event.remote_log_segment_id
-                work.leave(subject, f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
+                work.leave(subject_of(event), f"{event.state.name} was not acknowledged: {outcome.reason}", NEXT_RUN)
                 # A record of unknown outcome may still land: nothing may be declared finished before a later replay.
                 work.outcome_unknown |= isinstance(outcome, Unknown)
         context.effects.advance(context.replay)

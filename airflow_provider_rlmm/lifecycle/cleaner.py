@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.errors import EventLogError, RlmmError
@@ -44,14 +44,11 @@ LOST_END_ADVICE = (
 )
 
 
-def _forget(report: MetadataPartitionReport) -> None:
-    """Keep no report: the error that ended the run says enough."""
+def _forget(_: object) -> None:
+    """Keep no report and no root: where nobody asks for them, the error that ends a run says enough."""
 
 
-def _forget_root(root: ProvenRoot) -> None:
-    """Record no root."""
-
-
+@dataclass(frozen=True, slots=True)
 class RemoteLogCleaner:
     """
     Deletes the remote segments of deleted topics.
@@ -72,38 +69,21 @@ class RemoteLogCleaner:
     :param snapshots: where an earlier task may have left a snapshot of the topic.
     """
 
-    def __init__(
-        self,
-        log: MetadataLogReader,
-        publisher: GuardedPublisher,
-        offsets: OffsetStore,
-        topics: ClusterTopics,
-        storage: RemoteStorageManager,
-        *,
-        limits: CleanerLimits,
-        expected_cluster_id: str | None = None,
-        clock: Clock = system_clock,
-        dry_run: bool = False,
-        hold: HoldSource = nothing_held,
-        root: RootExpectation = UNKNOWN_ROOT,
-        samples: Sequence[Sample] | None = None,
-        on_root: Callable[[ProvenRoot], object] = _forget_root,
-        snapshots: SnapshotStore | None = None,
-    ) -> None:
-        self._log = log
-        self._publisher = publisher
-        self._offsets = offsets
-        self._topics = topics
-        self._storage = storage
-        self._limits = limits
-        self._expected_cluster_id = expected_cluster_id
-        self._clock = clock
-        self._dry_run = dry_run
-        self._hold = hold
-        self._root = root
-        self._samples = samples
-        self._on_root = on_root
-        self._snapshots = snapshots
+    log: MetadataLogReader
+    publisher: GuardedPublisher
+    offsets: OffsetStore
+    topics: ClusterTopics
+    storage: RemoteStorageManager
+    _: KW_ONLY
+    limits: CleanerLimits
+    expected_cluster_id: str | None = None
+    clock: Clock = system_clock
+    dry_run: bool = False
+    hold: HoldSource = nothing_held
+    root: RootExpectation = UNKNOWN_ROOT
+    samples: Sequence[Sample] | None = None
+    on_root: Callable[[ProvenRoot], object] = _forget
+    snapshots: SnapshotStore | None = None
 
     def clean(
         self,
@@ -127,10 +107,10 @@ class RemoteLogCleaner:
         """
         # A proven clock may refuse to go on; a report must not be lost by that.
         began = monotonic_clock()
-        cluster_id = self._topics.cluster_id()
-        check_cluster(cluster_id, self._expected_cluster_id, self._limits.overrides)
+        cluster_id = self.topics.cluster_id()
+        check_cluster(cluster_id, self.expected_cluster_id, self.limits.overrides)
         if tail is not None:
-            require_tail(self._log, metadata_partition, tail)
+            require_tail(self.log, metadata_partition, tail)
         effects = self._effects()
         topic, replay = self._replayed(metadata_partition)
         lost = self._lost_end(replay)
@@ -142,7 +122,7 @@ class RemoteLogCleaner:
         ) -> MetadataPartitionReport:
             return MetadataPartitionReport(
                 metadata_partition=metadata_partition,
-                dry_run=self._dry_run,
+                dry_run=self.dry_run,
                 partitions=tuple(partitions),
                 refusals=lost,
                 events=dict(effects.events),
@@ -167,7 +147,7 @@ class RemoteLogCleaner:
         """Say that the log ends before the offset at which earlier runs have left off (KIP-405: the committed offset)."""
         number = replay.metadata_partition
         try:
-            left_off = self._offsets.committed().get(number)
+            left_off = self.offsets.committed().get(number)
         except EventLogError as e:
             logger.warning("metadata partition %d: where earlier runs have left off is not known: %s", number, e)
             return ()
@@ -181,9 +161,9 @@ class RemoteLogCleaner:
         return (Refusal(what, why, LOST_END_ADVICE, RefusalKind.LOST_RECORDS, number, replay.end),)
 
     def _effects(self) -> Effects:
-        if self._dry_run:
-            return DryRunEffects(self._log, self._storage, self._clock)
-        return RealEffects(self._publisher, self._storage, self._offsets)
+        if self.dry_run:
+            return DryRunEffects(self.log, self.storage, self.clock)
+        return RealEffects(self.publisher, self.storage, self.offsets)
 
     def _replayed(self, metadata_partition: int) -> tuple[TopicReplay, MetadataPartitionReplay]:
         """
@@ -192,10 +172,10 @@ class RemoteLogCleaner:
         The topic may come from a snapshot and only names them. What is done goes by the replay: all of it is read from the
         log itself, from its beginning.
         """
-        topic = TopicReplay(self._log, self._topics, self._clock, self._snapshots)
+        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots)
         topic.advance({metadata_partition})
         wanted = topic.under_way(metadata_partition) | topic.unresolved(metadata_partition)
-        replay = MetadataPartitionReplay(self._log, metadata_partition, wanted, topic.end(metadata_partition))
+        replay = MetadataPartitionReplay(self.log, metadata_partition, wanted, topic.end(metadata_partition))
         replay.advance()
         return topic, replay
 
@@ -205,16 +185,16 @@ class RemoteLogCleaner:
         """Prove the storage root before anything is done there, and leave the stamp that says so."""
         root = prove_root(
             topic,
-            self._storage,
+            self.storage,
             cluster_id=cluster_id,
-            expectation=self._root,
-            overrides=self._limits.overrides,
-            samples=self._samples,
+            expectation=self.root,
+            overrides=self.limits.overrides,
+            samples=self.samples,
         )
         root = replace(root, check=effects.stamp_root(root.check))
-        self._on_root(root)
+        self.on_root(root)
         return CleaningContext(
-            self._log, self._topics, replay, effects, self._storage, self._limits, root, self._clock, self._hold
+            self.log, self.topics, replay, effects, self.storage, self.limits, root, self.clock, self.hold
         )
 
 

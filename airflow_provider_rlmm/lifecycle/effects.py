@@ -6,16 +6,17 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.view import Belief
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
@@ -32,34 +33,7 @@ from airflow_provider_rlmm.storage.root import RootCheck, StampOutcome
 logger = logging.getLogger(__name__)
 
 
-class Effects(Protocol):
-    """What the cleaner may do."""
-
-    events: Counter[str]
-    would_write: list[str]
-    log_prefix: str
-
-    def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """Publish through the write guard; one outcome per event."""
-        ...
-
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """Delete the objects of segments."""
-        ...
-
-    def advance(self, replay: MetadataPartitionReplay) -> None:
-        """Bring the replay up to the current high watermark."""
-        ...
-
-    def stamp_root(self, check: RootCheck) -> RootCheck:
-        """Leave the stamps of the verified places; return the check as it is then."""
-        ...
-
-    def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """Commit the offset of the first unsettled marker; return what was committed."""
-        ...
-
-
+@dataclass(slots=True)
 class RealEffects:
     """
     The effects for real: events are published, objects deleted, stamps and offsets written.
@@ -69,35 +43,34 @@ class RealEffects:
     :param offsets: the offset store.
     """
 
-    def __init__(self, publisher: GuardedPublisher, storage: RemoteStorageManager, offsets: OffsetStore) -> None:
-        self._publisher = publisher
-        self._storage = storage
-        self._offsets = offsets
-        self.events: Counter[str] = Counter()
-        self.would_write: list[str] = []
-        self.log_prefix = ""
+    publisher: GuardedPublisher
+    storage: RemoteStorageManager
+    offsets: OffsetStore
+    events: Counter[str] = field(default_factory=Counter, init=False)
+    would_write: list[str] = field(default_factory=list, init=False)
+    log_prefix: ClassVar[str] = ""
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """See :class:`Effects`."""
-        outcomes = self._publisher.publish(events, belief)
+        """Publish through the write guard; one outcome per event."""
+        outcomes = self.publisher.publish(events, belief)
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """See :class:`Effects`."""
+        """Delete the objects of segments."""
         # A resumed run may find everything started already and reach this without having published.
-        self._publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
-        return self._storage.delete_log_segments(metadatas)
+        self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
+        return self.storage.delete_log_segments(metadatas)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
-        """See :class:`Effects`."""
+        """Bring the replay up to the current high watermark."""
         replay.advance()
 
     def stamp_root(self, check: RootCheck) -> RootCheck:
-        """See :class:`Effects`."""
+        """Leave the stamps of the verified places; return the check as it is then."""
         if any(place.verified and not place.stamped for place in check.places):
-            self._publisher.require_writes("stamp the storage root")
-        results = self._storage.stamp_root(check)
+            self.publisher.require_writes("stamp the storage root")
+        results = self.storage.stamp_root(check)
         for result in results:
             if result.outcome is StampOutcome.CANNOT_BE_WRITTEN:
                 # It only spares a later run a question; a principal that may delete and not put can do all the rest.
@@ -105,9 +78,9 @@ class RealEffects:
         return check.with_stamps(results)
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """See :class:`Effects`."""
+        """Commit the offset of the first unsettled marker; return what was committed, ``None`` where that failed."""
         try:
-            self._offsets.commit({metadata_partition: offset})
+            self.offsets.commit({metadata_partition: offset})
         except EventLogError as e:
             # The work is done and its report must not be lost: a missing offset costs a replay and nothing else.
             logger.warning("metadata partition %d: offset %d was not committed: %s", metadata_partition, offset, e)
@@ -115,6 +88,7 @@ class RealEffects:
         return offset
 
 
+@dataclass(slots=True)
 class DryRunEffects:
     """
     The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been
@@ -125,32 +99,31 @@ class DryRunEffects:
     :param clock: time.
     """
 
-    def __init__(self, log: MetadataLogReader, storage: RemoteStorageManager, clock: Clock) -> None:
-        self._log = log
-        self._storage = storage
-        self._clock = clock
-        self.events: Counter[str] = Counter()
-        self.would_write: list[str] = []
-        self.log_prefix = "dry run: "
+    log: MetadataLogReader
+    storage: RemoteStorageManager
+    clock: Clock
+    events: Counter[str] = field(default_factory=Counter, init=False)
+    would_write: list[str] = field(default_factory=list, init=False)
+    log_prefix: ClassVar[str] = "dry run: "
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
-        """See :class:`Effects`."""
-        check_events(events, belief, self._log)
+        """See :class:`RealEffects`."""
+        check_events(events, belief, self.log)
         offset = belief.replay.end
         for event in events:
             self.would_write.append(describe_event(event))
-            belief.replay.apply(event, offset, self._clock())
+            belief.replay.apply(event, offset, self.clock())
         return [Acked(offset) for _ in events]
 
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
         segments = []
         for metadata in metadatas:
             segment_id = metadata.remote_log_segment_id
             key = segment_id.topic_id_partition
             if key not in listings:
-                listings[key] = self._storage.list_log_segments(key)
+                listings[key] = self.storage.list_log_segments(key)
             objects = listings[key].get(segment_id.id, ())
             outcome = DeleteOutcome.GONE if objects else DeleteOutcome.NEVER_SEEN
             size = sum(o.size for o in objects)
@@ -158,15 +131,19 @@ class DryRunEffects:
         return DeletionReport(tuple(segments), len(listings))
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
-        """See :class:`Effects`; what was not written cannot be read back."""
+        """See :class:`RealEffects`; what was not written cannot be read back."""
 
     def stamp_root(self, check: RootCheck) -> RootCheck:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         return check
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
-        """See :class:`Effects`."""
+        """See :class:`RealEffects`."""
         return None
+
+
+Effects = RealEffects | DryRunEffects
+"""What the cleaner may do."""
 
 
 def describe_event(event: WritableEvent) -> str:
@@ -175,6 +152,15 @@ def describe_event(event: WritableEvent) -> str:
 
     :param event: the event.
     """
+    return f"{event.state.name} {subject_of(event)}"
+
+
+def subject_of(event: WritableEvent) -> TopicIdPartition | RemoteLogSegmentId:
+    """
+    Return what an event is about.
+
+    :param event: the event.
+    """
     if isinstance(event, RemotePartitionDeleteMetadata):
-        return f"{event.state.name} {event.topic_id_partition}"
-    return f"{event.state.name} {event.remote_log_segment_id}"
+        return event.topic_id_partition
+    return event.remote_log_segment_id

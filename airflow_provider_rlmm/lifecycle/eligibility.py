@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be done to the user partitions of one metadata partition, decided before anything is changed (I2, I7)."""
+"""
+What may be done to the user partitions of one metadata partition, decided before anything is changed (I2, I7).
+
+Whether a marked one may be cleaned now says one rule for planner and cleaner: :func:`refusal_of`.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,64 @@ from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
-from airflow_provider_rlmm.lifecycle.settling import refusal_of
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, settle
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+
+PRESENCE_KINDS = {
+    Presence.PRESENT: RefusalKind.TOPIC_PRESENT,
+    Presence.AMBIGUOUS: RefusalKind.AMBIGUOUS,
+    Presence.DENIED: RefusalKind.ACCESS_DENIED,
+}
+_PRESENCE_ADVICE = {
+    Presence.PRESENT: "a living topic is never cleaned: find out who wrote this marker",
+    Presence.AMBIGUOUS: "look at its records",
+    Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
+}
+
+
+def refusal_of(
+    history: UserPartitionHistory, observation: Observation, now_ms: int, limits: CleanerLimits
+) -> Refusal | None:
+    """
+    Return why nothing may be done to a partition (I7 and the rules of absence), ``None`` where it may be cleaned.
+
+    :param history: the partition's history.
+    :param observation: the latest look at the cluster.
+    :param now_ms: ms since the epoch, proven.
+    :param limits: limits of destructive work.
+    """
+    what, topic = str(history.topic_id_partition), history.topic_id_partition.topic
+    if not history.deletion_under_way():
+        why = "its deletion is not under way: another run has finished it"
+        return Refusal(what, why, "nothing", RefusalKind.NEXT_RUN, topic=topic)
+    if observation.presence is not Presence.ABSENT:
+        kind = PRESENCE_KINDS[observation.presence]
+        return Refusal(what, observation.reason, _PRESENCE_ADVICE[observation.presence], kind, topic=topic)
+    if history.without_add:
+        offset = min(history.without_add.values())
+        why = f"{len(history.without_add)} segments have an incomplete history, see offset {offset}"
+        todo = "reconcile storage and metadata by hand: these are not orphans"
+        return Refusal(what, why, todo, RefusalKind.INCOMPLETE_HISTORY, offset=offset, topic=topic)
+    settlement = settle(
+        history.observations,
+        foreign_offset=history.last_foreign_offset,
+        now_ms=now_ms,
+        min_absence_ms=limits.min_absence_ms,
+    )
+    if settlement.settled:
+        return None
+    # Where no observation stands the next run's marker makes one.
+    stands = first_observation(history.observations, now_ms) is not None
+    kind = RefusalKind.WAITING if stands else RefusalKind.NEXT_RUN
+    return Refusal(what, settlement.reason, settlement.what_to_do, kind, topic=topic)
+
 
 PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
 """(topic id, user partition) → segment ids that the plan allows to delete."""
@@ -32,19 +85,6 @@ STORAGE_ADVICE = "see the reason; the other partitions of this run went on witho
 MISSING_ADVICE = (
     "check storage URI, layout and mount; if the objects are really lost, the override '{override}' settles them"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """
-    One look at the cluster.
-
-    :param cluster: what it answered.
-    :param names: topic id → the names in the log that were asked for.
-    """
-
-    cluster: ClusterLook
-    names: Mapping[UUID, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +113,16 @@ class CleaningContext:
     clock: Clock
     hold: HoldSource = nothing_held
 
-    def look(self, histories: Iterable[UserPartitionHistory]) -> Seen:
+    def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """
         Look at the cluster again.
 
         :param histories: of the user partitions in question.
         """
         names = self.replay.names({history.topic_id_partition.topic_id for history in histories})
-        return Seen(look(self.topics, self.log, names), names)
+        return look(self.topics, self.log, names)
 
-    def refusal(self, history: UserPartitionHistory, seen: Seen) -> Refusal | None:
+    def refusal(self, history: UserPartitionHistory, seen: ClusterLook) -> Refusal | None:
         """
         Return why nothing may be done to a user partition (I7, the rules of absence, a hold), ``None`` where it may.
 
@@ -91,7 +131,7 @@ class CleaningContext:
         """
         tip = history.topic_id_partition
         held = self.hold().refusal_of(tip, seen.names[tip.topic_id])
-        return held or refusal_of(history, seen.cluster.observations[tip.topic_id], self.clock(), self.limits)
+        return held or refusal_of(history, seen.observations[tip.topic_id], self.clock(), self.limits)
 
     def incompleteness(self, history: UserPartitionHistory, listed: Collection[UUID]) -> Refusal | None:
         """
@@ -167,7 +207,7 @@ def find_eligible(
 
 
 def _decide(
-    history: UserPartitionHistory, context: CleaningContext, seen: Seen, planned: frozenset[UUID]
+    history: UserPartitionHistory, context: CleaningContext, seen: ClusterLook, planned: frozenset[UUID]
 ) -> Eligibility:
     refused = context.refusal(history, seen)
     if refused is not None:
@@ -248,12 +288,14 @@ def as_unseen(
     """
     segment_id = metadata.remote_log_segment_id.id
     ours = history.started_by.get(segment_id) == OWN_BROKER_ID
+    check, places = root.check, frozenset(place.name for place in storage.layout.places_of(metadata))
     return UnseenSegment(
         state=metadata.state,
         was_copied=segment_id in history.copied,
-        places_proven=root.places_proven(storage, metadata),
+        places_proven=places <= check.verified_places,
         only_place=len(storage.layout.places) == 1,
-        root_is_fresh=root.is_fresh(storage, metadata),
-        started_by_us=ours and root.is_recorded(storage, metadata),
-        places_shown=root.places_shown(storage, metadata),
+        root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),
+        # A start of ours counts below the root where an earlier run of the cluster worked.
+        started_by_us=ours and all(check.root_ids.get(place) in root.recorded for place in places),
+        places_shown=places <= check.shown_places,
     )

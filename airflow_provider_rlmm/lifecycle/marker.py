@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
@@ -19,9 +19,9 @@ from airflow_provider_rlmm.event_log.protocol import Acked, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.settling import PRESENCE_KINDS
+from airflow_provider_rlmm.lifecycle.eligibility import PRESENCE_KINDS
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import Belief, MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -35,6 +35,8 @@ PRESENCE_ADVICE = {
 }
 
 ROUTING_ADVICE = "compare the metadata topic's partition count with the brokers' configuration; the others were marked"
+
+_STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class MarkReport:
     records_read: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class DeletedPartitionMarker:
     """
     :param topic: the metadata topic.
@@ -66,20 +69,11 @@ class DeletedPartitionMarker:
     :param dry_run: say what would be written, write nothing.
     """
 
-    def __init__(
-        self,
-        topic: TopicReplay,
-        publisher: GuardedPublisher,
-        *,
-        clock: Clock,
-        dry_run: bool = False,
-    ) -> None:
-        self._topic = topic
-        self._log = topic.log
-        self._publisher = publisher
-        self._topics = topic.topics
-        self._clock = clock
-        self._dry_run = dry_run
+    topic: TopicReplay
+    publisher: GuardedPublisher
+    _: KW_ONLY
+    clock: Clock
+    dry_run: bool = False
 
     def mark(self, only: frozenset[tuple[UUID, int]] | None = None) -> MarkReport:
         """
@@ -94,13 +88,13 @@ class DeletedPartitionMarker:
         marked: list[str] = []
         already = 0
         refusals: list[Refusal] = []
-        topic = self._topic
+        topic = self.topic
         topic.advance()
-        for metadata_partition in range(self._log.partition_count):
+        for metadata_partition in range(self.topic.log.partition_count):
             topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
             if only is not None:
                 topic_ids &= {topic_id for topic_id, _ in only}
-            living = look(self._topics, self._log, {}).living.values() if topic_ids else ()
+            living = look(self.topic.topics, self.topic.log, {}).living.values() if topic_ids else ()
             gone = topic_ids - frozenset(living)
             if not gone:
                 continue
@@ -118,7 +112,7 @@ class DeletedPartitionMarker:
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing
-        return MarkReport(tuple(marked), already, tuple(refusals), self._dry_run, topic.records_read)
+        return MarkReport(tuple(marked), already, tuple(refusals), self.dry_run, topic.records_read)
 
     def _mark_metadata_partition(
         self,
@@ -127,25 +121,25 @@ class DeletedPartitionMarker:
         only: frozenset[tuple[UUID, int]] | None,
         refusals: list[Refusal],
     ) -> tuple[list[str], int]:
-        now_ms = self._clock()
+        now_ms = self.clock()
         work = [
             h
             for h in replay.histories.values()
             if _needs_observation(h, now_ms)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
-        seen = look(self._topics, self._log, names)
+        seen = look(self.topic.topics, self.topic.log, names)
         refusals += _presence_refusals(work, seen.observations)
         looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)
         # The time is taken after the look: an observation must not claim to be older than it is.
-        events = [e for h, o in looked_at if (e := due_observation(h, o, self._clock())) is not None]
+        events = [e for h, o in looked_at if (e := due_observation(h, o, self.clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
         outcomes = self._publish(events, Belief(replay, seen.proof))
         done = []
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):
                 done.append(describe_event(event))
-                logger.info("%s%s", "would write " if self._dry_run else "", done[-1])
+                logger.info("%s%s", "would write " if self.dry_run else "", done[-1])
             else:
                 topic, kind = event.topic_id_partition.topic, RefusalKind.NEXT_RUN
                 refusals.append(
@@ -156,10 +150,10 @@ class DeletedPartitionMarker:
     def _publish(
         self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
     ) -> list[PublishOutcome]:
-        if not self._dry_run:
-            return self._publisher.publish(events, belief)
+        if not self.dry_run:
+            return self.publisher.publish(events, belief)
         if events:
-            check_events(events, belief, self._log)
+            check_events(events, belief, self.topic.log)
         return [Acked(-1) for _ in events]
 
 
@@ -180,12 +174,8 @@ def due_observation(
     if not _needs_observation(history, now_ms):
         return None
     # After DELETE_PARTITION_STARTED Kafka's table allows no marker: repeating the start records the observation.
-    started = history.delete_state == RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-    state = (
-        RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-        if started
-        else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-    )
+    started = history.delete_state == _STARTED
+    state = _STARTED if started else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
     return RemotePartitionDeleteMetadata(history.topic_id_partition, state, now_ms, OWN_BROKER_ID)
 
 

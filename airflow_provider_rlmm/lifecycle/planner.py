@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.lifecycle.settling import refusal_of
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_AS_IN_THE_LOG = ("start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -52,6 +54,7 @@ class Plan:
     rows: pa.Table
 
 
+@dataclass(frozen=True, slots=True)
 class CleanupPlanner:
     """
     :param topic: the metadata topic.
@@ -60,20 +63,11 @@ class CleanupPlanner:
     :param hold: what is never planned.
     """
 
-    def __init__(
-        self,
-        topic: TopicReplay,
-        *,
-        limits: CleanerLimits,
-        clock: Clock,
-        hold: HoldSource = nothing_held,
-    ) -> None:
-        self._topic = topic
-        self._log = topic.log
-        self._topics = topic.topics
-        self._limits = limits
-        self._clock = clock
-        self._hold = hold
+    topic: TopicReplay
+    _: KW_ONLY
+    limits: CleanerLimits
+    clock: Clock
+    hold: HoldSource = nothing_held
 
     def plan(
         self,
@@ -94,18 +88,18 @@ class CleanupPlanner:
         :param max_segments: plan no more than these, and leave the rest for later runs; ``None`` for all.
         :raises EventLogError: if the topic or the cluster cannot be read.
         """
-        now = self._clock()
+        now = self.clock()
         draft = _Draft(max_segments)
-        topic = self._topic
+        topic = self.topic
         topic.advance()
         # Of living topics nothing is asked but whether they are being deleted. The log was read before.
-        living = frozenset(look(self._topics, self._log, {}).living.values())
-        for metadata_partition in range(self._log.partition_count):
+        living = frozenset(look(self.topic.topics, self.topic.log, {}).living.values())
+        for metadata_partition in range(self.topic.log.partition_count):
             wanted = topic.under_way(metadata_partition) | (topic.unresolved(metadata_partition) - living)
             self._plan_metadata_partition(topic.view(metadata_partition, wanted), only, draft)
         summary = PlanSummary(
             plan_id=plan_id,
-            cluster_id=self._topics.cluster_id(),
+            cluster_id=self.topic.topics.cluster_id(),
             created_at_ms=now,
             expires_at_ms=now + expires_in_ms,
             read_until=draft.read_until,
@@ -116,7 +110,7 @@ class CleanupPlanner:
             unresolved=draft.unresolved,
             refusals=first_refusals([*draft.refusals, *draft.left_for_later()]),
             waiting=draft.waiting,
-            hold=self._hold().entries,
+            hold=self.hold().entries,
             tails=draft.tails,
         )
         return Plan(summary, draft.to_table())
@@ -124,7 +118,7 @@ class CleanupPlanner:
     def _plan_metadata_partition(
         self, replay: MetadataPartitionView, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
     ) -> None:
-        topic, metadata_partition = self._topic, replay.metadata_partition
+        topic, metadata_partition = self.topic, replay.metadata_partition
         draft.note(replay, topic)
         work = [
             h
@@ -136,7 +130,7 @@ class CleanupPlanner:
         if not ids:
             return
         observations = look(
-            self._topics, self._log, {i: topic.names_of(metadata_partition, i) for i in ids}
+            self.topic.topics, self.topic.log, {i: topic.names_of(metadata_partition, i) for i in ids}
         ).observations
         draft.refuse(
             incomplete_history(h, metadata_partition)
@@ -150,8 +144,8 @@ class CleanupPlanner:
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
             tip = history.topic_id_partition
-            held = self._hold().refusal_of(tip, topic.names_of(metadata_partition, tip.topic_id))
-            refusal = held or refusal_of(history, observation, self._clock(), self._limits)
+            held = self.hold().refusal_of(tip, topic.names_of(metadata_partition, tip.topic_id))
+            refusal = held or refusal_of(history, observation, self.clock(), self.limits)
             if refusal is not None:
                 draft.refuse([replace(refusal, metadata_partition=metadata_partition)])
                 if refusal.kind is RefusalKind.WAITING:
@@ -194,12 +188,7 @@ class _Draft:
         return [Refusal("the plan", why, "nothing: the next run goes on", RefusalKind.NEXT_RUN)]
 
     def note(self, replay: MetadataPartitionView, topic: TopicReplay) -> None:
-        """
-        Note what is known of a metadata partition.
-
-        :param replay: with the histories of the topics that are being deleted, or of which something is not certain.
-        :param topic: all of the topic.
-        """
+        """Note what is known of a metadata partition; ``replay`` has the histories in question, ``topic`` all."""
         number = replay.metadata_partition
         self.read_until[number] = replay.end
         if (tail := topic.tail(number)) is not None:
@@ -241,11 +230,7 @@ def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata, exact: boo
         "partition": segment_id.topic_id_partition.partition,
         "segment_id": segment_id.id.bytes,
         "state": int(metadata.state),
-        "start_offset": metadata.start_offset,
-        "end_offset": metadata.end_offset,
-        "max_timestamp_ms": metadata.max_timestamp_ms,
-        "event_timestamp_ms": metadata.event_timestamp_ms,
-        "segment_size_in_bytes": metadata.segment_size_in_bytes,
+        **{name: getattr(metadata, name) for name in _AS_IN_THE_LOG},
         "reason": Reason.ORPHANED.value,
         "exact": exact,
     }

@@ -1,46 +1,220 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishes single events on somebody's word, under the conditions of the marker and of the cleaner."""
+"""
+Publishes single events on somebody's word, under the conditions of the marker and of the cleaner, storage included.
+
+The write guard sees the log and the cluster alone. What it cannot see is whether absence was observed long enough ago and
+whether objects are left, and it is objects that nobody finds any more once an event says that they are gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
+    EventByHandRefusedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
 from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
-from airflow_provider_rlmm.lifecycle.by_hand import Standing, StorageWitness, check_override
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
+from airflow_provider_rlmm.lifecycle.eligibility import as_unseen, refusal_of
+from airflow_provider_rlmm.lifecycle.marker import due_observation
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.view import Belief
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
+    kafka_uuid_str,
     parse_kafka_uuid,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.absence import Observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.refusals import Refusal
+from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.values import spelled_integer
+from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 from airflow_provider_rlmm.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
+
+EVENTS_BY_HAND = "events_by_hand"
+"""The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""
+
+_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+_OVERRIDDEN = (
+    RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
+    RemotePartitionDeleteState.DELETE_PARTITION_FINISHED,
+    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+)
+
+
+def _require_override(events: Iterable[WritableEvent], limits: CleanerLimits) -> None:
+    """Refuse a list of events before the first is written, if one of them needs the override and it is not given."""
+    for event in events:
+        if any(event.state is state for state in _OVERRIDDEN) and EVENTS_BY_HAND not in limits.overrides:
+            raise EventByHandRefusedError(
+                f"{event.state.name} of {topic_id_partition_of(event)} by hand needs the override {EVENTS_BY_HAND!r} and "
+                "expected_cluster_id in the rlmm connection; the remote log cleaner needs neither: let it do this"
+            )
+
+
+def needs_storage(events: Iterable[WritableEvent]) -> bool:
+    """
+    Tell whether remote storage has to be asked about some of the events.
+
+    :param events: all of them.
+    """
+    return any(event.state is not _MARKED for event in events)
+
+
+@dataclass(slots=True)
+class _StorageWitness:
+    """
+    Remote storage as a witness. Its root must be the cluster's and up to date before a listing says anything: in a copy of
+    the root, or an old one, nothing would be left to see.
+
+    :param storage: remote storage, ``None`` where there is none to ask.
+    :param prove: proves its root, should that be needed.
+    :param overrides: overrides in force.
+    """
+
+    storage: RemoteStorageManager | None
+    prove: Callable[[RemoteStorageManager], ProvenRoot]
+    overrides: frozenset[str]
+    _proof: ProvenRoot | None = field(default=None, init=False)
+
+    def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
+        """Return the ids of the segments of a user partition of which storage lists an object now."""
+        storage, _ = self._proven(tip)
+        return frozenset(storage.list_log_segments(tip))
+
+    def root_shown(self, tip: TopicIdPartition) -> bool:
+        """Tell whether something of this cluster was seen at every place of the storage root."""
+        _, proof = self._proven(tip)
+        return proof.shown
+
+    def decide_unseen(self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
+        """Tell by the cleaner's rule whether a segment may be finished of which no listing shows an object."""
+        storage, proof = self._proven(history.topic_id_partition)
+        return decide_unseen(as_unseen(history, metadata, proof, storage), self.overrides)
+
+    def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, ProvenRoot]:
+        if self.storage is None:
+            raise EventByHandRefusedError(f"{tip}: there is no remote storage to ask")
+        if self._proof is None:
+            self._proof = self.prove(self.storage)
+        if not self._proof.check.verified:
+            raise EventByHandRefusedError(f"{tip}: the storage root is not verified, {self._proof.check.reason}")
+        return self.storage, self._proof
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """
+    What is known about the user partition of an event right before it is written.
+
+    :param history: its history, replayed up to the high watermark.
+    :param observation: the latest look at its topic id.
+    :param now_ms: a time after that look, ms since the epoch.
+    :param limits: limits of destructive work.
+    :param held: why it must not be touched, ``None`` where nothing holds it.
+    :param doubt: why more may have been said about it than was read, ``None`` where nothing suggests it.
+    :param storage: remote storage, asked where that is needed.
+    """
+
+    history: UserPartitionHistory
+    observation: Observation
+    now_ms: int
+    limits: CleanerLimits
+    held: Refusal | None
+    doubt: Doubt | None
+    storage: _StorageWitness
+
+    def check(self, event: WritableEvent) -> None:
+        """Refuse an event that marker and cleaner would not write now, and say why and what to do."""
+        obstacle = self._obstacle(event)
+        if obstacle is not None:
+            raise EventByHandRefusedError(f"{event.state.name} of {subject_of(event)} is not written: {obstacle}")
+
+    def _obstacle(self, event: WritableEvent) -> str | None:
+        if self.held is not None:
+            return f"{self.held.why}; {self.held.what_to_do}"
+        due = due_observation(self.history, self.observation, self.now_ms)
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            if due is not None and event.state is due.state:
+                return None
+            if event.state is _MARKED:
+                return self._why_no_observation_is_due()
+        if (refusal := refusal_of(self.history, self.observation, self.now_ms, self.limits)) is not None:
+            return f"{refusal.why}; {refusal.what_to_do}"
+        if (refusal := self._incompleteness()) is not None:
+            return f"{refusal.why}; {refusal.what_to_do}"
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            started = event.state is RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+            return None if started else self._obstacle_to_finish()
+        return self._obstacle_of_segment(event)
+
+    def _why_no_observation_is_due(self) -> str:
+        if self.history.deletion_under_way():
+            return "its deletion is under way and the observation stands: the marker would write nothing"
+        if not self.history.unfinished():
+            return "no segment of it is unfinished: the marker would write nothing"
+        return self.observation.reason
+
+    def _incompleteness(self) -> Refusal | None:
+        if self.doubt is None:
+            return None
+        tip = self.history.topic_id_partition
+        listed, root_shown = self.storage.listed(tip), self.storage.root_shown(tip)
+        return incompleteness(self.history, listed, self.doubt, root_shown=root_shown)
+
+    def _obstacle_to_finish(self) -> str | None:
+        obstacle = self.history.obstacle_to_finish()
+        if obstacle is not None:
+            return obstacle
+        unfinished = {segment.remote_log_segment_id.id for segment in self.history.unfinished()}
+        left = self.storage.listed(self.history.topic_id_partition) - (self.history.known_segments - unfinished)
+        if left:
+            return (
+                f"storage lists objects of {len(left)} segments that the log does not call finished, one of them is "
+                f"{kafka_uuid_str(min(left))}; reconcile storage and metadata first"
+            )
+        return None
+
+    def _obstacle_of_segment(self, event: RemoteLogSegmentMetadataUpdate) -> str | None:
+        listed = event.remote_log_segment_id.id in self.storage.listed(self.history.topic_id_partition)
+        if event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            unseen = "storage lists no object of it; let the remote log cleaner decide what that means"
+            return None if listed else unseen
+        if listed:
+            return "storage still lists objects of it; let the remote log cleaner delete them"
+        metadata = self.history.cache.segment(event.remote_log_segment_id)
+        if metadata is None:
+            return "the log knows no such segment that is not finished"
+        decision = self.storage.decide_unseen(self.history, metadata)
+        if decision.verdict is UnseenVerdict.MAY_FINISH:
+            return None
+        override = f"; the override {decision.override!r} settles it" if decision.override else ""
+        return f"{decision.why}{override}; the remote log cleaner finishes what it deletes itself"
+
 
 MAX_PARTITION = 2**31 - 1
 EVENT_FIELDS = ("topic_id", "topic", "partition", "state")
@@ -116,9 +290,13 @@ def publish_events(
     """
     cluster_id = topics.cluster_id()
     check_cluster(cluster_id, expected_cluster_id, limits.overrides)
-    check_override(events, limits)
-    open_topic = partial(TopicReplay, log, topics, clock, snapshots)
-    witness = StorageWitness(storage, open_topic, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+    _require_override(events, limits)
+
+    def prove(asked: RemoteStorageManager) -> ProvenRoot:
+        topic = TopicReplay(log, topics, clock, snapshots)
+        return prove_root(topic, asked, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+
+    witness = _StorageWitness(storage, prove, limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:
@@ -133,7 +311,7 @@ def publish_events(
         seen = look(topics, log, {tip.topic_id: names})
         # The time is taken after the look: an observation must not claim to be older than it is.
         event = replace(given, event_timestamp_ms=clock())
-        Standing(
+        _Standing(
             replay.histories.get(tip) or UserPartitionHistory(tip),
             seen.observations[tip.topic_id],
             event.event_timestamp_ms,

@@ -52,20 +52,20 @@ def read_to_parquet(
     beginnings, high_water_marks = log.beginning_offsets(), log.high_water_marks()
     starts = {**beginnings, **(start_offsets or {})}
     ends = {**high_water_marks, **(end_offsets or {})}
-    for metadata_partition in sorted({*starts, *ends}):
-        if metadata_partition not in high_water_marks:
-            raise ConfigurationError(f"there is no metadata partition {metadata_partition}: {sorted(high_water_marks)}")
-        if ends[metadata_partition] > high_water_marks[metadata_partition]:
+    for number in sorted({*starts, *ends}):
+        if number not in high_water_marks:
+            raise ConfigurationError(f"there is no metadata partition {number}: {sorted(high_water_marks)}")
+        start, end, high_water_mark = starts[number], ends[number], high_water_marks[number]
+        if end > high_water_mark:
             raise ConfigurationError(
-                f"metadata partition {metadata_partition}: end offset {ends[metadata_partition]} lies above the high "
-                f"watermark {high_water_marks[metadata_partition]}"
+                f"metadata partition {number}: end offset {end} lies above the high watermark {high_water_mark}"
             )
-        if starts[metadata_partition] > high_water_marks[metadata_partition]:
+        if start > high_water_mark:
             raise OffsetOutOfRangeError(
-                f"metadata partition {metadata_partition}: start offset {starts[metadata_partition]} lies behind the high "
-                f"watermark {high_water_marks[metadata_partition]}: it is of another topic, or the log has lost records",
-                metadata_partition,
-                starts[metadata_partition],
+                f"metadata partition {number}: start offset {start} lies behind the high watermark {high_water_mark}: it is "
+                "of another topic, or the log has lost records",
+                number,
+                start,
             )
     rows = quarantined = 0
     for metadata_partition in sorted(ends):

@@ -2,32 +2,177 @@
 """
 Is this the storage root where this cluster's brokers write now? Asked before anything is marked, planned or deleted.
 
-Whose root it is, its objects and stamps say; whether it is up to date, the newest copies of living topics say.
+Whose root it is, its objects and stamps say. A stamp proves nothing by lying there, since a copy of the root holds a copy of
+it: it counts once a run that had verified the root by its objects has recorded the root id (:func:`record_roots`: a small
+document per cluster in the work folder). Of each place only the latest counts: who goes back to an older root has to prove it
+again.
+
+Whether it is up to date, the newest copies of living topics say: a copy of the root, or an old root, holds objects of this
+cluster and perhaps its stamp, but nothing that was copied since. The order is read, list, read again: what is missing counts
+only if the log, read after the listing, still says that it is there.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, PlanError
+from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.file_systems import read_file, replace_file
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.quoting import name_in_text
+from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 logger = logging.getLogger(__name__)
 
+ROOTS_DOCUMENT = "roots.json"
+_MAX_BYTES = 2**20
+MOST_SAMPLES = 20
+_ROUNDS = 3
 _NAMED = 3
+_COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_PLAIN = (
+    "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
+    "custom_metadata", "txn_idx_empty",
+)  # fmt: skip
+
+
+def look_for_freshness(
+    topic: TopicReplay, living: Collection[UUID], storage: RemoteStorageManager, *, most_samples: int = MOST_SAMPLES
+) -> Freshness:
+    """
+    Read the topic, and look for the newest copied segment of each living topic in storage.
+
+    Of the living topics those are taken that were copied last, for every place the same number.
+
+    :param topic: the metadata topic; it is advanced.
+    :param living: ids of the topics that exist, of a complete and proven look at the cluster, taken before this.
+    :param storage: remote storage, listed only.
+    :param most_samples: segments to look for at most.
+    :raises EventLogError: if the topic cannot be read.
+    :raises StorageError: if storage cannot be listed.
+    """
+    for _ in range(_ROUNDS):
+        topic.advance()
+        samples = _newest_copied(topic, living, storage.layout, most_samples)
+        found = check_samples(topic, samples, storage)
+        if found.samples or not samples:
+            break
+        # All of them were deleted by their brokers in between: there are newer ones now.
+    return found
+
+
+def check_samples(topic: TopicReplay, samples: Sequence[Sample], storage: RemoteStorageManager) -> Freshness:
+    """
+    Look for given segments in storage: those that a plan has recorded, right before its first deletion.
+
+    Only if one is missing, its metadata partition is read on.
+
+    :param topic: the metadata topic; it is advanced where that is needed.
+    :param samples: of a :func:`look_for_freshness`.
+    :param storage: remote storage, listed only.
+    :return: what became of them. Those that were deleted since are left out; if none is left, look anew.
+    :raises EventLogError: if the topic cannot be read.
+    :raises StorageError: if storage cannot be listed.
+    """
+    absent = storage.missing_keys({key for sample in samples for key in sample.keys})
+    doubtful = [sample for sample in samples if not absent.isdisjoint(sample.keys)]
+    copied = _still_copied(topic, doubtful)
+    missing = tuple(sample for sample in doubtful if sample.segment_id in copied)
+    left_out = {sample.segment_id for sample in doubtful} - copied
+    freshness = Freshness(tuple(s for s in samples if s.segment_id not in left_out), missing)
+    for sentence in freshness.sentences:
+        logger.info("storage root: %s", sentence)
+    return freshness
+
+
+def _newest_copied(topic: TopicReplay, living: Collection[UUID], layout: Layout, most: int) -> tuple[Sample, ...]:
+    copied = _copied(topic.segments, "topic_id", [topic_id.bytes for topic_id in living])
+    by_place = defaultdict(list)
+    for sample in sorted(_samples_of(copied, layout, most), key=_newest_first):
+        by_place[sample.place].append(sample)
+    share = max(1, most // max(1, len(by_place)))
+    return tuple(sample for place in sorted(by_place) for sample in by_place[place][:share])
+
+
+def _newest_first(sample: Sample) -> tuple[int, str]:
+    return -sample.copied_at_ms, str(sample.segment_id)
+
+
+def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[Sample]:
+    """Yield the newest copied segment of each topic and place, of the topics that were copied last."""
+    copied = copied.sort_by([("event_timestamp_ms", "descending")])
+    if len(layout.places) == 1:
+        copied = _first_of_each_topic(copied).slice(0, most)
+    found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
+    for row in copied.to_pylist():
+        sample = _sample_of(row, layout)
+        if sample is not None and row["topic_id"] not in found[sample.place] and len(found[sample.place]) < most:
+            found[sample.place].add(row["topic_id"])
+            yield sample
+
+
+def _first_of_each_topic(segments: pa.Table) -> pa.Table:
+    import numpy as np
+
+    codes = segments.column("topic_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    _, first = np.unique(codes, return_index=True)
+    return segments.take(np.sort(first))
+
+
+def _sample_of(row: Mapping[str, Any], layout: Layout) -> Sample | None:
+    """Return the sample of a segment, ``None`` where it cannot be said at which keys its copy lies."""
+    tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    metadata = RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"])),
+        segment_leader_epochs=tuple((e["leader_epoch"], e["start_offset"]) for e in row["segment_leader_epochs"]),
+        state=_COPIED,
+        **{name: row[name] for name in _PLAIN},
+    )
+    places = layout.places_of(metadata)
+    if len(places) != 1:
+        return None
+    try:
+        keys = layout.required_keys(metadata)
+    except UnsafeObjectKeyError:
+        # A record that lies about the name of a living topic; the marker and the doctor tell of it.
+        return None
+    segment_id, copied_at_ms = metadata.remote_log_segment_id.id, row["event_timestamp_ms"]
+    return Sample(row["metadata_partition"], tip, segment_id, places[0].name, keys, copied_at_ms)
+
+
+def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
+    """Return those of some segments that the log, as of now, calls COPY_SEGMENT_FINISHED."""
+    if not samples:
+        return set()
+    topic.advance({sample.metadata_partition for sample in samples})
+    copied = _copied(topic.segments, "segment_id", [sample.segment_id.bytes for sample in samples])
+    return {UUID(bytes=raw) for raw in copied.column("segment_id").to_pylist()}
+
+
+def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table:
+    """Return the copied segments that have one of some ids in a column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pc.is_in(segments.column(column), value_set=pa.array(list(ids), segments.schema.field(column).type))
+    return segments.filter(pc.and_(wanted, pc.equal(segments.column("state"), int(_COPIED))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +189,25 @@ class ProvenRoot:
     freshness: Freshness
     recorded: frozenset[str] = frozenset()
 
-    def places_proven(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
-        """
-        Tell whether every place that the copy of a segment could have used is verified.
-
-        :param storage: knows the layout.
-        :param metadata: the segment.
-        """
-        return all(self.check.is_verified(place) for place in storage.layout.places_of(metadata))
-
     @property
     def shown(self) -> bool:
         """Whether every place is verified, and showed something of this cluster."""
         return all(place.verified and place.shown for place in self.check.places)
 
-    def places_shown(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
-        """
-        Tell whether something of the cluster was seen at every such place.
-
-        :param storage: knows the layout.
-        :param metadata: the segment.
-        """
-        return all(self.check.is_shown(place) for place in storage.layout.places_of(metadata))
-
-    def is_fresh(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
-        """
-        Tell whether every such place is up to date.
-
-        :param storage: knows the layout.
-        :param metadata: the segment.
-        """
-        expected = self.check.expected_places
-        return all(self.freshness.is_fresh(place.name, expected) for place in storage.layout.places_of(metadata))
-
-    def is_recorded(self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bool:
-        """
-        Tell whether every such place is the one where an earlier run of the cluster worked.
-
-        :param storage: knows the layout.
-        :param metadata: the segment.
-        """
-        ids = self.check.root_ids
-        return all(ids.get(place.name) in self.recorded for place in storage.layout.places_of(metadata))
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
-        return {"places": [place.to_dict() for place in self.check.places], **self.freshness.to_dict()}
+        places = [
+            {
+                "place": check.place.name,
+                "where": str(check.where),
+                "verified": check.verified,
+                "how": check.how and check.how.value,
+                "root_id": check.root_id,
+                "reason": check.reason,
+            }
+            for check in self.check.places
+        ]
+        return {"places": places, **self.freshness.to_dict()}
 
 
 def prove_root(
@@ -177,3 +295,46 @@ def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
         return tuple(Sample.from_dict(plain) for plain in root["samples"])
     except (TypeError, ValueError) as e:
         raise PlanError(f"the plan's samples of the storage root cannot be read ({e}); make a new plan") from e
+
+
+def recorded_roots(uri: str, cluster_id: str) -> frozenset[str]:
+    """
+    Return the root ids that the latest runs have recorded, one per place.
+
+    :param uri: of the cluster's folder.
+    :param cluster_id: the cluster.
+    :raises PlanError: if the document is there and cannot be read, or is another cluster's.
+    """
+    return frozenset(_read(uri, cluster_id).values())
+
+
+def _read(uri: str, cluster_id: str) -> dict[str, str]:
+    try:
+        document = json.loads(bytes(read_file(f"{uri}/{ROOTS_DOCUMENT}", _MAX_BYTES)))
+        roots: dict[str, str] = document["root_ids"]
+        if document["cluster_id"] != cluster_id or not all(isinstance(root, str) for root in roots.values()):
+            raise ValueError("it is not this cluster's")
+        return roots
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise PlanError(
+            f"{uri}/{ROOTS_DOCUMENT}, the storage roots that earlier runs have recorded, cannot be read ({e}); remove it, "
+            "and set expected_root of the rlmm connection if no topic lives in this storage"
+        ) from e
+
+
+def record_roots(uri: str, cluster_id: str, root_ids: Mapping[str, str]) -> None:
+    """
+    Record the root that was verified in this run.
+
+    :param uri: of the cluster's folder.
+    :param cluster_id: the cluster.
+    :param root_ids: name of the place → its root id; what is known is not written again.
+    :raises PlanError: if the document is there and cannot be read.
+    :raises OSError: if it cannot be written; the older one is still there.
+    """
+    known = _read(uri, cluster_id)
+    if (latest := {**known, **root_ids}) != known:
+        document = {"cluster_id": cluster_id, "root_ids": latest}
+        replace_file(f"{uri}/{ROOTS_DOCUMENT}", [json.dumps(document, indent=2).encode()])

@@ -1,23 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run: what its tasks left, put together, and what of it needs a person, first."""
+"""
+The report of a run: what its tasks left in its folder, put together, and what of it needs a person, first.
+
+What is missing or cannot be read is noted and never an error: the run may have gone wrong anywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle.marker import MarkReport
+from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
+    check_mark,
+    check_part,
     cleanup_document,
     refusal_of_dict,
     refusals_of,
 )
-from airflow_provider_rlmm.lifecycle.run_documents import NO_REPORT, RunDocuments
+from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+CHECK_DOCUMENT = "check.json"
+MARK_DOCUMENT = "mark.json"
+DOCTOR_DOCUMENT = "doctor.json"
+REPORT_DOCUMENT = "report.json"
+NO_REPORT = "its cleaning task left no report"
+
+
+def part_name(metadata_partition: int) -> str:
+    """
+    Return the name of the document that the cleaning of a metadata partition leaves.
+
+    :param metadata_partition: which one.
+    """
+    return f"clean-{metadata_partition}.json"
+
+
+def mark_document(report: MarkReport, cluster_id: str) -> dict[str, Any]:
+    """
+    Return what the marker leaves for the report of its run.
+
+    :param report: what it did.
+    :param cluster_id: the cluster.
+    """
+    return {
+        "cluster_id": cluster_id,
+        "dry_run": report.dry_run,
+        "marked": len(report.marked),
+        "already_marked": report.already_marked,
+        "refusals": [asdict(r) for r in report.refusals],
+    }
+
+
+@dataclass(slots=True)
+class _RunDocuments:
+    """
+    What the tasks of a run left.
+
+    :param uri: of the folder of the run.
+    :param plan: its plan, ``None`` where there is none that can be read; ``no_plan`` says why.
+    :param mark: the marker's document.
+    :param doctor: the doctor's, where the run has one.
+    :param parts: metadata partition → its report.
+    :param absent: metadata partition that was planned → why it has no report.
+    :param unreadable: what is there and cannot be read, or ought to be there.
+    """
+
+    uri: str
+    plan: PlanSummary | None = None
+    no_plan: str = ""
+    mark: dict[str, Any] | None = None
+    doctor: dict[str, Any] | None = None
+    parts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    absent: dict[int, str] = field(default_factory=dict)
+    unreadable: list[Attention] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, uri: str, *, marked: bool) -> _RunDocuments:
+        """Read them; a run that has a marker is ``marked``: it leaves a document if it gets to its end."""
+        run = cls(uri)
+        try:
+            run.plan = read_plan(uri)
+        except PlanError as e:
+            run.no_plan = str(e)
+        run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
+        run.doctor = run._document(DOCTOR_DOCUMENT, _check_doctor)
+        for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
+            run._read_part(metadata_partition)
+        return run
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster, ``None`` where no document tells."""
+        if self.plan is not None:
+            return self.plan.cluster_id
+        return self.mark["cluster_id"] if self.mark else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the plan is larger than the limit that it was judged by."""
+        return self.plan is not None and self.plan.blast_radius is not None and not self.plan.within_blast_radius
+
+    @property
+    def not_planned(self) -> tuple[Refusal, ...]:
+        return self.plan.refusals if self.plan else ()
+
+    @property
+    def not_marked(self) -> tuple[Refusal, ...]:
+        return tuple(refusal_of_dict(r) for r in self.mark["refusals"]) if self.mark else ()
+
+    @property
+    def dry_runs(self) -> frozenset[bool]:
+        """What the tasks say that they were."""
+        documents = (*self.parts.values(), *([self.mark] if self.mark else []))
+        return frozenset(d["dry_run"] for d in documents)
+
+    def _read_part(self, metadata_partition: int) -> None:
+        def check(document: Mapping[str, Any]) -> None:
+            check_part(document)
+            if document["metadata_partition"] != metadata_partition:
+                raise ValueError(f"it is that of metadata partition {document['metadata_partition']}")
+
+        name, known = part_name(metadata_partition), len(self.unreadable)
+        part = self._document(name, check, metadata_partition)
+        if part is not None:
+            self.parts[metadata_partition] = part
+        elif len(self.unreadable) > known:
+            self.absent[metadata_partition] = f"the report of its cleaning task, {name}, cannot be read"
+        elif self.stopped:
+            self.absent[metadata_partition] = "it was not cleaned: the run was stopped by its blast radius"
+        else:
+            self.absent[metadata_partition] = NO_REPORT
+
+    def _document(
+        self,
+        name: str,
+        check: Callable[[Mapping[str, Any]], None],
+        metadata_partition: int | None = None,
+        missing: bool = False,
+    ) -> dict[str, Any] | None:
+        """Return a document, ``None`` where there is none; one that cannot be read, or is ``missing``, is noted."""
+        try:
+            found = read_checked(self.uri, name, check)
+        except PlanError as e:
+            self.unreadable.append(_unreadable(name, str(e), metadata_partition))
+            return None
+        if found is None and missing:
+            self.unreadable.append(_unreadable(name, "it is not there, though its task ran", metadata_partition))
+        return found
+
+
+def read_checked(uri: str, name: str, check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any] | None:
+    """
+    Read a document of a run, ``None`` where there is none.
+
+    :param uri: of the folder of the run.
+    :param name: file name.
+    :param check: raises ``ValueError`` where it does not have its form.
+    :raises PlanError: if it is there and cannot be read, or does not have its form.
+    """
+    try:
+        document = strict_json.parse_object(read_document(uri, name))
+        check(document)
+    except PlanError as e:
+        if isinstance(e.__cause__, FileNotFoundError):
+            return None
+        raise
+    except ValueError as e:
+        raise PlanError(f"{uri}/{name} does not have the expected form: {e}") from e
+    return document
+
+
+def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attention:
+    todo = "find out what happened to it: what it was to say is not in this report"
+    return Attention(
+        RunProblem.UNREADABLE.value, name, why, todo, metadata_partition=metadata_partition, acknowledgeable=False
+    )
+
 
 _STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
 _LOG_ADVICE = (
@@ -66,7 +233,7 @@ def report_of_run(
     :param acknowledgements: what people have said.
     :param now_ms: ms since the epoch.
     """
-    run = RunDocuments.read(uri, marked=marked, check_doctor=_check_doctor)
+    run = _RunDocuments.read(uri, marked=marked)
     # Where the tasks disagree, something was done.
     is_dry = False not in run.dry_runs if run.dry_runs else dry_run
     problems = [*_own_problems(run, failed_tasks, dry_run), *acknowledgements.problems, *_found_problems(run)]
@@ -89,9 +256,9 @@ def report_of_run(
     return RunReport(document, judgement)
 
 
-def _stand_in(run: RunDocuments, metadata_partition: int, dry_run: bool) -> dict[str, Any]:
+def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dict[str, Any]:
     """Stand in for a report that is not there, so that the run's report shows the metadata partition."""
-    planned = run.planned(metadata_partition).segments
+    planned = _planned(run, metadata_partition).segments
     kind = RefusalKind.BLAST_RADIUS if run.stopped else RefusalKind.REPORT
     refusal = Refusal(
         f"metadata partition {metadata_partition}", f"{run.absent[metadata_partition]}; {planned} segments were planned",
@@ -103,12 +270,17 @@ def _stand_in(run: RunDocuments, metadata_partition: int, dry_run: bool) -> dict
     ).to_dict()  # fmt: skip
 
 
-def _stopped(run: RunDocuments) -> dict[str, Any] | None:
+def _planned(run: _RunDocuments, metadata_partition: int) -> Count:
+    nothing = Count(0, 0)
+    return run.plan.by_metadata_partition.get(metadata_partition, nothing) if run.plan else nothing
+
+
+def _stopped(run: _RunDocuments) -> dict[str, Any] | None:
     """Say what stopped the run before it cleaned anything, and what is left."""
     plan = run.plan
     if plan is None or plan.blast_radius is None or plan.within_blast_radius:
         return None
-    left = Count.sum(run.planned(p) for p in run.absent)
+    left = Count.sum(_planned(run, p) for p in run.absent)
     why = (
         f"stopped by its blast radius: {plan.planned.segments} of {plan.known.segments} segments with {plan.planned.bytes} "
         f"bytes are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
@@ -117,7 +289,7 @@ def _stopped(run: RunDocuments) -> dict[str, Any] | None:
     return {"why": why, "what_to_do": _STOPPED_ADVICE, "left": asdict(left)}
 
 
-def _own_problems(run: RunDocuments, failed_tasks: int, told_dry: bool) -> Iterator[Attention]:
+def _own_problems(run: _RunDocuments, failed_tasks: int, told_dry: bool) -> Iterator[Attention]:
     """Yield what is wrong with the run itself."""
 
     def own(problem: RunProblem, what: str, why: str, what_to_do: str) -> Attention:
@@ -139,7 +311,7 @@ def _own_problems(run: RunDocuments, failed_tasks: int, told_dry: bool) -> Itera
         yield own(RunProblem.MIXED_DRY_RUN, "the run", why, "give every task of the DAG the same dry_run_only")
 
 
-def _found_problems(run: RunDocuments) -> Iterator[Attention]:
+def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
     """Yield what the run found that needs a person; of two that are the same the first is kept."""
     met: list[tuple[int | None, Refusal]] = [(None, r) for r in (*run.not_planned, *run.not_marked)]
     met += [(number, refusal_of_dict(r)) for number, part in run.parts.items() for r in refusals_of([part])]
@@ -150,7 +322,7 @@ def _found_problems(run: RunDocuments) -> Iterator[Attention]:
     yield from criticals_of(run.doctor)
 
 
-def _not_listed(run: RunDocuments) -> Iterator[Attention]:
+def _not_listed(run: _RunDocuments) -> Iterator[Attention]:
     """Return a problem for the quarantined records that a plan counts and does not list."""
     listed = {(r.metadata_partition, r.offset) for r in run.not_planned if r.kind is RefusalKind.QUARANTINED}
     for number, total in run.plan.quarantined.items() if run.plan else ():

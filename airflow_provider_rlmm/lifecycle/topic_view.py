@@ -22,7 +22,7 @@ from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogR
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.lifecycle.late_updates import without_add
-from airflow_provider_rlmm.lifecycle.view import MetadataPartitionView
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.policy.plan import Count

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
-from airflow_provider_rlmm.lifecycle.run_documents import CHECK_DOCUMENT
+from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.policy.guards import CleanerLimits

@@ -14,11 +14,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle import run_documents as documents
+from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan, write_document, write_plan
-from airflow_provider_rlmm.lifecycle.report_form import check_part
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, named, totals, with_earlier_try
-from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, named, totals, with_earlier_try
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
@@ -221,8 +219,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def _clean(self, context: Context, uri: str) -> MetadataPartitionReport:
         from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-        from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
-        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, samples_of
+        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
 
         limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
         conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
@@ -310,7 +307,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
         name, now_ms = given.artifact_name(context), system_clock()
-        report = report_of_run(
+        report = documents.report_of_run(
             artifact_uri(name),
             name,
             failed_tasks=self._failed_before(context),

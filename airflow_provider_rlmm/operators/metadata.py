@@ -98,8 +98,7 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[int]:
         """Publish."""
-        from airflow_provider_rlmm.lifecycle.by_hand import needs_storage
-        from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
+        from airflow_provider_rlmm.lifecycle.publishing import needs_storage, parse_event, publish_events
 
         limits = cleaner_limits(self.limits)
         events = [parse_event(raw, system_clock()) for raw in mappings("events", self.events)]

@@ -115,7 +115,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
 
     def _prepare(self, folder: Path, name: str) -> tuple[list[str], str]:
         """Write what the job reads and is no secret; return its command line, and the Kafka client's properties."""
-        from airflow_provider_rlmm.lifecycle.observing import observe_cluster
+        from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
 
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()

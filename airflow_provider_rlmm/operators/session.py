@@ -99,7 +99,7 @@ class CleanerSession:
         :param limits: with the overrides in force.
         :raises PlanError: if what earlier runs have recorded cannot be read.
         """
-        from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
+        from airflow_provider_rlmm.lifecycle.root_proof import recorded_roots
 
         return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
 

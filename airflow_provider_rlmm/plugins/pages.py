@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_provider_rlmm.lifecycle.report_form import check_report
+from airflow_provider_rlmm.lifecycle.reports import check_report
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.findings import Severity, since
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason

@@ -41,9 +41,7 @@ class Deadline:
     """
 
     def __init__(
-        self,
-        seconds: float = CALL_DEADLINE_S,
-        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+        self, seconds: float = CALL_DEADLINE_S, wait: Callable[[threading.Event, float], bool] = threading.Event.wait
     ) -> None:
         self._seconds = seconds
         self._wait = wait

@@ -7,15 +7,12 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
-
-_NO_REASONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DeletionBatch:
@@ -61,10 +58,8 @@ class DeletionBatch:
 
         :param objects: any listed objects.
         """
-        for stored in objects:
-            index = self._segment_of(stored.key)
-            if index is not None:
-                self._seen[index][stored.key] = stored.size
+        for index, stored in self._of_segments(objects):
+            self._seen[index][stored.key] = stored.size
 
     def keys_to_delete(self) -> list[str]:
         """Return the seen keys that the layout knows. Any other key of a segment is left alone."""
@@ -86,10 +81,8 @@ class DeletionBatch:
         :param sent: keys that a delete call was made for.
         """
         left: list[set[str]] = [set() for _ in self._segments]
-        for stored in objects:
-            index = self._segment_of(stored.key)
-            if index is not None:
-                left[index].add(stored.key)
+        for index, stored in self._of_segments(objects):
+            left[index].add(stored.key)
         return tuple(self._outcome(i, left[i], failures, sent) for i in range(len(self._segments)))
 
     def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
@@ -115,14 +108,15 @@ class DeletionBatch:
     ) -> SegmentDeletion:
         segment, stem, seen = self._segments[index], self._stems[index], self._seen[index]
         if not seen and not left:
-            return _never_seen(segment, stem)
+            unseen = {stem: "no object with this key was listed"}
+            return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, unseen)
         gone = [size for key, size in seen.items() if key not in left]
         return SegmentDeletion(
             remote_log_segment_id=segment,
             outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,
             objects_deleted=len(gone),
             bytes_deleted=sum(gone),
-            reasons={key: self._why_left(index, key, failures) for key in sorted(left)} if left else _NO_REASONS,
+            reasons={key: self._why_left(index, key, failures) for key in sorted(left)},
             sent=_those_in(seen, sent),
         )
 
@@ -133,16 +127,14 @@ class DeletionBatch:
             return "left alone: it appeared after the deletion had begun"
         return failures.get(key, "still listed although the store reported no error")
 
-    def _segment_of(self, key: str) -> int | None:
-        for length in self._stem_lengths:
-            index = self._by_stem.get(key[:length])
-            if index is not None and key[length : length + 1] == ".":
-                return index
-        return None
-
-
-def _never_seen(segment: RemoteLogSegmentId, stem: str) -> SegmentDeletion:
-    return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, {stem: "no object with this key was listed"})
+    def _of_segments(self, objects: Iterable[StoredObject]) -> Iterator[tuple[int, StoredObject]]:
+        """Yield the objects of the batch's segments, each with the index of its segment."""
+        for stored in objects:
+            for length in self._stem_lengths:
+                index = self._by_stem.get(stored.key[:length])
+                if index is not None and stored.key[length : length + 1] == ".":
+                    yield index, stored
+                    break
 
 
 def _those_in(seen: Iterable[str], sent: Collection[str]) -> tuple[str, ...]:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.stamp import Location
+from airflow_provider_rlmm.storage.root import Location
 
 EffectHook = Callable[[str, str], None]
 """Called with ``"list"``, ``"get"``, ``"put"`` or ``"delete"`` and the key, for a listing the prefix."""

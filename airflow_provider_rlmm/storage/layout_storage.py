@@ -2,8 +2,8 @@
 """
 Remote storage as a layout over a handful of calls to a store: everything but the calls themselves.
 
-The real store and the in-memory fake differ only in their :mod:`~airflow_provider_rlmm.storage.object_calls`, so what is
-proved with the fake holds for the code that runs in production.
+The real store and the in-memory fake differ only in their :class:`_ObjectCalls`: what is proved with the fake holds for the
+code that runs in production.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.deletion import DeletionBatch, parent_of
 from airflow_provider_rlmm.storage.layouts import Layout
-from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
     IndexType,
@@ -30,14 +31,76 @@ from airflow_provider_rlmm.storage.remote_storage import (
 )
 from airflow_provider_rlmm.storage.root import (
     UNKNOWN_ROOT,
+    Location,
+    Place,
     PlaceCheck,
     PlaceLook,
     RootCheck,
     RootExpectation,
+    Stamp,
     StampOutcome,
     StampResult,
+    is_stamp,
+    stamp_key,
 )
-from airflow_provider_rlmm.storage.stamp import Place, Stamp, is_stamp, stamp_key
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCalls:
+    """
+    What a store answered to a deletion. It proves nothing: a listing does.
+
+    :param failures: key → why the store says that it was not deleted.
+    :param calls: calls made.
+    :param sent: keys that a call was made for, answered or not.
+    """
+
+    failures: Mapping[str, str]
+    calls: int
+    sent: Collection[str]
+
+
+class _ObjectCalls(Protocol):
+    """
+    The calls to a store. All keys are relative to the storage root.
+
+    Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` or a class below it where the store fails.
+    """
+
+    def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
+        """
+        Return something that changes when another folder takes the place of one, for example by an unmount.
+
+        :param prefixes: folders below the root, each ending in ``/``.
+        :return: that of the root, then one per prefix; ``None`` where there is no folder, or nothing to be unmounted.
+        :raises StorageRootError: if the root does not exist, or a prefix leads through a symbolic link.
+        """
+
+    def location(self, prefix: str) -> Location:
+        """Say where a prefix lies: it is empty, or ends in ``/``."""
+
+    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
+
+    def directories(self, prefix: str) -> Sequence[str]:
+        """List the directories right below a prefix, without trailing ``/``."""
+
+    def delete(self, keys: Sequence[str]) -> DeleteCalls:
+        """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
+
+    def put(self, key: str, data: bytes | Path) -> None:
+        """Write an object, replacing an older one, or stream it from a file."""
+
+    def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
+        """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """
+        Read an object from ``start`` to ``end``, both inclusive; a range beyond its end yields what there is of it.
+
+        :raises RemoteObjectNotFoundError: if it does not exist.
+        """
+
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +118,7 @@ class LayoutRemoteStorageManager:
     :param layout: where the objects of a segment lie.
     """
 
-    def __init__(self, calls: ObjectCalls, layout: Layout) -> None:
+    def __init__(self, calls: _ObjectCalls, layout: Layout) -> None:
         self._calls = calls
         self._layout = layout
         self._checked_root: tuple[object] | None = None
@@ -63,17 +126,11 @@ class LayoutRemoteStorageManager:
 
     @property
     def layout(self) -> Layout:
-        """Where the objects of a segment lie."""
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return self._layout
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """
-        Copy all files of a segment, the log last, so that a listed log means that its indexes are there.
-
-        :param metadata: the segment.
-        :param data: its local files.
-        :raises FileNotFoundError: if a local file is missing; nothing was copied then.
-        """
+        """Copy the log last, so that a listed log means that its indexes are there; nothing where a local file is missing."""
         sources: list[tuple[IndexType | None, bytes | Path]] = [
             (IndexType.OFFSET, data.offset_index),
             (IndexType.TIMESTAMP, data.time_index),
@@ -94,15 +151,7 @@ class LayoutRemoteStorageManager:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> bytes:
-        """
-        Read bytes of the log file; a range that reaches beyond its end yields what there is.
-
-        :param metadata: the segment.
-        :param start_position: first byte, inclusive.
-        :param end_position: last byte, inclusive; ``None`` means to the end.
-        :raises RemoteObjectNotFoundError: if the log object is missing.
-        :raises ValueError: if the range is negative or reversed.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"no byte range: {start_position}..{end_position}")
         key = self._layout.object_key(metadata, None)
@@ -110,36 +159,20 @@ class LayoutRemoteStorageManager:
         return self._calls.get(key, start_position, end_position)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """
-        Read one index of a segment.
-
-        :param metadata: the segment.
-        :param index_type: which index.
-        :raises RemoteObjectNotFoundError: if it is missing.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         key = self._layout.object_key(metadata, index_type)
         self._calls.identities()
         return self._calls.get(key)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
-        """
-        Delete all objects of one segment; see :meth:`delete_log_segments`.
-
-        :param metadata: the segment.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return self.delete_log_segments([metadata]).segments[0]
 
     def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
         """
-        Delete all objects of many segments in bulk and confirm by listing.
+        List each user partition once before and, if anything was deleted, once after.
 
-        Each user partition is listed once before and, if anything was deleted, once after. Listings start at the
-        batch's lowest start offset: going through a long user partition from its end keeps them short.
-
-        :param metadatas: segments of any user partitions, each once.
-        :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
-        :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
-        :raises StorageRootError: if the root, or the directory of a user partition, is not the one that was listed first.
+        Listings start at the batch's lowest start offset: going through a long user partition from its end keeps them short.
         """
         batch = DeletionBatch(self._layout, metadatas)
         listings = batch.listings
@@ -163,31 +196,23 @@ class LayoutRemoteStorageManager:
         return DeletionReport(batch.outcomes_after(left, deletion.failures, deletion.sent), calls)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
-        """
-        List what the store holds for a user partition: segment id → its objects, by key, of any suffix.
-
-        :param topic_id_partition: the user partition; an absent one has no objects, which is no error.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         prefix = self._layout.partition_prefix(topic_id_partition)
         found: dict[UUID, list[StoredObject]] = {}
         with self._steady([prefix]):
             for stored in self._calls.objects(prefix):
-                parsed = self._layout.parse(stored.key)
-                if parsed is not None and parsed.remote_log_segment_id.topic_id_partition == topic_id_partition:
-                    found.setdefault(parsed.segment_id, []).append(stored)
-        return {segment_id: tuple(sorted(objects, key=_key)) for segment_id, objects in found.items()}
+                segment = self._layout.parse(stored.key)
+                if segment is not None and segment.topic_id_partition == topic_id_partition:
+                    found.setdefault(segment.id, []).append(stored)
+        return {segment_id: tuple(sorted(objects, key=attrgetter("key"))) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
-        """List every object below the root except this package's own stamps, by key."""
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         self._calls.identities()
-        return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=_key)
+        return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=attrgetter("key"))
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
-        """
-        Return those of some keys that are not listed.
-
-        :param keys: keys of objects.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         wanted: dict[str, set[str]] = {}
         for key in keys:
             wanted.setdefault(parent_of(key), set()).add(key)
@@ -202,14 +227,7 @@ class LayoutRemoteStorageManager:
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
     ) -> RootCheck:
-        """
-        Tell of every place whether it belongs to the cluster.
-
-        :param topic_ids: topic ids that the metadata topic names.
-        :param cluster_id: id of the cluster.
-        :param expectation: what is known about the root.
-        :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         prefixes = [place.prefix for place in self._layout.places]
         self._checked_root = (self._require_unchanged(prefixes, self._checked_root),)
         checks = tuple(
@@ -219,13 +237,7 @@ class LayoutRemoteStorageManager:
         return RootCheck(cluster_id, checks, expectation.move_stamp)
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
-        """
-        Leave the cluster's stamp at every verified place that shows something of it and has none; repeating changes nothing.
-
-        :param check: what :meth:`check_root` said.
-        :return: what became of each.
-        :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
-        """
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return tuple(self._stamp_place(c, check) for c in check.places if c.verified and c.shown)
 
     def _stamp_place(self, place: PlaceCheck, check: RootCheck) -> StampResult:
@@ -274,9 +286,9 @@ class LayoutRemoteStorageManager:
             # What proves the root is not to be gone when it is listed for deletion.
             with self._steady([f"{directory}/"]):
                 for stored in self._calls.objects(f"{directory}/"):
-                    parsed = self._layout.parse(stored.key)
-                    if parsed is not None and parsed.topic_id in topic_ids:
-                        return f"{stored.key} is of topic id {kafka_uuid_str(parsed.topic_id)}"
+                    segment = self._layout.parse(stored.key)
+                    if segment is not None and segment.topic_id_partition.topic_id in topic_ids:
+                        return f"{stored.key} is of topic id {kafka_uuid_str(segment.topic_id_partition.topic_id)}"
         return None
 
     @contextmanager
@@ -297,16 +309,13 @@ class LayoutRemoteStorageManager:
         root, *directories = self._calls.identities(prefixes)
         if expected_root not in (None, (root,)):
             raise StorageRootError(f"the storage root {_REPLACED}")
-        for prefix, identity in zip(prefixes, directories, strict=True):
+        seen = dict(zip(prefixes, directories, strict=True))
+        for prefix, identity in seen.items():
             # One that appears is a broker's doing; nobody of ours ever removes one.
             if self._directories.get(prefix, identity) != identity:
                 raise StorageRootError(f"the folder {prefix} below the storage root {_REPLACED}")
-        self._directories |= _existing(prefixes, directories)
+        self._directories |= {prefix: identity for prefix, identity in seen.items() if identity is not None}
         return root
-
-
-def _key(stored: StoredObject) -> str:
-    return stored.key
 
 
 def _unwritable(stamp: Stamp, reason: str) -> StampResult:
@@ -318,7 +327,3 @@ def _unwritable(stamp: Stamp, reason: str) -> StampResult:
         f"expected_root of the rlmm connection to {stamp.where}; until then, once no object of the cluster is left to verify "
         "the root by, nothing is declared deleted that was not seen",
     )
-
-
-def _existing(prefixes: Sequence[str], identities: Sequence[object]) -> dict[str, object]:
-    return {prefix: identity for prefix, identity in zip(prefixes, identities, strict=True) if identity is not None}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 from uuid import UUID
@@ -26,49 +25,10 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.remote_storage import IndexType
-from airflow_provider_rlmm.storage.stamp import Place
+from airflow_provider_rlmm.storage.root import Place
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedKey:
-    """
-    What an object key says.
-
-    :param topic_id: id of the topic.
-    :param topic: its name.
-    :param partition: the user partition.
-    :param start_offset: first offset of the segment, inclusive.
-    :param segment_id: id of the segment copy.
-    :param suffix: rest of the file name with its leading dot; not necessarily one that the layout knows.
-    """
-
-    topic_id: UUID
-    topic: str
-    partition: int
-    start_offset: int
-    segment_id: UUID
-    suffix: str
-
-    @property
-    def remote_log_segment_id(self) -> RemoteLogSegmentId:
-        """The segment that the object belongs to."""
-        return RemoteLogSegmentId(TopicIdPartition(self.topic_id, self.topic, self.partition), self.segment_id)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentKeys:
-    """
-    The keys that a segment may have.
-
-    :param required: keys of a complete copy.
-    :param optional: keys that are there only where the segment needs them.
-    """
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
 
 
 class Layout(Protocol):
@@ -77,12 +37,10 @@ class Layout(Protocol):
     @property
     def name(self) -> str:
         """The name under which :func:`layout_named` finds it."""
-        ...
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Every place below the root at which copies of segments can lie; every key is under the prefix of one."""
-        ...
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """
@@ -90,12 +48,10 @@ class Layout(Protocol):
 
         :param metadata: the segment.
         """
-        ...
 
     @property
     def suffixes(self) -> Mapping[str, bool]:
         """Every file suffix that it knows → whether a complete segment must have it."""
-        ...
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
         """
@@ -104,7 +60,6 @@ class Layout(Protocol):
         :param topic_id_partition: the user partition.
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
         """
-        ...
 
     def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         """
@@ -113,16 +68,14 @@ class Layout(Protocol):
         :param metadata: the segment.
         :raises UnsafeObjectKeyError: if the key would leave the prefix or not match the layout's pattern.
         """
-        ...
 
-    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """
-        Return the keys that a segment may have.
+        Return the keys of a complete copy of a segment, without those that only some segments need.
 
         :param metadata: the segment.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
         """
-        ...
 
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         """
@@ -132,16 +85,14 @@ class Layout(Protocol):
         :param index_type: which index; ``None`` for the log itself.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
         """
-        ...
 
-    def parse(self, key: str) -> ParsedKey | None:
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
         """
-        Read a key; the inverse of :meth:`object_key`.
+        Return the segment that an object belongs to.
 
-        :param key: key below the storage root.
+        :param key: the object's key, below the storage root.
         :return: ``None`` for a key that this layout would never build, whatever its suffix.
         """
-        ...
 
     def topic_id_of_directory(self, directory: str) -> UUID | None:
         """
@@ -150,7 +101,6 @@ class Layout(Protocol):
         :param directory: the directory's path below the storage root, with or without a trailing ``/``.
         :return: ``None`` for a directory that is not of this layout.
         """
-        ...
 
 
 class LocalTieredStorageLayout:
@@ -163,17 +113,6 @@ class LocalTieredStorageLayout:
     name: Final = "local-tiered-storage"
     prefix: Final = "kafka-tiered-storage/"
     places: Final = (Place("kafka-tiered-storage", prefix),)
-    suffixes: Final[Mapping[str, bool]] = MappingProxyType(
-        {
-            ".log": True,
-            ".index": True,
-            ".timeindex": True,
-            ".snapshot": True,
-            ".leader_epoch_checkpoint": True,
-            ".txnindex": False,
-        }
-    )
-
     _suffix_of: Final[Mapping[IndexType | None, str]] = MappingProxyType(
         {
             None: ".log",
@@ -184,29 +123,21 @@ class LocalTieredStorageLayout:
             IndexType.TRANSACTION: ".txnindex",
         }
     )
+    suffixes: Final[Mapping[str, bool]] = MappingProxyType(
+        {suffix: kind is not IndexType.TRANSACTION for kind, suffix in _suffix_of.items()}
+    )
     # An id has 22 characters, "-" and "_" among them, and a topic name may end in "-7": only the fixed width tells.
     _directory: Final = re.compile(
         r"kafka-tiered-storage/(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)-(?P<topic_id>[a-zA-Z0-9_-]{22})"
     )
-    _file: Final = re.compile(
-        r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})(?P<suffix>\.[^/]+)", re.DOTALL
-    )
+    _file: Final = re.compile(r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})\.[^/]+", re.DOTALL)
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
-        """
-        Return the one place of this layout.
-
-        :param metadata: any segment.
-        """
+        """See :class:`Layout`."""
         return self.places
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
-        """
-        Return ``kafka-tiered-storage/<topic>-<partition>-<topic id>/``.
-
-        :param topic_id_partition: the user partition.
-        :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
-        """
+        """See :class:`Layout`; here ``kafka-tiered-storage/<topic>-<partition>-<topic id>/``."""
         topic, partition = topic_id_partition.topic, topic_id_partition.partition
         if not is_legal_topic_name(topic):
             raise UnsafeObjectKeyError(
@@ -218,73 +149,36 @@ class LocalTieredStorageLayout:
         return f"{self.prefix}{topic}-{partition}-{kafka_uuid_str(topic_id_partition.topic_id)}/"
 
     def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """
-        Return the segment's path without suffix. Custom metadata is ignored: ``LocalTieredStorage`` keeps none.
-
-        :param metadata: the segment.
-        :raises UnsafeObjectKeyError: as :meth:`partition_prefix`, or for a start offset that is no offset.
-        """
+        """See :class:`Layout`. Custom metadata is ignored: ``LocalTieredStorage`` keeps none."""
         segment = metadata.remote_log_segment_id
         if not 0 <= metadata.start_offset <= _MAX_INT64:
             raise UnsafeObjectKeyError(f"start offset {metadata.start_offset} of segment {segment} is no offset")
         directory = self.partition_prefix(segment.topic_id_partition)
         return f"{directory}{metadata.start_offset:020d}-{kafka_uuid_str(segment.id)}"
 
-    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
-        """
-        Return the keys that a segment may have; ``.txnindex`` is there only with aborted transactions.
-
-        :param metadata: the segment.
-        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
-        """
+    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """See :class:`Layout`; ``.txnindex`` is there only with aborted transactions."""
         stem = self.segment_stem(metadata)
-        return SegmentKeys(
-            required=tuple(stem + suffix for suffix, required in self.suffixes.items() if required),
-            optional=tuple(stem + suffix for suffix, required in self.suffixes.items() if not required),
-        )
+        return tuple(stem + suffix for suffix, required in self.suffixes.items() if required)
 
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
-        """
-        Return the key of one file of a segment.
-
-        :param metadata: the segment.
-        :param index_type: which index; ``None`` for the log itself.
-        :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
-        """
+        """See :class:`Layout`."""
         return self.segment_stem(metadata) + self._suffix_of[index_type]
 
-    def parse(self, key: str) -> ParsedKey | None:
-        """
-        Read a key.
-
-        :param key: key below the storage root.
-        :return: ``None`` for a key that this layout would never build, whatever its suffix.
-        """
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
+        """See :class:`Layout`."""
         directory, _, file_name = key.rpartition("/")
         partition = self._parse_directory(directory)
         match = self._file.fullmatch(file_name)
         if partition is None or match is None:
             return None
         segment_id = _canonical_uuid(match["segment_id"])
-        start_offset = int(match["start_offset"])
-        if segment_id is None or start_offset > _MAX_INT64:
+        if segment_id is None or int(match["start_offset"]) > _MAX_INT64:
             return None
-        return ParsedKey(
-            topic_id=partition.topic_id,
-            topic=partition.topic,
-            partition=partition.partition,
-            start_offset=start_offset,
-            segment_id=segment_id,
-            suffix=match["suffix"],
-        )
+        return RemoteLogSegmentId(partition, segment_id)
 
     def topic_id_of_directory(self, directory: str) -> UUID | None:
-        """
-        Return the topic id in the name of a user partition's directory.
-
-        :param directory: the directory's path below the storage root, with or without a trailing ``/``.
-        :return: ``None`` for a directory that is not of this layout.
-        """
+        """See :class:`Layout`."""
         partition = self._parse_directory(directory.removesuffix("/"))
         return None if partition is None else partition.topic_id
 

@@ -14,7 +14,6 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,12 +25,12 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.deletion import parent_of
+from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.stamp import Location
+from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
     from obstore import OffsetRange
@@ -73,12 +72,6 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, {self._layout.name!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class _ChunkAnswer:
-    refused: str | None
-    cut_short: bool
 
 
 class _ObstoreCalls:
@@ -134,38 +127,39 @@ class _ObstoreCalls:
                 calls += 1
                 sent.update(chunk)
                 try:
-                    answer = self._delete_chunk(chunk)
+                    refused, is_cut_short = self._delete_chunk(chunk)
                 except StorageUnavailableError as e:
                     # No later call would be made, and what this one does in the end is for later listings to tell.
                     return DeleteCalls(failures | dict.fromkeys(chunk, str(e)), calls, sent)
-                if answer.refused is not None:
+                if refused is not None:
                     refusals += 1
-                    failures.update(dict.fromkeys(chunk, answer.refused))
-                if answer.cut_short:
+                    failures.update(dict.fromkeys(chunk, refused))
+                if is_cut_short:
                     cut_short += chunk
             if not cut_short or size == 1:
                 break
-            calls += len(_parents(cut_short))
+            calls += len({parent_of(key) for key in cut_short})
             left = self._still_listed(cut_short)
         return DeleteCalls(failures, calls, sent)
 
-    def _delete_chunk(self, chunk: Sequence[str]) -> _ChunkAnswer:
+    def _delete_chunk(self, chunk: Sequence[str]) -> tuple[str | None, bool]:
+        """Return why the store refused, ``None`` where it did not, and whether it may have stopped in between."""
         from obstore.exceptions import BaseError, PermissionDeniedError
 
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
         except FileNotFoundError:
             # Somebody else was faster with one of them.
-            return _ChunkAnswer(None, cut_short=True)
+            return None, True
         except (BaseError, OSError, ValueError, PanicError) as e:
             # A store that throttles or does not answer is not asked for every object of the chunk again.
             cut_short = self._local_root is not None or isinstance(e, PermissionDeniedError)
-            return _ChunkAnswer(safe_text(e, self._secrets), cut_short)
-        return _ChunkAnswer(None, cut_short=False)
+            return safe_text(e, self._secrets), cut_short
+        return None, False
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:
-            listed = {stored.key for parent in _parents(keys) for stored in self.objects(parent)}
+            listed = {stored.key for parent in {parent_of(key) for key in keys} for stored in self.objects(parent)}
         except StorageError:
             # Part of the deletion has been done: whether the store answers is for the caller's own listing to tell.
             return []
@@ -251,7 +245,3 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in {"401", "403"}:
         return StorageAccessError
     return StorageUnavailableError
-
-
-def _parents(keys: Sequence[str]) -> set[str]:
-    return {key[: key.rindex("/") + 1] for key in keys}

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.stamp import Location
+from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -30,27 +30,12 @@ _CLIENT: Final[ClientConfig] = {"connect_timeout": timedelta(seconds=5), "timeou
 
 _CLIENT_OPTIONS: Final = frozenset(
     {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "default_content_type",
-        "http1_only",
-        "http2_keep_alive_interval",
-        "http2_keep_alive_timeout",
-        "http2_keep_alive_while_idle",
-        "http2_only",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "proxy_url",
-        "randomize_addresses",
-        "read_timeout",
-        "root_certificate",
-        "timeout",
-        "user_agent",
+        "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only",
+        "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only",
+        "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url",
+        "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent",
     }
-)
+)  # fmt: skip
 """Options of the HTTP client: obstore 0.12 panics where it finds one among a store's own options."""
 
 _STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
@@ -94,7 +79,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStor
 
     if scheme == "memory":
         return MemoryStore()
-    client: Any = client_options(given)
+    client: Any = _client_options(given)
     # The keys differ per store; obstore checks them itself.
     config: Any = {key: value for key, value in given.items() if _client_option(key) is None}
     try:
@@ -106,13 +91,8 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStor
         raise ConfigurationError(f"cannot open the storage at {uri}: {safe_text(e, secrets_in(given))}") from None
 
 
-def client_options(options: Mapping[str, str]) -> Mapping[str, str]:
-    """
-    Return the options of the HTTP client under obstore's own names.
-
-    :param options: any options, in any case and with or without a store's prefix.
-    :raises ConfigurationError: if two spellings of one option disagree.
-    """
+def _client_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of the HTTP client under obstore's own names; two spellings of one must not disagree."""
     found: dict[str, str] = {}
     spelled: dict[str, str] = {}
     for key, value in options.items():

@@ -133,30 +133,29 @@ class RemoteStorageManager(Protocol):
     @property
     def layout(self) -> Layout:
         """Where the objects of a segment lie."""
-        ...
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """
-        Copy all files of a segment; repeating it overwrites.
+        Copy all files of a segment, the log last; repeating it overwrites.
 
         :param metadata: the segment.
         :param data: its local files.
         :return: custom metadata to publish with COPY_SEGMENT_FINISHED, ``None`` where the layout keeps none.
+        :raises FileNotFoundError: if a local file is missing; nothing was copied then.
         """
-        ...
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> bytes:
         """
-        Read bytes of the log file.
+        Read bytes of the log file; a range that reaches beyond its end yields what there is.
 
         :param metadata: the segment.
         :param start_position: first byte, inclusive.
         :param end_position: last byte, inclusive; ``None`` means to the end.
         :raises RemoteObjectNotFoundError: if the log object is missing.
+        :raises ValueError: if the range is negative or reversed.
         """
-        ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """
@@ -166,7 +165,6 @@ class RemoteStorageManager(Protocol):
         :param index_type: which index.
         :raises RemoteObjectNotFoundError: if it is missing.
         """
-        ...
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
         """
@@ -174,7 +172,6 @@ class RemoteStorageManager(Protocol):
 
         :param metadata: the segment.
         """
-        ...
 
     def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
         """
@@ -182,20 +179,20 @@ class RemoteStorageManager(Protocol):
 
         :param metadatas: segments of any user partitions, each once.
         :return: one outcome per segment, in the same order. Never raises for a single object.
+        :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
+        :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
+        :raises StorageRootError: if the root, or the directory of a user partition, is not the one that was listed first.
         """
-        ...
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """
-        List what the store holds for a user partition: segment id → its objects. Other keys are not reported.
+        List what the store holds for a user partition: segment id → its objects, by key, of any suffix.
 
         :param topic_id_partition: the user partition; an absent one has no objects, which is no error.
         """
-        ...
 
     def list_objects(self) -> Sequence[StoredObject]:
-        """List every object below the root except this package's own stamp, for audits and scrubs."""
-        ...
+        """List every object below the root except this package's own stamps, by key: for audits and scrubs."""
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
@@ -203,7 +200,6 @@ class RemoteStorageManager(Protocol):
 
         :param keys: keys of objects.
         """
-        ...
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
@@ -218,15 +214,13 @@ class RemoteStorageManager(Protocol):
         :param expectation: what is known about the root.
         :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
         """
-        ...
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
         """
-        Leave the cluster's stamp at every verified place that has none. What is there is not replaced, except where the
-        check was made under the override that moves a stamp.
+        Leave the cluster's stamp at every verified place that shows something of it and has none. What is there is not
+        replaced, except where the check was made under the override that moves a stamp.
 
         :param check: what :meth:`check_root` said.
         :return: what became of each; a stamp that cannot be written is no error.
         :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
         """
-        ...

@@ -2,20 +2,141 @@
 """
 The rules by which a storage root is believed to be the one where the cluster's brokers write.
 
-Pure: no call is made here. A stamp proves nothing by being there, since a copy of the root holds a copy of it: it has to lie
-where it says, and its root id has to be one that was known before.
+Pure: no call is made here. A *place* is one prefix below the root at which copies of segments can lie. A *stamp* is a small
+object beside the places, one per cluster and place, that says to which cluster the place belongs and where it lay when it was
+written. It proves nothing by being there, since a copy of the root holds a copy of it: it has to lie where it says, and its
+root id has to be one that was known before.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
-from uuid import uuid4
+from typing import Final, Self
+from urllib.parse import quote
+from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import StorageRootError
-from airflow_provider_rlmm.storage.stamp import Location, Place, Stamp, stamp_key
+
+STAMP_FOLDER: Final = "airflow-provider-rlmm/"
+"""Where the stamps of all clusters lie, below the root."""
+
+OLD_STAMP_KEY: Final = "airflow-provider-rlmm.json"
+"""The stamp of earlier versions. It names no location, so it verifies nothing; it is left where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    :param name: names it in stamps, plans and reports; part of an object key.
+    :param prefix: the prefix of its keys: empty, or ending in ``/``.
+    """
+
+    name: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """
+    Where a place lies. It holds no secret.
+
+    :param scheme: kind of store: ``file``, ``s3``, ``gs``, ``az``, ``memory``.
+    :param endpoint: the store's own address or account where it is not the kind's public one, else empty.
+    :param bucket: bucket or container, empty for a local folder.
+    :param prefix: path within it, of a local folder the absolute path; without a trailing ``/``.
+    :param device: of a local folder what identifies its file system, ``None`` where nothing outlives a mount.
+    :param inode: of a local folder its inode, ``None`` where it does not exist.
+    """
+
+    scheme: str
+    endpoint: str = ""
+    bucket: str = ""
+    prefix: str = ""
+    device: int | None = None
+    inode: int | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is there; of a bucket that is for a listing to tell."""
+        return self.scheme != "file" or self.inode is not None
+
+    def __str__(self) -> str:
+        """Return the location as one word, as ``expected_root`` may name it."""
+        path = "/".join(part for part in (self.bucket, quote(self.prefix.strip("/"))) if part)
+        local = {"device": self.device, "inode": self.inode} if self.scheme == "file" else {}
+        extra = {"endpoint": quote(self.endpoint, safe=":/") or None, **local}
+        query = "&".join(f"{name}={value}" for name, value in extra.items() if value is not None)
+        return f"{self.scheme}://{'/' if self.scheme == 'file' else ''}{path}{query and '?' + query}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """
+    What this package leaves beside a verified place.
+
+    :param cluster_id: whose place it is.
+    :param layout: name of the layout.
+    :param place: name of the place.
+    :param root_id: names this place for good; a moved stamp gets another one.
+    :param where: where the place lay when the stamp was written.
+    """
+
+    cluster_id: str
+    layout: str
+    place: str
+    root_id: str
+    where: Location
+
+    @property
+    def key(self) -> str:
+        """The object key at which it lies."""
+        return stamp_key(self.cluster_id, self.place)
+
+    def to_json(self) -> bytes:
+        """Return the content of the object."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """
+        Read the content of a stamp.
+
+        :param raw: the content.
+        :raises ValueError: if it is none.
+        """
+        try:
+            fields = json.loads(raw)
+            where = Location(**fields.pop("where"))
+            stamp = cls(**fields, where=where)
+            UUID(stamp.root_id)
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            raise ValueError(f"no stamp: {type(e).__name__}") from e
+        return stamp
+
+
+def stamp_key(cluster_id: str, place: str) -> str:
+    """
+    Return the key of the stamp of a cluster and place.
+
+    :param cluster_id: the cluster.
+    :param place: name of the place.
+    """
+    # A dot may walk a path, whatever quote() thinks of it.
+    quoted = (quote(name, safe="").replace(".", "%2E") for name in (cluster_id, place))
+    return f"{STAMP_FOLDER}{'/'.join(quoted)}.json"
+
+
+def is_stamp(key: str) -> bool:
+    """
+    Tell whether a key is that of a stamp, of any cluster and version.
+
+    :param key: key below the root.
+    """
+    return key == OLD_STAMP_KEY or key.startswith(STAMP_FOLDER)
+
 
 MOVE_STAMP: Final = "move_stamp"
 """The override under which a stamp that names another location is written anew."""
@@ -86,17 +207,6 @@ class PlaceCheck:
         """Whether it was known before, not only recognised by an object."""
         return self.how in (RootProof.RECORDED, RootProof.EXPECTED_ROOT)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON types, for plans and reports."""
-        return {
-            "place": self.place.name,
-            "where": str(self.where),
-            "verified": self.verified,
-            "how": self.how and self.how.value,
-            "root_id": self.root_id,
-            "reason": self.reason,
-        }
-
 
 class StampOutcome(StrEnum):
     """What became of a stamp."""
@@ -157,21 +267,15 @@ class RootCheck:
         """Names of the places that were known before."""
         return frozenset(check.place.name for check in self.places if check.expected)
 
-    def is_verified(self, place: Place) -> bool:
-        """
-        Tell whether one place is verified.
+    @property
+    def verified_places(self) -> frozenset[str]:
+        """Names of the places that are the cluster's."""
+        return frozenset(check.place.name for check in self.places if check.verified)
 
-        :param place: which place.
-        """
-        return any(check.verified for check in self.places if check.place == place)
-
-    def is_shown(self, place: Place) -> bool:
-        """
-        Tell whether anything of the cluster was seen at a place.
-
-        :param place: which place.
-        """
-        return any(check.shown for check in self.places if check.place == place)
+    @property
+    def shown_places(self) -> frozenset[str]:
+        """Names of the places where anything of the cluster was seen."""
+        return frozenset(check.place.name for check in self.places if check.shown)
 
     def with_stamps(self, results: tuple[StampResult, ...]) -> RootCheck:
         """
@@ -180,12 +284,10 @@ class RootCheck:
         :param results: what became of them.
         """
         ids = {r.place: r.root_id for r in results if r.root_id is not None}
-        return replace(
-            self,
-            places=tuple(
-                replace(c, root_id=ids[c.place.name], stamped=True) if c.place.name in ids else c for c in self.places
-            ),
+        places = (
+            replace(c, root_id=ids[c.place.name], stamped=True) if c.place.name in ids else c for c in self.places
         )
+        return replace(self, places=tuple(places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +334,8 @@ class PlaceLook:
             return self._check(RootProof.OBJECT, root_id, seen, stamp)
         known = f"there is no stamp {self.stamp_key}"
         if stamp:
-            known = (
-                f"{self.stamp_key} names root {root_id}, which neither a plan or report before nor expected_root names"
-            )
+            by_nobody = "which neither a plan or report before nor expected_root names"
+            known = f"{self.stamp_key} names root {root_id}, {by_nobody}"
         return self._check(None, root_id, f"{known}, and no object of this cluster was seen at {self.here}", stamp)
 
     def _named(
@@ -247,8 +348,7 @@ class PlaceLook:
             seen = find_object()
             shown = seen is not None
             reason = f"{reason}, and {seen or 'neither an object nor a stamp of this cluster was seen there'}"
-        check = self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), reason, stamp)
-        return replace(check, shown=shown)
+        return replace(self._check(RootProof.EXPECTED_ROOT, root_id or str(self.here), reason, stamp), shown=shown)
 
     def stamp(self, *, move_stamp: bool = False) -> Stamp | None:
         """

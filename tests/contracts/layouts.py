@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, ParsedKey, SegmentKeys
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import IndexType
-from airflow_provider_rlmm.storage.stamp import Place
+from airflow_provider_rlmm.storage.root import Place
 
 OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
 _LOCAL = LocalTieredStorageLayout()
@@ -38,15 +38,14 @@ class RelocatedLayout:
     def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         return self._relocated(_LOCAL.segment_stem(metadata), self.places_of(metadata)[0])
 
-    def segment_keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         stem = self.segment_stem(metadata)
-        keys = {needed: tuple(stem + s for s, n in self.suffixes.items() if n is needed) for needed in (True, False)}
-        return SegmentKeys(keys[True], keys[False])
+        return tuple(stem + suffix for suffix, required in self.suffixes.items() if required)
 
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         return self._relocated(_LOCAL.object_key(metadata, index_type), self.places_of(metadata)[0])
 
-    def parse(self, key: str) -> ParsedKey | None:
+    def parse(self, key: str) -> RemoteLogSegmentId | None:
         local = self._local(key)
         return None if local is None else _LOCAL.parse(local)
 

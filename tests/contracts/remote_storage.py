@@ -34,14 +34,16 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import (
+    OLD_STAMP_KEY,
     UNKNOWN_ROOT,
+    Place,
     PlaceCheck,
     RootCheck,
     RootExpectation,
     RootProof,
     StampOutcome,
+    stamp_key,
 )
-from airflow_provider_rlmm.storage.stamp import OLD_STAMP_KEY, Place, stamp_key
 
 LAYOUT = LocalTieredStorageLayout()
 (PLACE,) = LAYOUT.places
@@ -116,7 +118,7 @@ def own_stamp(storage: StorageUnderTest) -> str:
 
 def files(storage: StorageUnderTest) -> int:
     """How many objects a complete copy of a segment has."""
-    return len(storage.layout.segment_keys(segment()).required)
+    return len(storage.layout.required_keys(segment()))
 
 
 def segment(
@@ -140,7 +142,7 @@ def segment(
 
 def place(storage: StorageUnderTest, *segments: RemoteLogSegmentMetadata) -> set[str]:
     """Put the five files of each segment, of 10 bytes each."""
-    keys = {key for s in segments for key in storage.layout.segment_keys(s).required}
+    keys = {key for s in segments for key in storage.layout.required_keys(s)}
     for key in keys:
         storage.put(key, b"0123456789")
     return keys
@@ -382,7 +384,7 @@ class RemoteStorageContract:
     def test_keys_that_are_not_there_are_told(self, storage: StorageUnderTest) -> None:
         here = place(storage, segment(1), segment(2), segment(3, partition=4))
         absent = {
-            *storage.layout.segment_keys(segment(9)).required,
+            *storage.layout.required_keys(segment(9)),
             storage.layout.object_key(segment(1), IndexType.TRANSACTION),
             storage.layout.object_key(segment(1, topic="orders-0"), None),
         }
@@ -402,7 +404,7 @@ class StorageRootContract:
     def test_empty_root_is_not_verified(self, storage: StorageUnderTest) -> None:
         check = check_root(storage)
         assert not check.verified
-        assert (check.root_ids, check.is_verified(place_of(storage))) == ({}, False)
+        assert (check.root_ids, check.verified_places) == ({}, frozenset())
         assert "there is no stamp" in check.reason
         assert storage.manager.stamp_root(check) == ()
         assert storage.keys() == set()
@@ -410,7 +412,7 @@ class StorageRootContract:
     def test_root_with_an_object_of_a_known_topic_id_is_verified(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1, topic_id=OTHER_TOPIC_ID), segment(1))
         check = check_root(storage)
-        assert (check.verified, check.is_verified(place_of(storage)), how(check)) == (True, True, RootProof.OBJECT)
+        assert (check.verified, check.verified_places, how(check)) == (True, {place_of(storage).name}, RootProof.OBJECT)
         assert kafka_uuid_str(TOPIC_ID) in check.reason
         assert check.root_ids == {}, "nothing names it yet"
 
@@ -492,11 +494,13 @@ class StorageRootContract:
         assert (check.verified, how(check), check.root_ids) == (
             True, RootProof.EXPECTED_ROOT, {place_of(storage).name: location}
         )  # fmt: skip
-        assert not check.is_shown(place_of(storage)), "nothing of the cluster is there: a missing mount looks the same"
+        assert place_of(storage).name not in check.shown_places, (
+            "nothing of the cluster is there: a missing mount looks the same"
+        )
         assert storage.manager.stamp_root(check) == (), "and nobody is to take it for the cluster's afterwards"
         place(storage, segment(1))
         check = check_root(storage, RootExpectation(expected_root=location))
-        assert check.is_shown(place_of(storage))
+        assert place_of(storage).name in check.shown_places
         assert [result.outcome for result in storage.manager.stamp_root(check)] == [StampOutcome.WRITTEN]
 
     def test_an_old_stamp_verifies_nothing_and_is_followed_by_a_new_one(self, storage: StorageUnderTest) -> None:
@@ -513,7 +517,7 @@ class StorageRootContract:
         place(storage, segment(1))
         theirs = check_root(storage, cluster_id=other)
         (their_stamp,) = storage.manager.stamp_root(theirs)
-        assert len(storage.keys() - set(storage.layout.segment_keys(segment(1)).required)) == 1
+        assert len(storage.keys() - set(storage.layout.required_keys(segment(1)))) == 1
         (our_stamp,) = storage.manager.stamp_root(check_root(storage))
         assert (their_stamp.outcome, our_stamp.outcome) == (StampOutcome.WRITTEN, StampOutcome.WRITTEN)
         storage.manager.delete_log_segments([segment(1)])
@@ -582,7 +586,7 @@ class RemoteStorageFaultContract:
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
             lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
             lambda: manager.stamp_root(check),
-            lambda: manager.missing_keys(storage.layout.segment_keys(segment(1)).required),
+            lambda: manager.missing_keys(storage.layout.required_keys(segment(1))),
             lambda: manager.fetch_log_segment(segment(1), 0),
             lambda: manager.fetch_index(segment(1), IndexType.OFFSET),
             lambda: manager.copy_log_segment_data(segment(1), data),
@@ -630,7 +634,7 @@ class RemoteStorageFaultContract:
         for deletion in report.segments:
             assert (deletion.objects_deleted, deletion.bytes_deleted) == (0, 0)
             assert all("listing failed in the test" in reason for reason in deletion.reasons.values())
-        assert set(report.segments[0].reasons) == set(storage.layout.segment_keys(segment(1)).required)
+        assert set(report.segments[0].reasons) == set(storage.layout.required_keys(segment(1)))
         assert report.segments[2].reasons
 
     def test_root_that_vanishes_during_the_deletion_proves_nothing(self, storage: FaultyStorage) -> None:

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.lifecycle.freshness import look_for_freshness
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -8,7 +8,6 @@ from tests.mutations.mutation import BATCHES, MARKER, PARTITION_WORK, PLANNER, M
 ATTENTION = "policy/attention.py"
 REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
-RUN_DOCUMENTS = "lifecycle/run_documents.py"
 OPERATORS = "operators/cleaner.py"
 ACKNOWLEDGING = "operators/failing.py"
 
@@ -79,7 +78,7 @@ NEEDS_A_PERSON = [
     Mutation(
         "I12",
         "a part that cannot be read is taken for one that is not there",
-        RUN_DOCUMENTS,
+        RUN_REPORT,
         "            self.unreadable.append(_unreadable(name, str(e), metadata_partition))\n",
         "",
         "lifecycle/test_run_report.py::test_a_part_that_cannot_be_read_is_an_entry_and_the_others_count",

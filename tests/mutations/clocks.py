@@ -9,9 +9,9 @@ from tests.mutations.mutation import (
     EVENT_DECODING,
     HISTORY,
     KAFKA_TIME,
-    MARKER_BOUNDS,
     PARTITION_DELETION,
     PROVEN_TIME,
+    REPLAY,
     Mutation,
     switched_off,
 )
@@ -79,7 +79,7 @@ CLOCKS = [
     Mutation(
         "time",
         "what was written before a foreign marker bounds it",
-        MARKER_BOUNDS,
+        REPLAY,
         "        index = bisect_right(offsets, offset)\n",
         "        index = 0\n",
         "lifecycle/test_marker_bounds.py::test_the_next_record_of_a_broker_about_any_topic_bounds_it",

@@ -6,16 +6,13 @@ from __future__ import annotations
 from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switched_off
 
 ROOT = "storage/root.py"
-STAMP = "storage/stamp.py"
 OBJECT_STORE = "storage/object_store.py"
 DEADLINE = "storage/deadline.py"
 OPENING = "storage/opening.py"
 STORAGE_HOOK = "hooks/storage.py"
 FRESHNESS = "policy/freshness.py"
-LOOK_FOR_FRESHNESS = "lifecycle/freshness.py"
 UNSEEN = "policy/unseen.py"
 WHOLENESS = "policy/wholeness.py"
-ROOT_LEDGER = "lifecycle/root_ledger.py"
 
 STORAGE_ROOT = [
     Mutation(
@@ -75,7 +72,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "knows an older root of a place again",
-        ROOT_LEDGER,
+        ROOT_PROOF,
         "**known, **root_ids}",
         "**root_ids, **known}",
         "lifecycle/test_root_ledger.py",
@@ -98,9 +95,9 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes another cluster's stamp for its own",
-        STAMP,
-        '    return f"{STAMP_FOLDER}{_quoted(cluster_id)}/',
-        '    return f"{STAMP_FOLDER}all/',
+        ROOT,
+        "for name in (cluster_id, place))",
+        'for name in ("all", place))',
         "storage/test_in_memory.py",
     ),
     Mutation(
@@ -210,7 +207,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes what brokers deleted during the listing for lost",
-        LOOK_FOR_FRESHNESS,
+        ROOT_PROOF,
         "    copied = _still_copied(topic, doubtful)",
         "    copied = {sample.segment_id for sample in doubtful}",
         "lifecycle/test_freshness.py::test_what_was_deleted_in_between_does_not_count",
@@ -218,7 +215,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes any copy of a living topic for the newest",
-        LOOK_FOR_FRESHNESS,
+        ROOT_PROOF,
         'copied.sort_by([("event_timestamp_ms", "descending")])',
         'copied.sort_by([("event_timestamp_ms", "ascending")])',
         "lifecycle/test_freshness.py::test_a_root_with_the_newest_copies_is_fresh",

@@ -54,7 +54,7 @@ def zombie_copies(world: World, tip: TopicIdPartition) -> Script:
 def zombie_goes_on(world: World, metadata: RemoteLogSegmentMetadata) -> Script:
     """The same, from the middle of a copy on, until it reads that the segment is being deleted."""
     segment = metadata.remote_log_segment_id
-    for key in world.layout.segment_keys(metadata).required:
+    for key in world.layout.required_keys(metadata):
         if world.model.at(segment.topic_id_partition).segments.get(segment.id) != S.COPY_SEGMENT_STARTED:
             return
         world.put(key)

@@ -92,7 +92,7 @@ class Content(Roots):
             self.foreign(
                 RemoteLogSegmentMetadataUpdate(metadata.remote_log_segment_id, self.now_ms, None, S(step), BROKER)
             )
-        for key in self.layout.segment_keys(metadata).required:
+        for key in self.layout.required_keys(metadata):
             whole = state is S.COPY_SEGMENT_FINISHED
             if with_objects and (whole or (state is not S.DELETE_SEGMENT_FINISHED and self.random.random() < 0.6)):
                 self.put(key)

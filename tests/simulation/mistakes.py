@@ -196,7 +196,7 @@ class Mistakes(Content):
         self.happened["garbled"] += 1
         self.announced[metadata.remote_log_segment_id] = self.model.ends[number]
         self.damaged.add(tip)
-        for key in self.layout.segment_keys(metadata).required:
+        for key in self.layout.required_keys(metadata):
             self.put(key)
         self._unreadable(number, UNREADABLE["garbage"])
 

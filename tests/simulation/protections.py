@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -44,7 +45,7 @@ def _any_cluster() -> Iterator[Any]:
     def believing(topics: Any, log: Any, names: Any) -> Any:
         seen = look(topics, SimpleNamespace(topic_id=mock.ANY), names)  # type: ignore[arg-type]  # all that is asked of it
         proof = type(seen.proof)(log.topic_id, seen.proof.absent)
-        return type(seen)(proof, seen.observations, seen.living, seen.denied)
+        return replace(seen, proof=proof)
 
     def identify(self: Any) -> Any:
         return topic_state.TopicIdentity(self._topics.cluster_id(), self._log.topic_id, self._log.partition_count)

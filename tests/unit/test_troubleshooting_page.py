@@ -33,8 +33,7 @@ from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.settings import plan_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
-from airflow_provider_rlmm.storage.root import PlaceLook, RootExpectation
-from airflow_provider_rlmm.storage.stamp import Location, Place, Stamp
+from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000

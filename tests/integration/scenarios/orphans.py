@@ -78,7 +78,7 @@ def _clone(model: RemoteLogSegmentMetadata, tip: TopicIdPartition, number: int) 
 
 def _link_objects(kafka: LocalKafka, model: RemoteLogSegmentMetadata, clone: RemoteLogSegmentMetadata) -> None:
     layout = LocalTieredStorageLayout()
-    pairs = zip(layout.segment_keys(model).required, layout.segment_keys(clone).required, strict=True)
+    pairs = zip(layout.required_keys(model), layout.required_keys(clone), strict=True)
     for source, target in pairs:
         path: Path = kafka.remote_dir / target
         path.parent.mkdir(exist_ok=True)

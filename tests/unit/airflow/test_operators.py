@@ -58,7 +58,7 @@ from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.stamp import Location
+from airflow_provider_rlmm.storage.root import Location
 
 PARTITIONS = 2
 SECRET = "correct-horse-battery-staple"
@@ -88,7 +88,7 @@ class Cluster:
         state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         for event in (added, RemoteLogSegmentMetadataUpdate(segment_id, 2, None, state, 1)):
             self.log.append(metadata_partition_for(tip, PARTITIONS), serialize(event))
-        for key in self.layout.segment_keys(added).required:
+        for key in self.layout.required_keys(added):
             self.storage.put_object(key, b"x" * 10)
 
     @property
@@ -682,7 +682,7 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
 def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
     state = ClusterState("cluster-1", 1, (ListedTopic(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
     monkeypatch.setattr(
-        "airflow_provider_rlmm.lifecycle.observing.observe_cluster", lambda topics, metadata_topic, clock: state
+        "airflow_provider_rlmm.lifecycle.cluster_look.observe_cluster", lambda topics, metadata_topic, clock: state
     )
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT",

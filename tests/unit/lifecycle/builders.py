@@ -42,8 +42,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import RootExpectation
-from airflow_provider_rlmm.storage.stamp import Stamp, stamp_key
+from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 BROKER = 1
@@ -157,7 +156,7 @@ class Cluster:
         for step in STEPS[state]:
             self.foreign(update(partition, number, step))
         if objects:
-            for key in self.layout.segment_keys(metadata).required:
+            for key in self.layout.required_keys(metadata):
                 self.storage.put_object(key, b"x" * 10)
         return metadata
 

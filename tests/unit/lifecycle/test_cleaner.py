@@ -11,8 +11,7 @@ import pytest
 from airflow_provider_rlmm.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.lifecycle.report_form import check_report
-from airflow_provider_rlmm.lifecycle.reports import cleanup_document
+from airflow_provider_rlmm.lifecycle.reports import check_report, cleanup_document
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.refusals import RefusalKind
-from airflow_provider_rlmm.storage.stamp import Location, Stamp
+from airflow_provider_rlmm.storage.root import Location, Stamp
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageRootError
-from airflow_provider_rlmm.lifecycle.freshness import check_samples, look_for_freshness
+from airflow_provider_rlmm.lifecycle.root_proof import check_samples, look_for_freshness
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
@@ -40,7 +40,7 @@ def copied(cluster: Cluster, of: TopicIdPartition, number: int, at_ms: int = 0, 
 
 
 def lose(cluster: Cluster, metadata: RemoteLogSegmentMetadata, *suffixes: str) -> None:
-    for key in cluster.layout.segment_keys(metadata).required:
+    for key in cluster.layout.required_keys(metadata):
         if not suffixes or key.endswith(suffixes):
             del cluster.storage._objects[key]
 
@@ -243,7 +243,7 @@ def test_each_place_is_judged_by_its_own_segments() -> None:
         metadata = replace(add(topic(number), number), custom_metadata=custom)
         cluster.foreign(add(topic(number), number))
         cluster.foreign(update(topic(number), number, S.COPY_SEGMENT_FINISHED, custom_metadata=custom))
-        stored[number] = layout.segment_keys(metadata).required
+        stored[number] = layout.required_keys(metadata)
         for key in stored[number]:
             cluster.storage.put_object(key, b"x")
     topics = [topic(number) for number in range(1, 5)]

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.lifecycle.observing import observe_cluster
+from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
 from airflow_provider_rlmm.policy.cluster_state import ListedTopic
 
 METADATA_TOPIC = "__remote_log_metadata"

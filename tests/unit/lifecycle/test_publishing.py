@@ -384,7 +384,7 @@ def take_away(cluster: Cluster, number: int) -> None:
 
 
 def put_objects(cluster: Cluster, number: int) -> None:
-    for key in cluster.layout.segment_keys(add(GONE, number)).required:
+    for key in cluster.layout.required_keys(add(GONE, number)):
         cluster.storage.put_object(key, b"x")
 
 

@@ -13,15 +13,14 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.report_form import check_report
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
+    check_report,
     with_earlier_try,
 )
-from airflow_provider_rlmm.lifecycle.run_documents import mark_document
-from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_run
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity

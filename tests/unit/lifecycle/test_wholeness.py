@@ -195,8 +195,7 @@ def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_writ
 
 def test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof(cluster: Cluster) -> None:
     """Whoever forgets to ask storage is stopped by the guard's own question."""
-    from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-    from airflow_provider_rlmm.lifecycle.view import Belief
+    from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 
     cluster.log.append(0, None)
     replay = MetadataPartitionReplay(cluster.log, 0)

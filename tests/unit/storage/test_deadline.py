@@ -156,7 +156,7 @@ def store(tmp_path: Path) -> Iterator[HangingStore]:
     root.mkdir()
     store = HangingStore(root)
     store.hangs, store.release = threading.Event(), threading.Event()
-    for key in LAYOUT.segment_keys(segment(1)).required:
+    for key in LAYOUT.required_keys(segment(1)):
         store.put(key, b"0123456789")
     yield store
     store.release.set()
@@ -199,7 +199,7 @@ def test_a_deletion_that_hangs_is_of_unknown_outcome(
     store: HangingStore, manager: ObjectStoreRemoteStorageManager
 ) -> None:
     segments = [segment(number) for number in range(1, 301)]
-    for key in {key for s in segments for key in LAYOUT.segment_keys(s).required}:
+    for key in {key for s in segments for key in LAYOUT.required_keys(s)}:
         store.put(key, b"x")
     store.hanging = frozenset({"delete"})
     report = manager.delete_log_segments(segments)

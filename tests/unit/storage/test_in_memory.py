@@ -11,8 +11,7 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.storage.root import StampOutcome, StampResult
-from airflow_provider_rlmm.storage.stamp import Stamp
+from airflow_provider_rlmm.storage.root import Stamp, StampOutcome, StampResult
 from tests.contracts.layouts import NEW, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
@@ -161,7 +160,7 @@ def test_crash_cuts_a_bulk_delete_in_half(storage: InMemoryStorage) -> None:
     storage.memory.on_effect = raising_at("delete", SimulatedCrashError(), lambda _: next(counter) == 6)
     with pytest.raises(SimulatedCrashError):
         storage.manager.delete_log_segments([segment(1), segment(2)])
-    assert storage.keys() == set(LAYOUT.segment_keys(segment(2)).required)
+    assert storage.keys() == set(LAYOUT.required_keys(segment(2)))
     storage.memory.on_effect = None
     assert outcomes(storage, segment(1), segment(2)) == [DeleteOutcome.NEVER_SEEN, DeleteOutcome.GONE]
 

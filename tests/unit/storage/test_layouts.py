@@ -33,13 +33,13 @@ def test_every_line_of_a_real_listing_is_parsed_and_built_again() -> None:
         key = line.rpartition(" ")[0]
         parsed = LAYOUT.parse(key)
         assert parsed is not None, key
-        assert parsed.suffix in LAYOUT.suffixes
-        assert parsed.partition == 0
-        metadata = replace(
-            segment(), remote_log_segment_id=parsed.remote_log_segment_id, start_offset=parsed.start_offset
-        )
-        assert LAYOUT.segment_stem(metadata) + parsed.suffix == key
-        segments.add((parsed.topic, parsed.start_offset))
+        stem, _, suffix = key.partition(".")
+        assert f".{suffix}" in LAYOUT.suffixes
+        assert parsed.topic_id_partition.partition == 0
+        start_offset = int(stem.rpartition("/")[2][:20])
+        metadata = replace(segment(), remote_log_segment_id=parsed, start_offset=start_offset)
+        assert LAYOUT.segment_stem(metadata) == stem
+        segments.add((parsed.topic_id_partition.topic, start_offset))
     assert segments == {("epochs", 0), ("epochs", 61), *(("txn-topic", n) for n in (0, 16, 32, 48))}
 
 
@@ -57,9 +57,7 @@ def test_keys_round_trip(
     metadata = segment(topic=topic, topic_id=topic_id, partition=partition, start=start)
     wanted = replace(metadata.remote_log_segment_id, id=segment_id)
     key = LAYOUT.object_key(replace(metadata, remote_log_segment_id=wanted), index_type)
-    parsed = LAYOUT.parse(key)
-    assert parsed is not None
-    assert (parsed.remote_log_segment_id, parsed.start_offset) == (wanted, start)
+    assert LAYOUT.parse(key) == wanted
     assert LAYOUT.topic_id_of_directory(key.rpartition("/")[0]) == topic_id
     assert LAYOUT.topic_id_of_directory(LAYOUT.partition_prefix(wanted.topic_id_partition)) == topic_id
 
@@ -85,9 +83,7 @@ def test_no_topic_name_leaves_the_prefix(topic: str) -> None:
 def test_awkward_but_legal_topic_names(topic: str) -> None:
     for topic_id in (UUID(int=0xFB << 120), UUID(int=2**128 - 1), parse_kafka_uuid("-_-_-_-_-_-_-_-_-_-_-A")):
         metadata = segment(topic=topic, topic_id=topic_id, partition=12)
-        parsed = LAYOUT.parse(LAYOUT.object_key(metadata, None))
-        assert parsed is not None
-        assert parsed.remote_log_segment_id == metadata.remote_log_segment_id
+        assert LAYOUT.parse(LAYOUT.object_key(metadata, None)) == metadata.remote_log_segment_id
 
 
 @pytest.mark.parametrize("topic", ILLEGAL_TOPIC_NAMES)
@@ -96,7 +92,7 @@ def test_illegal_topic_names_are_refused(topic: str) -> None:
     with pytest.raises(
         UnsafeObjectKeyError, match=kafka_uuid_str(bad.remote_log_segment_id.topic_id_partition.topic_id)
     ):
-        LAYOUT.segment_keys(bad)
+        LAYOUT.required_keys(bad)
 
 
 @pytest.mark.parametrize("partition", [-1, 2**31])
@@ -144,23 +140,21 @@ def test_foreign_keys_are_not_parsed(key: str) -> None:
 
 
 def test_unknown_suffix_is_parsed_but_not_known() -> None:
-    parsed = LAYOUT.parse(GOOD_KEY.replace(".log", ".log.deleted"))
-    assert parsed is not None
-    assert parsed.suffix == ".log.deleted"
-    assert parsed.suffix not in LAYOUT.suffixes
+    assert LAYOUT.parse(GOOD_KEY.replace(".log", ".log.deleted")) == LAYOUT.parse(GOOD_KEY)
+    assert ".log.deleted" not in LAYOUT.suffixes
 
 
-def test_required_and_optional_keys() -> None:
-    keys = LAYOUT.segment_keys(segment(1))
-    assert {k.partition(".")[2] for k in keys.required} == {
+def test_required_keys() -> None:
+    keys = LAYOUT.required_keys(segment(1))
+    assert {k.partition(".")[2] for k in keys} == {
         "log",
         "index",
         "timeindex",
         "snapshot",
         "leader_epoch_checkpoint",
     }
-    assert keys.optional == (LAYOUT.object_key(segment(1), IndexType.TRANSACTION),)
-    assert {*keys.required, *keys.optional} == {LAYOUT.object_key(segment(1), t) for t in (None, *IndexType)}
+    every = {LAYOUT.object_key(segment(1), index_type) for index_type in (None, *IndexType)}
+    assert every - set(keys) == {LAYOUT.object_key(segment(1), IndexType.TRANSACTION)}
 
 
 @pytest.mark.parametrize("directory", ["", "kafka-tiered-storage/", "kafka-tiered-storage/x", "other/a-0-" + ID])

@@ -382,7 +382,7 @@ def test_writing_and_deleting_where_nothing_is_allowed(
 
 @pytest.mark.parametrize("unmounted", ["", LAYOUT.prefix])
 def test_a_root_that_is_replaced_after_its_check_is_not_believed(folder: LocalFolder, unmounted: str) -> None:
-    for key in LAYOUT.segment_keys(segment(1)).required:
+    for key in LAYOUT.required_keys(segment(1)):
         folder.put(key, b"1")
     manager, part = folder.manager, folder.root / unmounted
     assert manager.check_root(frozenset({TOPIC_ID}), "cluster-a").verified
@@ -459,7 +459,7 @@ def test_symbolic_links_below_the_root_are_refused(folder: LocalFolder, tmp_path
         for call in (
             lambda: folder.manager.list_log_segments(TIP),
             lambda: folder.manager.delete_log_segments([segment(1)]),
-            lambda: folder.manager.missing_keys(LAYOUT.segment_keys(segment(1)).required),
+            lambda: folder.manager.missing_keys(LAYOUT.required_keys(segment(1))),
             lambda: check_root(folder),
         ):
             with pytest.raises(StorageRootError, match=f"{linked.name} is a symbolic link"):
