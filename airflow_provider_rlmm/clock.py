@@ -74,30 +74,19 @@ def difference_text(difference_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeReading:
-    """
-    What somebody else's clock said just now.
+    """What somebody else's clock said just now."""
 
-    :param source: whose clock, and how it was read: a noun, as in "LogAppendTime of topic 'clock'".
-    :param time_ms: what it said, ms since the epoch.
-    :param worker_ms: what this worker's own clock said right after, ms since the epoch.
-    """
-
-    source: str
-    time_ms: int
-    worker_ms: int
+    source: str  # whose clock, and how it was read: a noun, as in "LogAppendTime of topic 'clock'"
+    time_ms: int  # what it said, ms since the epoch
+    worker_ms: int  # what this worker's own clock said right after, ms since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """
-    What somebody else's clock said at some earlier moment: now cannot be before that.
+    """What somebody else's clock said at some earlier moment: now cannot be before that."""
 
-    :param source: whose clock, and how it was read: a noun.
-    :param not_before_ms: what it said, ms since the epoch.
-    """
-
-    source: str
-    not_before_ms: int
+    source: str  # whose clock, and how it was read: a noun
+    not_before_ms: int  # what it said, ms since the epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,17 +120,11 @@ class QuarantinedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LocatedEvent:
-    """
-    An event and where it was read.
+    """An event and where it was read."""
 
-    :param offset: offset of its record in the metadata partition.
-    :param timestamp_ms: the record's timestamp, ms since the epoch.
-    :param event: the event.
-    """
-
-    offset: int
-    timestamp_ms: int
-    event: SegmentEvent | RemotePartitionDeleteMetadata
+    offset: int  # offset of its record in the metadata partition
+    timestamp_ms: int  # the record's timestamp, ms since the epoch
+    event: SegmentEvent | RemotePartitionDeleteMetadata  # the event
 
     def apply_to(self, history: UserPartitionHistory) -> None:
         """
@@ -146,17 +140,11 @@ class LocatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """
-    What a batch of one metadata partition says.
+    """What a batch of one metadata partition says."""
 
-    :param events: the events of the wanted topics, by offset; keyed ones too, as brokers look at no key.
-    :param quarantined: every record that is not good, of whatever topic.
-    :param routed: number of records that prove our partitioner.
-    """
-
-    events: list[LocatedEvent]
-    quarantined: list[QuarantinedRecord]
-    routed: int
+    events: list[LocatedEvent]  # the events of the wanted topics, by offset; keyed ones too, as brokers look at no key
+    quarantined: list[QuarantinedRecord]  # every record that is not good, of whatever topic
+    routed: int  # number of records that prove our partitioner
 
 
 def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int | pa.Array, num_partitions: int) -> Any:

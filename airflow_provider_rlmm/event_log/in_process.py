@@ -63,32 +63,20 @@ def no_effect_hook(name: str, detail: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PublishEffect:
-    """
-    One record of a batch.
+    """One record of a batch."""
 
-    :param metadata_partition: where it goes.
-    :param index: its position in the batch, from 0.
-    :param value: its value.
-    """
-
-    metadata_partition: int
-    index: int
-    value: bytes
+    metadata_partition: int  # where it goes
+    index: int  # its position in the batch, from 0
+    value: bytes  # its value
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEffect:
-    """
-    One call of ``read``.
+    """One call of ``read``."""
 
-    :param metadata_partition: which partition.
-    :param start: first offset, inclusive, not below the beginning.
-    :param end: last offset, exclusive.
-    """
-
-    metadata_partition: int
-    start: int
-    end: int
+    metadata_partition: int  # which partition
+    start: int  # first offset, inclusive, not below the beginning
+    end: int  # last offset, exclusive
 
 
 @dataclass(slots=True)

@@ -203,28 +203,18 @@ class OffsetStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopics:
-    """
-    What one describe answered; a large one is several requests, each of which held the metadata topic.
+    """What one describe answered; a large one is several requests, each of which held the metadata topic."""
 
-    :param metadata_topic_id: id of the metadata topic in every one of these requests: it says which cluster answered.
-    :param answers: per name the topic's id, or why there is none.
-    """
-
-    metadata_topic_id: UUID
-    answers: Mapping[str, TopicAnswer]
+    metadata_topic_id: UUID  # id of the metadata topic in every one of these requests: it says which cluster answered
+    answers: Mapping[str, TopicAnswer]  # per name the topic's id, or why there is none
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenLook:
-    """
-    Which topic ids a look at the cluster found absent, and by which cluster that was said.
+    """Which topic ids a look at the cluster found absent, and by which cluster that was said."""
 
-    :param metadata_topic_id: id of the metadata topic in the same answers.
-    :param absent: topic ids that were found absent; whatever is not in here counts as living.
-    """
-
-    metadata_topic_id: UUID
-    absent: frozenset[UUID]
+    metadata_topic_id: UUID  # id of the metadata topic in the same answers
+    absent: frozenset[UUID]  # topic ids that were found absent; whatever is not in here counts as living
 
 
 class ClusterTopics(Protocol):

@@ -18,32 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """
-    What a snapshot must have in common with the log that is read on.
+    """What a snapshot must have in common with the log that is read on."""
 
-    :param cluster_id: id of the cluster.
-    :param topic_id: id of the metadata topic: one that was deleted and made again has another.
-    :param partition_count: number of metadata partitions.
-    """
-
-    cluster_id: str
-    topic_id: UUID
-    partition_count: int
+    cluster_id: str  # id of the cluster
+    topic_id: UUID  # id of the metadata topic: one that was deleted and made again has another
+    partition_count: int  # number of metadata partitions
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryGap:
-    """
-    Records that were gone before they were read: what is known of this metadata partition is incomplete history.
+    """Records that were gone before they were read: what is known of this metadata partition is incomplete history."""
 
-    :param metadata_partition: which one.
-    :param start: first offset that is missing, inclusive.
-    :param end: the beginning of the log when that was seen, exclusive.
-    """
-
-    metadata_partition: int
-    start: int
-    end: int
+    metadata_partition: int  # which one
+    start: int  # first offset that is missing, inclusive
+    end: int  # the beginning of the log when that was seen, exclusive
 
     def __str__(self) -> str:
         return f"metadata partition {self.metadata_partition}: the records of offsets {self.start} to {self.end - 1} are gone"

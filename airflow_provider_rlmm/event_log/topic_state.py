@@ -38,15 +38,10 @@ are about 30 MB.
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """
-    How far a replay is.
+    """How far a replay is."""
 
-    :param records: read in this :meth:`TopicState.advance`.
-    :param offsets_left: to read, the sum over all metadata partitions.
-    """
-
-    records: int
-    offsets_left: int
+    records: int  # read in this :meth:`TopicState.advance`
+    offsets_left: int  # to read, the sum over all metadata partitions
 
 
 def _ignore(_: Any, __: Any = None) -> None:

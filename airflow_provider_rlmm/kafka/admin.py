@@ -35,19 +35,12 @@ TopicSettings = Mapping[str, int | bool | str]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """
-    Where one metadata partition is kept.
+    """Where one metadata partition is kept."""
 
-    :param partition: its number.
-    :param has_leader: whether a broker leads it.
-    :param in_sync: replicas that have everything.
-    :param replicas: replicas that it should have.
-    """
-
-    partition: int
-    has_leader: bool
-    in_sync: int
-    replicas: int
+    partition: int  # its number
+    has_leader: bool  # whether a broker leads it
+    in_sync: int  # replicas that have everything
+    replicas: int  # replicas that it should have
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +65,11 @@ class MetadataTopicDescription:
 
 @dataclass
 class KafkaClusterTopics:
-    """
-    A :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics` on Kafka's Admin API.
+    """A :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics` on Kafka's Admin API."""
 
-    :param config: the client's properties.
-    :param metadata_topic: asked for in every describe: its id says which cluster has answered.
-    :param request_timeout_s: seconds for one request.
-    """
-
-    config: KafkaClientConfig
-    metadata_topic: str = METADATA_TOPIC
-    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)
+    config: KafkaClientConfig  # the client's properties
+    metadata_topic: str = METADATA_TOPIC  # asked for in every describe: its id says which cluster has answered
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)  # seconds for one request
 
     def __post_init__(self) -> None:
         self._admin = KafkaAdmin(self.config, self.request_timeout_s)

@@ -56,23 +56,15 @@ _LAST_OFFSETS = 20
 
 @dataclass
 class KafkaTime:
-    """
-    What the brokers' clocks say.
+    """What the brokers' clocks say."""
 
-    :param config: the clients' properties.
-    :param group_id: consumer group whose offset is committed; it must have no other purpose.
-    :param metadata_topic: the metadata topic; nothing is ever written to it here.
-    :param clock_topic: topic with LogAppendTime that one record is written to per reading, ``None`` for none.
-    :param worker_clock: this worker's own clock.
-    :param request_timeout_s: seconds for one request.
-    """
-
-    config: KafkaClientConfig
-    group_id: str
-    metadata_topic: str = METADATA_TOPIC
+    config: KafkaClientConfig  # the clients' properties
+    group_id: str  # consumer group whose offset is committed; it must have no other purpose
+    metadata_topic: str = METADATA_TOPIC  # the metadata topic; nothing is ever written to it here
+    # Topic with LogAppendTime that one record is written to per reading, ``None`` for none.
     clock_topic: str | None = None
-    worker_clock: Clock = system_clock
-    request_timeout_s: float = REQUEST_TIMEOUT_S
+    worker_clock: Clock = system_clock  # this worker's own clock
+    request_timeout_s: float = REQUEST_TIMEOUT_S  # seconds for one request
 
     def __post_init__(self) -> None:
         timeout_s = self.request_timeout_s

@@ -29,19 +29,12 @@ class HealthSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """
-    One thing that is not as it must be.
+    """One thing that is not as it must be."""
 
-    :param severity: how bad it is.
-    :param what: what was found.
-    :param why: what comes of it.
-    :param what_to_do: how to mend it.
-    """
-
-    severity: HealthSeverity
-    what: str
-    why: str
-    what_to_do: str
+    severity: HealthSeverity  # how bad it is
+    what: str  # what was found
+    why: str  # what comes of it
+    what_to_do: str  # how to mend it
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}; {self.what_to_do}"
@@ -53,15 +46,10 @@ _warning = partial(HealthFinding, HealthSeverity.WARNING)
 
 @dataclass(frozen=True, slots=True)
 class TieredRetention:
-    """
-    How long data are kept.
+    """How long data are kept."""
 
-    :param topic: a topic with remote storage.
-    :param retention_ms: its retention, ms; -1 for ever.
-    """
-
-    topic: str
-    retention_ms: int
+    topic: str  # a topic with remote storage
+    retention_ms: int  # its retention, ms; -1 for ever
 
 
 def check_metadata_topic(

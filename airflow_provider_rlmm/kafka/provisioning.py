@@ -55,19 +55,13 @@ class Retry:
     Exponential back-off with full jitter: each wait is drawn between zero and a bound that doubles.
 
     The libraries for it measure time and draw random numbers by themselves: a test could not turn the hands.
-
-    :param interval_ms: bound of the first wait, ms.
-    :param max_timeout_ms: time for all attempts and waits together, ms; 0 means one attempt.
-    :param clock: monotonic time, s.
-    :param sleep: waits, s.
-    :param draw: returns a random number of [0, 1).
     """
 
-    interval_ms: int
-    max_timeout_ms: int
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], object] = time.sleep
-    draw: Callable[[], float] = random.random
+    interval_ms: int  # bound of the first wait, ms
+    max_timeout_ms: int  # time for all attempts and waits together, ms; 0 means one attempt
+    clock: Callable[[], float] = time.monotonic  # monotonic time, s
+    sleep: Callable[[float], object] = time.sleep  # waits, s
+    draw: Callable[[], float] = random.random  # returns a random number of [0, 1)
 
     def call(self, what: str, attempt: Callable[[float], T]) -> T:
         """
@@ -102,17 +96,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionedTopic:
-    """
-    The metadata topic that is there now.
+    """The metadata topic that is there now."""
 
-    :param topic_id: its id.
-    :param partition_count: its metadata partitions: what everybody who routes events must go by.
-    :param created: whether this call created it.
-    """
-
-    topic_id: UUID
-    partition_count: int
-    created: bool
+    topic_id: UUID  # its id
+    partition_count: int  # its metadata partitions: what everybody who routes events must go by
+    created: bool  # whether this call created it
 
 
 def provision_metadata_topic(

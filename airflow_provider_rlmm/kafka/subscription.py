@@ -183,13 +183,9 @@ class KafkaSubscription:
 
 @dataclass(slots=True)
 class MessageColumns:
-    """
-    What messages of one partition say, until it becomes a batch.
+    """What messages of one partition say, until it becomes a batch."""
 
-    :param offsets: theirs, ascending; the other columns are as long.
-    """
-
-    offsets: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)  # theirs, ascending; the other columns are as long
     timestamps_ms: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)

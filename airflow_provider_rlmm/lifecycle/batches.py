@@ -45,17 +45,11 @@ Deleted = tuple[UserPartitionWork, RemoteLogSegmentMetadata, SegmentDeletion]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """
-    What one batch takes of a user partition.
+    """What one batch takes of a user partition."""
 
-    :param work: on the user partition.
-    :param segments: that are to be deleted; none where it only needs to be finished.
-    :param is_last: whether nothing is left for later batches.
-    """
-
-    work: UserPartitionWork
-    segments: Sequence[RemoteLogSegmentMetadata]
-    is_last: bool
+    work: UserPartitionWork  # on the user partition
+    segments: Sequence[RemoteLogSegmentMetadata]  # that are to be deleted; none where it only needs to be finished
+    is_last: bool  # whether nothing is left for later batches
 
 
 def batches_of(works: Sequence[UserPartitionWork], size: int) -> Iterator[list[Share]]:

@@ -31,21 +31,13 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """
-    What one look saw.
+    """What one look saw."""
 
-    :param proof: what the write guard asks for.
-    :param observations: one per topic id that was asked for.
-    :param living: id of every topic that answered, name → id.
-    :param denied: names that may not be described.
-    :param names: topic id → the names in the log that were asked for.
-    """
-
-    proof: ProvenLook
-    observations: Mapping[UUID, Observation]
-    living: Mapping[str, UUID]
-    denied: frozenset[str]
-    names: Mapping[UUID, frozenset[str]]
+    proof: ProvenLook  # what the write guard asks for
+    observations: Mapping[UUID, Observation]  # one per topic id that was asked for
+    living: Mapping[str, UUID]  # id of every topic that answered, name → id
+    denied: frozenset[str]  # names that may not be described
+    names: Mapping[UUID, frozenset[str]]  # topic id → the names in the log that were asked for
 
 
 def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:

@@ -35,17 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RealEffects:
-    """
-    The effects for real: events are published, objects deleted, stamps and offsets written.
+    """The effects for real: events are published, objects deleted, stamps and offsets written."""
 
-    :param publisher: the write guard.
-    :param storage: remote storage.
-    :param offsets: the offset store.
-    """
-
-    publisher: GuardedPublisher
-    storage: RemoteStorageManager
-    offsets: OffsetStore
+    publisher: GuardedPublisher  # the write guard
+    storage: RemoteStorageManager  # remote storage
+    offsets: OffsetStore  # the offset store
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
     log_prefix: ClassVar[str] = ""
@@ -93,15 +87,11 @@ class DryRunEffects:
     """
     The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been
     read back; deletions answer from a listing.
-
-    :param log: the log, for its partition count only.
-    :param storage: remote storage, listed only.
-    :param clock: time.
     """
 
-    log: MetadataLogReader
-    storage: RemoteStorageManager
-    clock: Clock
+    log: MetadataLogReader  # the log, for its partition count only
+    storage: RemoteStorageManager  # remote storage, listed only
+    clock: Clock  # time
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
     log_prefix: ClassVar[str] = "dry run: "

@@ -89,29 +89,17 @@ MISSING_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class CleaningContext:
-    """
-    What the user partitions of one metadata partition share during a run.
+    """What the user partitions of one metadata partition share during a run."""
 
-    :param log: the log that is read and written.
-    :param topics: the cluster's topics.
-    :param replay: the metadata partition, read from its beginning and kept current by the effects.
-    :param effects: everything that changes the world.
-    :param storage: remote storage, for listings.
-    :param limits: limits of destructive work.
-    :param root: what is known about the storage root.
-    :param clock: time.
-    :param hold: what is never touched, asked before every batch.
-    """
-
-    log: MetadataLogReader
-    topics: ClusterTopics
-    replay: MetadataPartitionReplay
-    effects: Effects
-    storage: RemoteStorageManager
-    limits: CleanerLimits
-    root: ProvenRoot
-    clock: Clock
-    hold: HoldSource = nothing_held
+    log: MetadataLogReader  # the log that is read and written
+    topics: ClusterTopics  # the cluster's topics
+    replay: MetadataPartitionReplay  # the metadata partition, read from its beginning and kept current by the effects
+    effects: Effects  # everything that changes the world
+    storage: RemoteStorageManager  # remote storage, for listings
+    limits: CleanerLimits  # limits of destructive work
+    root: ProvenRoot  # what is known about the storage root
+    clock: Clock  # time
+    hold: HoldSource = nothing_held  # what is never touched, asked before every batch
 
     def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """
@@ -146,38 +134,23 @@ class CleaningContext:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """
-    A segment that stays.
+    """A segment that stays."""
 
-    :param what: which one.
-    :param why: the reason.
-    :param what_to_do: what a person may do about it.
-    :param kind: kind of the reason.
-    :param missing: whether its copy was finished and no object is there.
-    """
-
-    what: str
-    why: str
-    what_to_do: str
-    kind: RefusalKind = RefusalKind.NEXT_RUN
-    missing: bool = False
+    what: str  # which one
+    why: str  # the reason
+    what_to_do: str  # what a person may do about it
+    kind: RefusalKind = RefusalKind.NEXT_RUN  # kind of the reason
+    missing: bool = False  # whether its copy was finished and no object is there
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """
-    What may be done to one user partition.
+    """What may be done to one user partition."""
 
-    :param refused: why nothing may be, ``None`` where something may.
-    :param listed: its segments of which storage lists an object.
-    :param segments: those that may be deleted, by start offset.
-    :param left: what stays, and why.
-    """
-
-    refused: Refusal | None = None
-    listed: frozenset[UUID] = frozenset()
-    segments: tuple[RemoteLogSegmentMetadata, ...] = ()
-    left: tuple[Left, ...] = ()
+    refused: Refusal | None = None  # why nothing may be, ``None`` where something may
+    listed: frozenset[UUID] = frozenset()  # its segments of which storage lists an object
+    segments: tuple[RemoteLogSegmentMetadata, ...] = ()  # those that may be deleted, by start offset
+    left: tuple[Left, ...] = ()  # what stays, and why
 
 
 def find_eligible(

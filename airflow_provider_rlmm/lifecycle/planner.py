@@ -43,15 +43,10 @@ _AS_IN_THE_LOG = ("start_offset", "end_offset", "max_timestamp_ms", "event_times
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """
-    A plan before it is written.
+    """A plan before it is written."""
 
-    :param summary: counts and limits.
-    :param rows: one per segment.
-    """
-
-    summary: PlanSummary
-    rows: pa.Table
+    summary: PlanSummary  # counts and limits
+    rows: pa.Table  # one per segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,15 +90,11 @@ class _StorageWitness:
     """
     Remote storage as a witness. Its root must be the cluster's and up to date before a listing says anything: in a copy of
     the root, or an old one, nothing would be left to see.
-
-    :param storage: remote storage, ``None`` where there is none to ask.
-    :param prove: proves its root, should that be needed.
-    :param overrides: overrides in force.
     """
 
-    storage: RemoteStorageManager | None
-    prove: Callable[[RemoteStorageManager], ProvenRoot]
-    overrides: frozenset[str]
+    storage: RemoteStorageManager | None  # remote storage, ``None`` where there is none to ask
+    prove: Callable[[RemoteStorageManager], ProvenRoot]  # proves its root, should that be needed
+    overrides: frozenset[str]  # overrides in force
     _proof: ProvenRoot | None = field(default=None, init=False)
 
     def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
@@ -128,25 +124,15 @@ class _StorageWitness:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """
-    What is known about the user partition of an event right before it is written.
+    """What is known about the user partition of an event right before it is written."""
 
-    :param history: its history, replayed up to the high watermark.
-    :param observation: the latest look at its topic id.
-    :param now_ms: a time after that look, ms since the epoch.
-    :param limits: limits of destructive work.
-    :param held: why it must not be touched, ``None`` where nothing holds it.
-    :param doubt: why more may have been said about it than was read, ``None`` where nothing suggests it.
-    :param storage: remote storage, asked where that is needed.
-    """
-
-    history: UserPartitionHistory
-    observation: Observation
-    now_ms: int
-    limits: CleanerLimits
-    held: Refusal | None
-    doubt: Doubt | None
-    storage: _StorageWitness
+    history: UserPartitionHistory  # its history, replayed up to the high watermark
+    observation: Observation  # the latest look at its topic id
+    now_ms: int  # a time after that look, ms since the epoch
+    limits: CleanerLimits  # limits of destructive work
+    held: Refusal | None  # why it must not be touched, ``None`` where nothing holds it
+    doubt: Doubt | None  # why more may have been said about it than was read, ``None`` where nothing suggests it
+    storage: _StorageWitness  # remote storage, asked where that is needed
 
     def check(self, event: WritableEvent) -> None:
         """Refuse an event that marker and cleaner would not write now, and say why and what to do."""

@@ -55,23 +55,16 @@ MOST_ROUTED = 4
 
 @dataclass
 class MetadataPartitionView:
-    """
-    What is known of one metadata partition.
+    """What is known of one metadata partition."""
 
-    :param metadata_partition: which one.
-    :param begin: offset of the first record that could be read, inclusive: where it is above 0, records were lost.
-    :param end: everything below was read, exclusive.
-    :param histories: the user partitions that matter.
-    :param quarantined: the records that are not good, by offset.
-    :param routed_records: number of those that are.
-    """
-
-    metadata_partition: int
-    begin: int
-    end: int
-    histories: dict[TopicIdPartition, UserPartitionHistory] = field(default_factory=dict)
-    quarantined: list[QuarantinedRecord] = field(default_factory=list)
-    routed_records: int = 0
+    metadata_partition: int  # which one
+    begin: int  # offset of the first record that could be read, inclusive: where it is above 0, records were lost
+    end: int  # everything below was read, exclusive
+    histories: dict[TopicIdPartition, UserPartitionHistory] = field(
+        default_factory=dict
+    )  # the user partitions that matter
+    quarantined: list[QuarantinedRecord] = field(default_factory=list)  # the records that are not good, by offset
+    routed_records: int = 0  # number of those that are
 
     def names(self, topic_ids: Collection[UUID]) -> dict[UUID, frozenset[str]]:
         """

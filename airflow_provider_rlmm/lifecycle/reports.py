@@ -40,29 +40,17 @@ class PartitionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserPartitionReport:
-    """
-    One user partition of a cleaning run.
+    """One user partition of a cleaning run."""
 
-    :param topic: topic name.
-    :param topic_id: Kafka's base64 form.
-    :param partition: user partition.
-    :param outcome: how it ended.
-    :param segments_deleted: segments that reached DELETE_SEGMENT_FINISHED.
-    :param segments_left: segments that are not finished.
-    :param objects_deleted: objects confirmed gone.
-    :param bytes_deleted: their sizes, summed.
-    :param refusals: what was refused or left, and why.
-    """
-
-    topic: str
-    topic_id: str
-    partition: int
-    outcome: PartitionOutcome
-    segments_deleted: int
-    segments_left: int
-    objects_deleted: int
-    bytes_deleted: int
-    refusals: tuple[Refusal, ...] = ()
+    topic: str  # topic name
+    topic_id: str  # Kafka's base64 form
+    partition: int  # user partition
+    outcome: PartitionOutcome  # how it ended
+    segments_deleted: int  # segments that reached DELETE_SEGMENT_FINISHED
+    segments_left: int  # segments that are not finished
+    objects_deleted: int  # objects confirmed gone
+    bytes_deleted: int  # their sizes, summed
+    refusals: tuple[Refusal, ...] = ()  # what was refused or left, and why
 
     @classmethod
     def refused(cls, tip: TopicIdPartition, segments_left: int, refusal: Refusal) -> UserPartitionReport:
@@ -80,27 +68,16 @@ class UserPartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPartitionReport:
-    """
-    One metadata partition of a cleaning run.
+    """One metadata partition of a cleaning run."""
 
-    :param metadata_partition: which one.
-    :param dry_run: whether nothing was written or deleted.
-    :param partitions: its user partitions that had work.
-    :param refusals: what concerns the metadata partition as a whole.
-    :param events: events written, by state name.
-    :param would_write: in a dry run, every event that would have been written, in order, in words.
-    :param committed_offset: the offset committed at the end, ``None`` where none was.
-    :param duration_ms: ms.
-    """
-
-    metadata_partition: int
-    dry_run: bool
-    partitions: tuple[UserPartitionReport, ...]
-    refusals: tuple[Refusal, ...]
-    events: Mapping[str, int]
-    would_write: tuple[str, ...]
-    committed_offset: int | None
-    duration_ms: int
+    metadata_partition: int  # which one
+    dry_run: bool  # whether nothing was written or deleted
+    partitions: tuple[UserPartitionReport, ...]  # its user partitions that had work
+    refusals: tuple[Refusal, ...]  # what concerns the metadata partition as a whole
+    events: Mapping[str, int]  # events written, by state name
+    would_write: tuple[str, ...]  # in a dry run, every event that would have been written, in order, in words
+    committed_offset: int | None  # the offset committed at the end, ``None`` where none was
+    duration_ms: int  # ms
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""

@@ -177,17 +177,11 @@ def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table
 
 @dataclass(frozen=True, slots=True)
 class ProvenRoot:
-    """
-    What is known about the storage root in this run.
+    """What is known about the storage root in this run."""
 
-    :param check: whose root it is, per place.
-    :param freshness: whether it is up to date, per place.
-    :param recorded: root ids that earlier plans and reports of the cluster recorded.
-    """
-
-    check: RootCheck
-    freshness: Freshness
-    recorded: frozenset[str] = frozenset()
+    check: RootCheck  # whose root it is, per place
+    freshness: Freshness  # whether it is up to date, per place
+    recorded: frozenset[str] = frozenset()  # root ids that earlier plans and reports of the cluster recorded
 
     @property
     def shown(self) -> bool:

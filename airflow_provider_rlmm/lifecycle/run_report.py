@@ -62,26 +62,16 @@ def mark_document(report: MarkReport, cluster_id: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _RunDocuments:
-    """
-    What the tasks of a run left.
+    """What the tasks of a run left."""
 
-    :param uri: of the folder of the run.
-    :param plan: its plan, ``None`` where there is none that can be read; ``no_plan`` says why.
-    :param mark: the marker's document.
-    :param doctor: the doctor's, where the run has one.
-    :param parts: metadata partition → its report.
-    :param absent: metadata partition that was planned → why it has no report.
-    :param unreadable: what is there and cannot be read, or ought to be there.
-    """
-
-    uri: str
-    plan: PlanSummary | None = None
+    uri: str  # of the folder of the run
+    plan: PlanSummary | None = None  # its plan, ``None`` where there is none that can be read; ``no_plan`` says why
     no_plan: str = ""
-    mark: dict[str, Any] | None = None
-    doctor: dict[str, Any] | None = None
-    parts: dict[int, dict[str, Any]] = field(default_factory=dict)
-    absent: dict[int, str] = field(default_factory=dict)
-    unreadable: list[Attention] = field(default_factory=list)
+    mark: dict[str, Any] | None = None  # the marker's document
+    doctor: dict[str, Any] | None = None  # the doctor's, where the run has one
+    parts: dict[int, dict[str, Any]] = field(default_factory=dict)  # metadata partition → its report
+    absent: dict[int, str] = field(default_factory=dict)  # metadata partition that was planned → why it has no report
+    unreadable: list[Attention] = field(default_factory=list)  # what is there and cannot be read, or ought to be there
 
     @classmethod
     def read(cls, uri: str, *, marked: bool) -> _RunDocuments:
@@ -201,15 +191,10 @@ _UNUSABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """
-    The report of a run.
+    """The report of a run."""
 
-    :param document: as ``docs/reports.md`` describes it.
-    :param judgement: what fails the run, and what would have.
-    """
-
-    document: Mapping[str, Any]
-    judgement: Judgement
+    document: Mapping[str, Any]  # as ``docs/reports.md`` describes it
+    judgement: Judgement  # what fails the run, and what would have
 
 
 def report_of_run(

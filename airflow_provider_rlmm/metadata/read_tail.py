@@ -8,14 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReadTail:
-    """
-    The last records of a metadata partition that a plan was made from: they must be there when it is applied.
+    """The last records of a metadata partition that a plan was made from: they must be there when it is applied."""
 
-    :param begin: offset of the first of them, inclusive.
-    :param end: exclusive.
-    :param sha256: of all of them, lower-case hex.
-    """
-
-    begin: int
-    end: int
-    sha256: str
+    begin: int  # offset of the first of them, inclusive
+    end: int  # exclusive
+    sha256: str  # of all of them, lower-case hex

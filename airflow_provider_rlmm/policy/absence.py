@@ -35,15 +35,10 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """
-    One look at the cluster.
+    """One look at the cluster."""
 
-    :param presence: the verdict.
-    :param reason: what was seen.
-    """
-
-    presence: Presence
-    reason: str
+    presence: Presence  # the verdict
+    reason: str  # what was seen
 
 
 def observe(
@@ -85,17 +80,11 @@ def observe(
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """
-    Whether a marked partition may be cleaned now.
+    """Whether a marked partition may be cleaned now."""
 
-    :param settled: yes or no.
-    :param reason: why not, empty where it may.
-    :param what_to_do: what an operator can do about it, empty where it may.
-    """
-
-    settled: bool
-    reason: str = ""
-    what_to_do: str = ""
+    settled: bool  # yes or no
+    reason: str = ""  # why not, empty where it may
+    what_to_do: str = ""  # what an operator can do about it, empty where it may
 
 
 def first_observation(observations: Sequence[AbsenceObservation], now_ms: int) -> AbsenceObservation | None:
@@ -170,30 +159,19 @@ _ORPHAN_REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class OrphanCandidate:
-    """
-    A topic id that the metadata topic names and the listing lacks.
+    """A topic id that the metadata topic names and the listing lacks."""
 
-    :param topic_id: the id.
-    :param names: its names in the metadata topic; where there are several, two of them are enough.
-    :param count: its segments that are not finished.
-    """
-
-    topic_id: UUID
-    names: frozenset[str]
-    count: Count
+    topic_id: UUID  # the id
+    names: frozenset[str]  # its names in the metadata topic; where there are several, two of them are enough
+    count: Count  # its segments that are not finished
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanVerdict:
-    """
-    What may be planned as orphaned, and what may not.
+    """What may be planned as orphaned, and what may not."""
 
-    :param absent: (topic id, name) of deleted topics; no other pair may be called orphaned.
-    :param refusals: one for each of the others.
-    """
-
-    absent: frozenset[tuple[UUID, str]]
-    refusals: tuple[Refusal, ...]
+    absent: frozenset[tuple[UUID, str]]  # (topic id, name) of deleted topics; no other pair may be called orphaned
+    refusals: tuple[Refusal, ...]  # one for each of the others
 
 
 def names_in_doubt(candidates: Iterable[OrphanCandidate]) -> frozenset[str]:

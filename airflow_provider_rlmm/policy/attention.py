@@ -72,27 +72,16 @@ class ProblemKey:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """
-    Something that needs a person.
+    """Something that needs a person."""
 
-    :param kind: what is wrong: a name that never changes.
-    :param what: the subject, in words that stay the same from run to run.
-    :param why: what was seen and what it means.
-    :param what_to_do: what a person can do about it.
-    :param topic: name of the topic concerned, ``None`` where it is none or not one.
-    :param metadata_partition: where it lies, ``None`` where it lies in none.
-    :param offset: of the record that shows it, ``None`` where there is none.
-    :param acknowledgeable: whether it can be acknowledged; what is wrong with one run cannot.
-    """
-
-    kind: str
-    what: str
-    why: str
-    what_to_do: str
-    topic: str | None = None
-    metadata_partition: int | None = None
-    offset: int | None = None
-    acknowledgeable: bool = True
+    kind: str  # what is wrong: a name that never changes
+    what: str  # the subject, in words that stay the same from run to run
+    why: str  # what was seen and what it means
+    what_to_do: str  # what a person can do about it
+    topic: str | None = None  # name of the topic concerned, ``None`` where it is none or not one
+    metadata_partition: int | None = None  # where it lies, ``None`` where it lies in none
+    offset: int | None = None  # of the record that shows it, ``None`` where there is none
+    acknowledgeable: bool = True  # whether it can be acknowledged; what is wrong with one run cannot
 
     @classmethod
     def of_refusal(cls, refusal: Refusal, metadata_partition: int | None = None) -> Attention:
@@ -134,34 +123,21 @@ def _bounded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """
-    Somebody's word that a problem is known.
+    """Somebody's word that a problem is known."""
 
-    :param cluster_id: the cluster in which the problem is.
-    :param key: the problem.
-    :param until_ms: from then on it counts no more, ms since the epoch.
-    :param by: who.
-    :param why: why the problem may stay for a while.
-    """
-
-    cluster_id: str
-    key: ProblemKey
-    until_ms: int
-    by: str
-    why: str
+    cluster_id: str  # the cluster in which the problem is
+    key: ProblemKey  # the problem
+    until_ms: int  # from then on it counts no more, ms since the epoch
+    by: str  # who
+    why: str  # why the problem may stay for a while
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgements:
-    """
-    What :func:`read_acknowledgements` found.
+    """What :func:`read_acknowledgements` found."""
 
-    :param known: those that can be understood, expired ones too.
-    :param problems: one for each that cannot.
-    """
-
-    known: tuple[Acknowledgement, ...] = ()
-    problems: tuple[Attention, ...] = ()
+    known: tuple[Acknowledgement, ...] = ()  # those that can be understood, expired ones too
+    problems: tuple[Attention, ...] = ()  # one for each that cannot
 
 
 _KEY_TEXTS = ("kind", "topic", "what")
@@ -260,17 +236,11 @@ def _expiry(until: str, now_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JudgedAttention:
-    """
-    A problem and what was said about it.
+    """A problem and what was said about it."""
 
-    :param attention: the problem.
-    :param acknowledgement: the one that reaches furthest, ``None`` where there is none.
-    :param expired: whether it counts no more.
-    """
-
-    attention: Attention
-    acknowledgement: Acknowledgement | None = None
-    expired: bool = False
+    attention: Attention  # the problem
+    acknowledgement: Acknowledgement | None = None  # the one that reaches furthest, ``None`` where there is none
+    expired: bool = False  # whether it counts no more
 
     def to_dict(self, cluster_id: str, now_ms: int) -> dict[str, Any]:
         """
@@ -300,15 +270,10 @@ class JudgedAttention:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """
-    What fails a run, and what would have failed it if nobody had acknowledged it.
+    """What fails a run, and what would have failed it if nobody had acknowledged it."""
 
-    :param failing: what needs a person now.
-    :param acknowledged: what a person has seen; it is shown and fails nothing.
-    """
-
-    failing: tuple[JudgedAttention, ...] = ()
-    acknowledged: tuple[JudgedAttention, ...] = ()
+    failing: tuple[JudgedAttention, ...] = ()  # what needs a person now
+    acknowledged: tuple[JudgedAttention, ...] = ()  # what a person has seen; it is shown and fails nothing
 
     def headline(self) -> str:
         """Say in a line or two how many problems there are, the first of them and what to do; empty where there is none."""

@@ -59,17 +59,11 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """
-    What a kind of finding means.
+    """What a kind of finding means."""
 
-    :param severity: unless the finding itself knows better.
-    :param meaning: what it means for brokers and for this package.
-    :param what_to_do: what an operator can do.
-    """
-
-    severity: Severity
-    meaning: str
-    what_to_do: str
+    severity: Severity  # unless the finding itself knows better
+    meaning: str  # what it means for brokers and for this package
+    what_to_do: str  # what an operator can do
 
 
 _ENDS = (
@@ -232,27 +226,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """
-    What it costs to get brokers past the last poison pill of a metadata partition, and what can be used afterwards.
+    """What it costs to get brokers past the last poison pill of a metadata partition, and what can be used afterwards."""
 
-    :param metadata_partition: which one.
-    :param delete_before_offset: DeleteRecords up to here, exclusive: the offset after the pill.
-    :param records: records that are lost.
-    :param segments: unfinished segments whose first event is among them: brokers know nothing of these afterwards.
-    :param bytes: bytes of these segments.
-    :param user_partitions: user partitions of these segments: nothing deletes their objects afterwards.
-    :param refused: the first :data:`NAMED` of these, as ``topic id:topic-partition``.
-    :param usable: user partitions with unfinished segments that lose none of them.
-    """
-
-    metadata_partition: int
-    delete_before_offset: int
-    records: int
-    segments: int
-    bytes: int
-    user_partitions: int
-    refused: tuple[str, ...]
-    usable: int
+    metadata_partition: int  # which one
+    delete_before_offset: int  # DeleteRecords up to here, exclusive: the offset after the pill
+    records: int  # records that are lost
+    segments: int  # unfinished segments whose first event is among them: brokers know nothing of these afterwards
+    bytes: int  # bytes of these segments
+    user_partitions: int  # user partitions of these segments: nothing deletes their objects afterwards
+    refused: tuple[str, ...]  # the first :data:`NAMED` of these, as ``topic id:topic-partition``
+    usable: int  # user partitions with unfinished segments that lose none of them
 
     def __str__(self) -> str:
         before_and_cost = (
@@ -282,29 +265,17 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """
-    What the doctor says of a metadata topic.
+    """What the doctor says of a metadata topic."""
 
-    :param cluster_id: the cluster.
-    :param examined_at_ms: ms since the epoch.
-    :param read_until: metadata partition → offset, exclusive, up to which was read.
-    :param records: records read.
-    :param segments: segments that are not finished.
-    :param counts: exact number of findings per kind.
-    :param critical: exact number of those that need a person.
-    :param findings: the first ones of each kind.
-    :param recoveries: one per metadata partition with a poison pill.
-    """
-
-    cluster_id: str
-    examined_at_ms: int
-    read_until: Mapping[int, int]
-    records: int
-    segments: int
-    counts: Mapping[FindingKind, int]
-    critical: int = 0
-    findings: tuple[Finding, ...] = ()
-    recoveries: tuple[Recovery, ...] = ()
+    cluster_id: str  # the cluster
+    examined_at_ms: int  # ms since the epoch
+    read_until: Mapping[int, int]  # metadata partition → offset, exclusive, up to which was read
+    records: int  # records read
+    segments: int  # segments that are not finished
+    counts: Mapping[FindingKind, int]  # exact number of findings per kind
+    critical: int = 0  # exact number of those that need a person
+    findings: tuple[Finding, ...] = ()  # the first ones of each kind
+    recoveries: tuple[Recovery, ...] = ()  # one per metadata partition with a poison pill
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report's document as plain JSON types."""

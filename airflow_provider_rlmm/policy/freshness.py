@@ -31,23 +31,14 @@ class FreshnessVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """
-    The newest copied segment of a living topic at a place.
+    """The newest copied segment of a living topic at a place."""
 
-    :param metadata_partition: where its events lie.
-    :param topic_id_partition: its user partition.
-    :param segment_id: the segment.
-    :param place: name of the place of its copy.
-    :param keys: the keys that a complete copy has.
-    :param copied_at_ms: time of its COPY_SEGMENT_FINISHED, ms since the epoch.
-    """
-
-    metadata_partition: int
-    topic_id_partition: TopicIdPartition
-    segment_id: UUID
-    place: str
-    keys: tuple[str, ...]
-    copied_at_ms: int
+    metadata_partition: int  # where its events lie
+    topic_id_partition: TopicIdPartition  # its user partition
+    segment_id: UUID  # the segment
+    place: str  # name of the place of its copy
+    keys: tuple[str, ...]  # the keys that a complete copy has
+    copied_at_ms: int  # time of its COPY_SEGMENT_FINISHED, ms since the epoch
 
     def __str__(self) -> str:
         return f"segment {kafka_uuid_str(self.segment_id)} of {self.topic_id_partition}"

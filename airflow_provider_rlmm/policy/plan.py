@@ -95,19 +95,12 @@ def plan_file_name(metadata_partition: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """
-    One file of a plan, as its summary knows it.
+    """One file of a plan, as its summary knows it."""
 
-    :param name: :func:`plan_file_name` of its metadata partition.
-    :param rows: its rows.
-    :param bytes: its size.
-    :param sha256: of its bytes, lower-case hex.
-    """
-
-    name: str
-    rows: int
-    bytes: int
-    sha256: str
+    name: str  # :func:`plan_file_name` of its metadata partition
+    rows: int  # its rows
+    bytes: int  # its size
+    sha256: str  # of its bytes, lower-case hex
 
     @classmethod
     def of(cls, metadata_partition: int, rows: int, data: Data) -> PlanFile:

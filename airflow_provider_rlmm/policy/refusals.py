@@ -35,22 +35,12 @@ class RefusalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """
-    Something that was refused or left, for reports.
+    """Something that was refused or left, for reports."""
 
-    :param what: which partition, segment or record.
-    :param why: the reason.
-    :param what_to_do: what an operator can do about it.
-    :param kind: what kind of reason.
-    :param metadata_partition: where it was found, ``None`` where it concerns none.
-    :param offset: of the record that it is about, ``None`` where there is none.
-    :param topic: name of the user topic that it is about, ``None`` where it concerns none or several.
-    """
-
-    what: str
-    why: str
-    what_to_do: str
-    kind: RefusalKind
-    metadata_partition: int | None = None
-    offset: int | None = None
-    topic: str | None = None
+    what: str  # which partition, segment or record
+    why: str  # the reason
+    what_to_do: str  # what an operator can do about it
+    kind: RefusalKind  # what kind of reason
+    metadata_partition: int | None = None  # where it was found, ``None`` where it concerns none
+    offset: int | None = None  # of the record that it is about, ``None`` where there is none
+    topic: str | None = None  # name of the user topic that it is about, ``None`` where it concerns none or several

@@ -60,17 +60,11 @@ class UnseenSegment:
 
 @dataclass(frozen=True, slots=True)
 class UnseenDecision:
-    """
-    What follows.
+    """What follows."""
 
-    :param verdict: what may be done.
-    :param why: in words, without the segment's name.
-    :param override: the override under which it may be finished, ``None`` where there is none.
-    """
-
-    verdict: UnseenVerdict
-    why: str
-    override: str | None = None
+    verdict: UnseenVerdict  # what may be done
+    why: str  # in words, without the segment's name
+    override: str | None = None  # the override under which it may be finished, ``None`` where there is none
 
 
 def decide_unseen(segment: UnseenSegment, overrides: Collection[str] = ()) -> UnseenDecision:

@@ -25,17 +25,11 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """
-    Why more may have been said about a user partition than was read.
+    """Why more may have been said about a user partition than was read."""
 
-    :param why: in words.
-    :param metadata_partition: where.
-    :param offset: of the first record that is there after those that are lost, or of the one that cannot be applied.
-    """
-
-    why: str
-    metadata_partition: int
-    offset: int
+    why: str  # in words
+    metadata_partition: int  # where
+    offset: int  # of the first record that is there after those that are lost, or of the one that cannot be applied
 
 
 def incompleteness(

@@ -47,17 +47,11 @@ from airflow_provider_rlmm.storage.root import (
 
 @dataclass(frozen=True, slots=True)
 class DeleteCalls:
-    """
-    What a store answered to a deletion. It proves nothing: a listing does.
+    """What a store answered to a deletion. It proves nothing: a listing does."""
 
-    :param failures: key → why the store says that it was not deleted.
-    :param calls: calls made.
-    :param sent: keys that a call was made for, answered or not.
-    """
-
-    failures: Mapping[str, str]
-    calls: int
-    sent: Collection[str]
+    failures: Mapping[str, str]  # key → why the store says that it was not deleted
+    calls: int  # calls made
+    sent: Collection[str]  # keys that a call was made for, answered or not
 
 
 class _ObjectCalls(Protocol):

@@ -65,22 +65,14 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """
-    The local files of one segment to be copied (Kafka: ``LogSegmentData``).
+    """The local files of one segment to be copied (Kafka: ``LogSegmentData``)."""
 
-    :param log_segment: the ``.log`` file.
-    :param offset_index: the ``.index`` file.
-    :param time_index: the ``.timeindex`` file.
-    :param producer_snapshot_index: the ``.snapshot`` file.
-    :param leader_epoch_index: content of the leader epoch checkpoint as of the copy.
-    :param transaction_index: the ``.txnindex`` file, ``None`` where the segment has no aborted transactions.
-    """
-
-    log_segment: Path
-    offset_index: Path
-    time_index: Path
-    producer_snapshot_index: Path
-    leader_epoch_index: bytes
+    log_segment: Path  # the ``.log`` file
+    offset_index: Path  # the ``.index`` file
+    time_index: Path  # the ``.timeindex`` file
+    producer_snapshot_index: Path  # the ``.snapshot`` file
+    leader_epoch_index: bytes  # content of the leader epoch checkpoint as of the copy
+    # The ``.txnindex`` file, ``None`` where the segment has no aborted transactions.
     transaction_index: Path | None = None
 
 

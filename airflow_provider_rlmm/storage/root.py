@@ -40,23 +40,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """
-    Where a place lies. It holds no secret.
+    """Where a place lies. It holds no secret."""
 
-    :param scheme: kind of store: ``file``, ``s3``, ``gs``, ``az``, ``memory``.
-    :param endpoint: the store's own address or account where it is not the kind's public one, else empty.
-    :param bucket: bucket or container, empty for a local folder.
-    :param prefix: path within it, of a local folder the absolute path; without a trailing ``/``.
-    :param device: of a local folder what identifies its file system, ``None`` where nothing outlives a mount.
-    :param inode: of a local folder its inode, ``None`` where it does not exist.
-    """
-
-    scheme: str
-    endpoint: str = ""
-    bucket: str = ""
-    prefix: str = ""
+    scheme: str  # kind of store: ``file``, ``s3``, ``gs``, ``az``, ``memory``
+    endpoint: str = ""  # the store's own address or account where it is not the kind's public one, else empty
+    bucket: str = ""  # bucket or container, empty for a local folder
+    prefix: str = ""  # path within it, of a local folder the absolute path; without a trailing ``/``
+    # Of a local folder what identifies its file system, ``None`` where nothing outlives a mount.
     device: int | None = None
-    inode: int | None = None
+    inode: int | None = None  # of a local folder its inode, ``None`` where it does not exist
 
     @property
     def exists(self) -> bool:
@@ -74,21 +66,13 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """
-    What this package leaves beside a verified place.
+    """What this package leaves beside a verified place."""
 
-    :param cluster_id: whose place it is.
-    :param layout: name of the layout.
-    :param place: name of the place.
-    :param root_id: names this place for good; a moved stamp gets another one.
-    :param where: where the place lay when the stamp was written.
-    """
-
-    cluster_id: str
-    layout: str
-    place: str
-    root_id: str
-    where: Location
+    cluster_id: str  # whose place it is
+    layout: str  # name of the layout
+    place: str  # name of the place
+    root_id: str  # names this place for good; a moved stamp gets another one
+    where: Location  # where the place lay when the stamp was written
 
     @property
     def key(self) -> str:
@@ -218,34 +202,21 @@ class StampOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StampResult:
-    """
-    What became of the stamp of a place.
+    """What became of the stamp of a place."""
 
-    :param place: name of the place.
-    :param outcome: what became of it.
-    :param root_id: root id of the stamp that lies there now, ``None`` where there is none.
-    :param reason: why it cannot be written and what to do, else empty.
-    """
-
-    place: str
-    outcome: StampOutcome
-    root_id: str | None
-    reason: str = ""
+    place: str  # name of the place
+    outcome: StampOutcome  # what became of it
+    root_id: str | None  # root id of the stamp that lies there now, ``None`` where there is none
+    reason: str = ""  # why it cannot be written and what to do, else empty
 
 
 @dataclass(frozen=True, slots=True)
 class RootCheck:
-    """
-    Whether the storage root is the one of the cluster.
+    """Whether the storage root is the one of the cluster."""
 
-    :param cluster_id: the cluster.
-    :param places: one check per place of the layout.
-    :param move_stamp: whether it was made under the override that has a stamp written anew.
-    """
-
-    cluster_id: str
-    places: tuple[PlaceCheck, ...]
-    move_stamp: bool = False
+    cluster_id: str  # the cluster
+    places: tuple[PlaceCheck, ...]  # one check per place of the layout
+    move_stamp: bool = False  # whether it was made under the override that has a stamp written anew
 
     @property
     def verified(self) -> bool:
@@ -292,21 +263,13 @@ class RootCheck:
 
 @dataclass(frozen=True, slots=True)
 class PlaceLook:
-    """
-    One place as it is seen, to be judged.
+    """One place as it is seen, to be judged."""
 
-    :param cluster_id: the cluster that is worked for.
-    :param layout: name of the layout.
-    :param place: the place.
-    :param here: where it lies now.
-    :param raw_stamp: content of the object at its stamp's key, ``None`` where there is none.
-    """
-
-    cluster_id: str
-    layout: str
-    place: Place
-    here: Location
-    raw_stamp: bytes | None
+    cluster_id: str  # the cluster that is worked for
+    layout: str  # name of the layout
+    place: Place  # the place
+    here: Location  # where it lies now
+    raw_stamp: bytes | None  # content of the object at its stamp's key, ``None`` where there is none
 
     @property
     def stamp_key(self) -> str:

@@ -29,9 +29,8 @@ _WITH_FOLDERS = ("local", "hdfs")
 
 def located(uri: str) -> tuple[pafs.FileSystem, str]:
     """
-    Return the file system of a URI, and the path there.
+    Return the file system of a path or URI, and the path there.
 
-    :param uri: a path, or a URI.
     :raises ConfigurationError: if it is not understood.
     """
     scheme = urlsplit(uri).scheme
@@ -58,12 +57,7 @@ def _s3() -> pafs.FileSystem:
 
 
 class HashedFile:
-    """
-    A file that is being written, with the hash of what was.
-
-    :param folder: URI of the folder that the name is below.
-    :param name: of the file.
-    """
+    """A file that is being written below the URI of a folder, with the hash of what was."""
 
     closed = False
 
@@ -75,11 +69,7 @@ class HashedFile:
         self._stream = files.open_output_stream(path)
 
     def write(self, data: Any) -> int:
-        """
-        Append bytes.
-
-        :param data: a buffer.
-        """
+        """Append the bytes of a buffer."""
         self._hash.update(data)
         size: int = memoryview(data).nbytes
         self._stream.write(data)

@@ -37,19 +37,12 @@ _ROWS_IN_GROUP = 131_072
 
 @dataclass(frozen=True)
 class GenerationOrder:
-    """
-    What of a generation is to be written.
+    """What of a generation is to be written."""
 
-    :param folder: URI of the generation's folder.
-    :param ends: metadata partition → offset up to which it is read, exclusive.
-    :param before: what is known already, by metadata partition.
-    :param folder_before: URI of the generation that ``before`` is of.
-    """
-
-    folder: str
-    ends: Mapping[int, int]
-    before: Mapping[int, GenerationPart] = field(default_factory=dict)
-    folder_before: str = ""
+    folder: str  # URI of the generation's folder
+    ends: Mapping[int, int]  # metadata partition → offset up to which it is read, exclusive
+    before: Mapping[int, GenerationPart] = field(default_factory=dict)  # what is known already, by metadata partition
+    folder_before: str = ""  # URI of the generation that ``before`` is of
 
 
 def evaluate_batches(
@@ -85,14 +78,7 @@ def _by_metadata_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Reco
 
 
 class _Task:
-    """
-    The work on one metadata partition; where a file of the generation before, or the log, does not fit, nothing is written.
-
-    :param number: which one.
-    :param evaluation: what holds.
-    :param order: what is to be written.
-    :param attempt: names the files.
-    """
+    """The work on one metadata partition; where the generation before, or the log, does not fit, nothing is written."""
 
     def __init__(self, number: int, evaluation: Evaluation, order: GenerationOrder, attempt: str) -> None:
         self.number = number
@@ -116,11 +102,7 @@ class _Task:
             self._milliseconds[name] += (time.perf_counter() - begun) * 1000
 
     def apply(self, records: pa.RecordBatch) -> None:
-        """
-        Apply records.
-
-        :param records: at least one.
-        """
+        """Apply one record or more."""
         # After a refusal the rest is still taken: whoever stops reading in mid-stream ends the worker.
         if self._folding is not None and self._refused is None:
             with self._step("fold"):

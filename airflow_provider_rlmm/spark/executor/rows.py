@@ -41,17 +41,11 @@ UNCERTAIN = arrow_schema(UNCERTAIN_COLUMNS)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """
-    What a task must know beside the records.
+    """What a task must know beside the records."""
 
-    :param num_partitions: how many metadata partitions the topic has.
-    :param cluster_state: the listing of the cluster.
-    :param limits: time and minimum age.
-    """
-
-    num_partitions: int
-    cluster_state: ClusterState
-    limits: EvaluationLimits
+    num_partitions: int  # how many metadata partitions the topic has
+    cluster_state: ClusterState  # the listing of the cluster
+    limits: EvaluationLimits  # time and minimum age
 
     @cached_property
     def topics(self) -> Mapping[bytes, ListedTopic]:
@@ -59,12 +53,7 @@ class Evaluation:
         return {topic.topic_id.bytes: topic for topic in self.cluster_state.topics}
 
     def partition_limits(self, topic: ListedTopic, partition: int) -> PartitionLimits:
-        """
-        Return what holds for a user partition.
-
-        :param topic: its topic.
-        :param partition: its number.
-        """
+        """Return what holds for a user partition, by its number."""
         return PartitionLimits(
             self.limits,
             True,
@@ -77,15 +66,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class OrderedSegments:
-    """
-    Segments of one metadata partition, in the order of the walk.
+    """Segments of one metadata partition, in the order of the walk."""
 
-    :param table: one row each.
-    :param first: where each user partition begins.
-    """
-
-    table: pa.Table
-    first: Array
+    table: pa.Table  # one row each
+    first: Array  # where each user partition begins
 
     @property
     def sizes(self) -> Array:
@@ -93,29 +77,17 @@ class OrderedSegments:
         return np.diff(self.first, append=self.table.num_rows)
 
     def of_partitions(self, name: str) -> list[Any]:
-        """
-        Return what the user partitions have in a column that is theirs.
-
-        :param name: the column.
-        """
+        """Return what the user partitions have in a column that is theirs."""
         values: list[Any] = self.table[name].take(pa.array(self.first)).to_pylist()
         return values
 
     def listed(self, evaluation: Evaluation) -> list[ListedTopic | None]:
-        """
-        Return the topic of each user partition, ``None`` where the listing does not have it.
-
-        :param evaluation: what holds.
-        """
+        """Return the topic of each user partition, ``None`` where the listing does not have it."""
         return [evaluation.topics.get(topic_id) for topic_id in self.of_partitions("topic_id")]
 
 
 def in_walk_order(segments: pa.Table) -> OrderedSegments:
-    """
-    Return segments by user partition, start offset, end offset and id.
-
-    :param segments: sorted by user partition and start offset.
-    """
+    """Return segments, sorted by user partition and start offset, by end offset and id, too."""
     size = segments.num_rows
     topic = segments["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
     ids, number = _halves(segments["topic_id"]), segments["partition"].to_numpy()
@@ -152,12 +124,7 @@ def reason_codes(segments: OrderedSegments, listed: Sequence[ListedTopic | None]
 
 
 def uncertain_among(segments: pa.Table, unresolved: pa.Table) -> Array:
-    """
-    Tell which segments are among those whose state is not certain.
-
-    :param segments: the segments.
-    :param unresolved: those that are not certain.
-    """
+    """Tell which segments are among those whose state is not certain."""
     uncertain = np.zeros(segments.num_rows, bool)
     if not unresolved.num_rows:
         return uncertain
@@ -172,19 +139,12 @@ def uncertain_among(segments: pa.Table, unresolved: pa.Table) -> Array:
 
 @dataclass(frozen=True)
 class EvaluatedState:
-    """
-    A state, evaluated.
+    """A state, evaluated."""
 
-    :param segments: its segments, with the columns that say what is to become of them.
-    :param largest: the most segments of one user partition.
-    :param partitions: user partitions with segments.
-    :param unresolved: segments whose state is not certain.
-    """
-
-    segments: pa.Table
-    largest: int
-    partitions: int
-    unresolved: pa.Table
+    segments: pa.Table  # with the columns that say what is to become of them
+    largest: int  # the most segments of one user partition
+    partitions: int  # user partitions with segments
+    unresolved: pa.Table  # segments whose state is not certain
 
     @property
     def unlisted(self) -> pa.Table:
@@ -215,12 +175,7 @@ class EvaluatedState:
         return size
 
     def rows(self, number: int, quarantined: pa.Table) -> Iterator[pa.Table]:
-        """
-        Yield the rows of the data set.
-
-        :param number: the metadata partition.
-        :param quarantined: the records that cannot be applied.
-        """
+        """Yield the rows of the data set, those of the metadata partition's records that cannot be applied among them."""
         yield _rows(SEGMENT, self.segments)
         yield _rows(UNRESOLVED, self.unresolved)
         home = pa.repeat(pa.scalar(number, pa.int32()), quarantined.num_rows)
@@ -228,13 +183,7 @@ class EvaluatedState:
 
 
 def evaluate_state(state: ColumnarState, evaluation: Evaluation, quarantined: int) -> EvaluatedState:
-    """
-    Evaluate what is known of one metadata partition.
-
-    :param state: the state.
-    :param evaluation: what holds.
-    :param quarantined: how many of its records cannot be applied.
-    """
+    """Evaluate what is known of one metadata partition, of which some records cannot be applied."""
     ordered, unresolved = in_walk_order(state.segments), state.unresolved
     segments, listed = ordered.table, ordered.listed(evaluation)
     is_listed = np.array([topic is not None for topic in listed], bool).repeat(ordered.sizes)

@@ -88,19 +88,12 @@ SegmentKey = tuple[int, int, int]
 
 
 class Uncertain(NamedTuple):
-    """
-    Why the state of a segment is not certain.
+    """Why the state of a segment is not certain."""
 
-    :param offset: of the last event that says so.
-    :param without_add: whether an update came without its add.
-    :param for_good: whether nothing can make it certain.
-    :param finished_known: whether the finished segments were known then, so that it is certain to be none of them.
-    """
-
-    offset: int
-    without_add: bool
-    for_good: bool
-    finished_known: bool
+    offset: int  # of the last event that says so
+    without_add: bool  # whether an update came without its add
+    for_good: bool  # whether nothing can make it certain
+    finished_known: bool  # whether the finished segments were known then, so that it is certain to be none of them
 
 
 def _with_room(size: int) -> int:
