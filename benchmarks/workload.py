@@ -32,6 +32,8 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 Array = Any
 
 ADD, UPDATE = 0, 1
+MARKED_AT = 0.95
+"""When the markers were written, in the time of the workload."""
 EVENTS_PER_SEGMENT = 10 / 3
 """Two thirds of the segments have been deleted (4 events), the others are live (2 events)."""
 IRREGULAR = 0.01
@@ -112,6 +114,9 @@ def generate(
     """
     rng = np.random.default_rng(seed)
     segments = _segments(rng, max(30, round(size / EVENTS_PER_SEGMENT)), topic_ids or {})
+    if marked is not None:
+        # Nothing is said of them after their markers.
+        segments.share[_of_topics(segments, marked)] *= MARKED_AT - 0.05
     events, irregular = _events(rng, segments, marked or ())
     deletions = _partition_deletes(rng, segments) if marked is None else _markers(segments, marked)
     order = np.argsort(np.concatenate([events.time, deletions.time]), kind="stable")
@@ -194,8 +199,7 @@ def _events(rng: Any, segments: _Segments, marked: Collection[str]) -> tuple[_Ev
     count = len(copied_at)
     irregular = rng.choice(count, max(5, round(count * IRREGULAR)), replace=False)
     again, repeated, early, unknown, left = np.array_split(irregular, 5)
-    is_marked = np.array([tip.topic in marked for tip in segments.tips])[segments.user_partition]
-    unknown = unknown[~is_marked[unknown]]
+    unknown = unknown[~_of_topics(segments, marked)[unknown]]
     _copy_again(rng, segments, again)
     again = np.arange(count, count + len(again))
     everyone = np.arange(count)
@@ -248,11 +252,15 @@ def _partition_deletes(rng: Any, segments: _Segments) -> _PartitionDeletes:
     return _PartitionDeletes(values, np.array(user_partition), 2.0 + np.arange(len(values)))
 
 
+def _of_topics(segments: _Segments, topics: Collection[str]) -> Array:
+    return np.array([tip.topic in topics for tip in segments.tips])[segments.user_partition]
+
+
 def _markers(segments: _Segments, topics: Collection[str]) -> _PartitionDeletes:
     chosen = [number for number, tip in enumerate(segments.tips) if tip.topic in topics]
     state = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
     values = [serialize(RemotePartitionDeleteMetadata(segments.tips[n], state, FIRST_EVENT_MS, -1)) for n in chosen]
-    return _PartitionDeletes(values, np.array(chosen, np.int64), 2.0 + np.arange(len(values)))
+    return _PartitionDeletes(values, np.array(chosen, np.int64), np.full(len(values), MARKED_AT))
 
 
 def _route(tip: TopicIdPartition, metadata_partitions: int) -> int:

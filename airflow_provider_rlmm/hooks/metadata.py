@@ -182,11 +182,14 @@ class RemoteLogMetadataHook(RlmmHook):
         with naming_connection(settings.kafka_conn_id):
             return provision_metadata_topic(config, allow_create=settings.allow_writes, topic=settings.metadata_topic)
 
-    def get_publisher(self, log: KafkaMetadataLogReader | MetadataLogWriter) -> GuardedPublisher:
+    def get_publisher(
+        self, log: KafkaMetadataLogReader | MetadataLogWriter, *, open_ahead: bool = False
+    ) -> GuardedPublisher:
         """
         Return the write guard, the only way to write; it writes only where the connection allows writes.
 
         :param log: what :meth:`get_event_log` returned; a log that can be written to, such as the public fake, does as well.
+        :param open_ahead: connect to the brokers in a thread, before the first batch.
         :raises ConfigurationError: if the connection allows writes and does not say to which cluster.
         """
         from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
@@ -194,7 +197,11 @@ class RemoteLogMetadataHook(RlmmHook):
 
         settings = self.get_connection_settings()
         settings.check_writable()
-        writer = KafkaMetadataLogWriter(log) if isinstance(log, KafkaMetadataLogReader) else log
+        writer = log
+        if isinstance(log, KafkaMetadataLogReader):
+            writer = KafkaMetadataLogWriter(log)
+            if open_ahead and settings.allow_writes:
+                writer.open_ahead()
         return GuardedPublisher(writer, allow_writes=settings.allow_writes)
 
     def get_cluster_topics(self) -> KafkaClusterTopics:

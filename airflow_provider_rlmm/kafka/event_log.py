@@ -197,7 +197,7 @@ class KafkaMetadataLogWriter:
     """
     A :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogWriter` on confluent-kafka.
 
-    Its producer is opened by the first :meth:`publish`, and goes with it: between two calls nothing is queued.
+    Its producer is opened by the first :meth:`publish`, or by :meth:`open_ahead`: between two calls nothing is queued.
 
     :param reader: of the topic to write to; what it was first described as is what is written to.
     :param delivery_timeout_s: seconds until a published record that is not acked becomes
@@ -209,6 +209,10 @@ class KafkaMetadataLogWriter:
         self._producer = BatchProducer(
             reader._config, reader._topic, delivery_timeout_s, require_cluster=reader._require_cluster
         )
+
+    def open_ahead(self) -> None:
+        """Open the producer in a thread while the caller reads: its first batch need not wait for it."""
+        self._producer.open_ahead()
 
     @property
     def partition_count(self) -> int:

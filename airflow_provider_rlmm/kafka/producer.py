@@ -6,11 +6,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Thread
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
 from airflow_provider_rlmm.kafka.client import open_client, serve
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
@@ -69,6 +72,21 @@ class BatchProducer:
     def __post_init__(self) -> None:
         self._watch = ClientWatch(self.config)
         self._producer: Producer | None = None
+        self._ahead: Thread | None = None
+
+    def open_ahead(self) -> None:
+        """Open the producer while the caller does something else; what goes wrong there the first batch meets again."""
+        self._ahead = Thread(target=self._try_to_open, name="rlmm-producer", daemon=True)
+        self._ahead.start()
+
+    def _try_to_open(self) -> None:
+        with suppress(KafkaException, RlmmError):
+            self._open()
+
+    def _await_opening(self) -> None:
+        if self._ahead is not None:
+            self._ahead.join()
+            self._ahead = None
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """
@@ -77,6 +95,7 @@ class BatchProducer:
         :param records: (partition, value); the partitions exist.
         :return: one outcome per record, in the same order.
         """
+        self._await_opening()
         producer = self._open()
         self._watch.forget()
         outcomes: _Outcomes = [None] * len(records)
@@ -145,4 +164,5 @@ class BatchProducer:
 
     def close(self) -> None:
         """Let the producer go; nothing is queued between two calls."""
+        self._await_opening()
         self._producer = None

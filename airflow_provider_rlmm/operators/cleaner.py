@@ -235,7 +235,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
             cleaner = RemoteLogCleaner(
                 session.log,
-                session.hook.get_publisher(session.log),
+                session.hook.get_publisher(session.log, open_ahead=not dry_run),
                 session.hook.get_offset_store(),
                 session.topics,
                 session.storage.get_storage_manager(),

@@ -146,7 +146,7 @@ def per_file(
     columns: tuple[tuple[str, str], ...],
 ) -> list[Any]:
     """
-    Run a task for each file of a generation, and return the rows of all.
+    Do some work for each file of a generation, and return the rows of all.
 
     :param spark: the session.
     :param files: of the generation.
@@ -161,5 +161,7 @@ def per_file(
 
     if not files:
         return []
-    numbers = spark.range(0, len(files), 1, len(files))
+    # A task costs a third of a second before it begins, and files are small: no more tasks than run at once.
+    tasks = min(len(files), spark.sparkContext.defaultParallelism)
+    numbers = spark.range(0, len(files), 1, tasks)
     return list(numbers.mapInArrow(work, spark_schema(columns)).collect())

@@ -10,10 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError, OffsetOutOfRangeError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+    OffsetOutOfRangeError,
+)
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader, KafkaMetadataLogWriter
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from dev.broker import LocalKafka, await_condition
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
@@ -241,6 +246,25 @@ class TestTopic:
         assert values(log, 0) == {0: b"a"}
         assert log.publish([(0, b"b")]) == [Acked(1)]
         log.close()
+
+
+class TestOpenedAhead:
+    def test_the_first_batch_takes_the_producer_that_is_there(self, kafka):
+        writer = KafkaMetadataLogWriter(KafkaMetadataLogReader(config_of(kafka), create_topic(kafka, 1)))
+        writer.open_ahead()
+        writer._producer._ahead.join(TIMEOUT_S)
+        opened = writer._producer._producer
+        assert opened is not None
+        assert writer.publish([(0, b"a")]) == [Acked(0)]
+        assert writer._producer._producer is opened
+
+    def test_what_went_wrong_is_said_by_the_first_batch(self, kafka):
+        reader = KafkaMetadataLogReader(config_of(kafka), create_topic(kafka, 1), cluster_id="another")
+        writer = KafkaMetadataLogWriter(reader)
+        writer.open_ahead()
+        with pytest.raises(ClusterMismatchError, match="another"):
+            writer.publish([(0, b"a")])
+        assert reader.high_water_marks() == {0: 0}
 
 
 class TestBrokerDies:
