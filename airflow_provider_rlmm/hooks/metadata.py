@@ -197,11 +197,11 @@ class RemoteLogMetadataHook(RlmmHook):
 
         settings = self.get_connection_settings()
         settings.check_writable()
-        writer = log
-        if isinstance(log, KafkaMetadataLogReader):
-            writer = KafkaMetadataLogWriter(log)
-            if open_ahead and settings.allow_writes:
-                writer.open_ahead()
+        if not isinstance(log, KafkaMetadataLogReader):
+            return GuardedPublisher(log, allow_writes=settings.allow_writes)
+        writer = KafkaMetadataLogWriter(log)
+        if open_ahead and settings.allow_writes:
+            writer.open_ahead()
         return GuardedPublisher(writer, allow_writes=settings.allow_writes)
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
