@@ -277,12 +277,12 @@ def test_without_the_right_to_commit_a_real_run_is_refused_and_the_group_named(
         UnprovenClockError, match=f"group '{CLOCK_GROUP_ID}'.*GROUP_AUTHORIZATION_FAILED.*'unproven_clock'"
     ):
         proven_clock(hook)
-    assert not proven_clock(hook, overrides=frozenset({"unproven_clock"})).proven
+    assert not proven_clock(hook, overrides=frozenset({"unproven_clock"})).proof.proven
 
 
 def test_the_right_to_commit_is_all_that_it_takes(authorized: AuthorizedKafka, connect: Connect) -> None:
     login = allow(authorized, (ResourceType.GROUP, CLOCK_GROUP_ID, AclOperation.READ))
-    assert proven_clock(connect(login)).source == f"an offset commit of group '{CLOCK_GROUP_ID}'"
+    assert proven_clock(connect(login)).proof.source == f"an offset commit of group '{CLOCK_GROUP_ID}'"
 
 
 def test_where_the_clock_topic_may_not_be_written_the_other_way_is_taken(
@@ -294,4 +294,4 @@ def test_where_the_clock_topic_may_not_be_written_the_other_way_is_taken(
     assert clock.proof.source == f"an offset commit of group '{CLOCK_GROUP_ID}'"
     assert f"writing to clock_topic '{topic}'" in str(clock)
     login = allow(authorized, (ResourceType.TOPIC, topic, AclOperation.WRITE))
-    assert proven_clock(connect(login, clock_topic=topic)).source == f"LogAppendTime of topic '{topic}'"
+    assert proven_clock(connect(login, clock_topic=topic)).proof.source == f"LogAppendTime of topic '{topic}'"
