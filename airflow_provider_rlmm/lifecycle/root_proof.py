@@ -70,7 +70,7 @@ def look_for_freshness(
     """
     for _ in range(_ROUNDS):
         topic.advance()
-        samples = _newest_copied(topic, living, storage.layout, most_samples)
+        samples = _newest_copied(topic, living, storage, most_samples)
         found = check_samples(topic, samples, storage)
         if found.samples or not samples:
             break
@@ -102,10 +102,12 @@ def check_samples(topic: TopicReplay, samples: Sequence[Sample], storage: Remote
     return freshness
 
 
-def _newest_copied(topic: TopicReplay, living: Collection[UUID], layout: Layout, most: int) -> tuple[Sample, ...]:
+def _newest_copied(
+    topic: TopicReplay, living: Collection[UUID], storage: RemoteStorageManager, most: int
+) -> tuple[Sample, ...]:
     copied = _copied(topic.segments, "topic_id", [topic_id.bytes for topic_id in living])
     by_place = defaultdict(list)
-    for sample in sorted(_samples_of(copied, layout, most), key=_newest_first):
+    for sample in sorted(_found(list(_samples_of(copied, storage.layout, most)), storage), key=_newest_first):
         by_place[sample.place].append(sample)
     share = max(1, most // max(1, len(by_place)))
     return tuple(sample for place in sorted(by_place) for sample in by_place[place][:share])
@@ -115,17 +117,29 @@ def _newest_first(sample: Sample) -> tuple[int, str]:
     return -sample.copied_at_ms, str(sample.segment_id)
 
 
-def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[Sample]:
-    """Yield the newest copied segment of each topic and place, of the topics that were copied last."""
+def _found(samples: Sequence[Sequence[Sample]], storage: RemoteStorageManager) -> Iterator[Sample]:
+    """Yield each sample where it lies, of those places at which it can; as one of the first place where it lies at none."""
+    open_ones = [sample for places in samples if len(places) > 1 for sample in places]
+    absent = storage.missing_keys({key for sample in open_ones for key in sample.keys})
+    for places in samples:
+        yield next((sample for sample in places if absent.isdisjoint(sample.keys)), places[0])
+
+
+def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[Sample, ...]]:
+    """
+    Yield the newest copied segment of each topic and place, of the topics that were copied last: once for each place at which
+    its copy can lie, the one that is written to first.
+    """
     copied = copied.sort_by([("event_timestamp_ms", "descending")])
     if len(layout.places) == 1:
         copied = _first_of_each_topic(copied).slice(0, most)
     found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
     for row in copied.to_pylist():
-        sample = _sample_of(row, layout)
-        if sample is not None and row["topic_id"] not in found[sample.place] and len(found[sample.place]) < most:
-            found[sample.place].add(row["topic_id"])
-            yield sample
+        samples = _sample_of(row, layout)
+        seen = found[samples[0].place] if samples else set()
+        if samples and row["topic_id"] not in seen and len(seen) < most:
+            seen.add(row["topic_id"])
+            yield samples
 
 
 def _first_of_each_topic(segments: pa.Table) -> pa.Table:
@@ -136,8 +150,8 @@ def _first_of_each_topic(segments: pa.Table) -> pa.Table:
     return segments.take(np.sort(first))
 
 
-def _sample_of(row: Mapping[str, Any], layout: Layout) -> Sample | None:
-    """Return the sample of a segment, ``None`` where it cannot be said at which keys its copy lies."""
+def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:
+    """Return the sample of a segment at each place of its copy; none where no key can be built."""
     tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
     metadata = RemoteLogSegmentMetadata(
         RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"])),
@@ -145,16 +159,16 @@ def _sample_of(row: Mapping[str, Any], layout: Layout) -> Sample | None:
         state=_COPIED,
         **{name: row[name] for name in _PLAIN},
     )
-    places = layout.places_of(metadata)
-    if len(places) != 1:
-        return None
     try:
-        keys = layout.required_keys(metadata)
+        keys = {place.name: layout.required_keys(metadata, place) for place in layout.places_of(metadata)}
     except UnsafeObjectKeyError:
-        # A record that lies about the name of a living topic; the marker and the doctor tell of it.
-        return None
+        # A record that lies about the name of a living topic, or about its copy; the marker and the doctor tell of it.
+        return ()
     segment_id, copied_at_ms = metadata.remote_log_segment_id.id, row["event_timestamp_ms"]
-    return Sample(row["metadata_partition"], tip, segment_id, places[0].name, keys, copied_at_ms)
+    return tuple(
+        Sample(row["metadata_partition"], tip, segment_id, place, required, copied_at_ms)
+        for place, required in keys.items()
+    )
 
 
 def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
@@ -230,7 +244,8 @@ def prove_root(
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
     living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
-    places = [place.name for place in storage.layout.places]
+    # A former place gets no new copies: nothing can tell whether it is up to date, so nobody asks.
+    places = [storage.layout.places[0].name]
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
     if not check.verified and topic.is_behind:
         # Objects of any topic that the log names tell whose root it is: in other metadata partitions there may be some.

@@ -8,11 +8,17 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
+
+
+class _Seen(NamedTuple):
+    size: int
+    suffix: str
 
 
 class DeletionBatch:
@@ -28,16 +34,19 @@ class DeletionBatch:
     def __init__(self, layout: Layout, metadatas: Sequence[RemoteLogSegmentMetadata]) -> None:
         self._layout = layout
         self._segments = [m.remote_log_segment_id for m in metadatas]
-        self._stems = [layout.segment_stem(m) for m in metadatas]
-        self._by_stem = {stem: i for i, stem in enumerate(self._stems)}
-        self._stem_lengths = {len(stem) for stem in self._stems}
-        self._seen: list[dict[str, int]] = [{} for _ in metadatas]
-        if len(self._by_stem) != len(self._stems):
+        # One for each place at which the copy can lie.
+        self._stems = [tuple(layout.segment_stem(m, place) for place in layout.places_of(m)) for m in metadatas]
+        self._by_stem = {stem: i for i, stems in enumerate(self._stems) for stem in stems}
+        self._stem_lengths = sorted({len(stem) for stem in self._by_stem}, reverse=True)
+        self._seen: list[dict[str, _Seen]] = [{} for _ in metadatas]
+        if len(self._by_stem) != sum(map(len, self._stems)):
             raise ValueError("a segment is named twice in one deletion, so that its outcome would be ambiguous")
-        for stem, segment in zip(self._stems, self._segments, strict=True):
+        for stem, index in self._by_stem.items():
             if not any(stem.startswith(place.prefix) for place in layout.places) or ".." in stem.split("/"):
                 prefixes = " or ".join(repr(place.prefix) for place in layout.places)
-                raise UnsafeObjectKeyError(f"key {stem!r} of segment {segment} leaves the prefix {prefixes}")
+                raise UnsafeObjectKeyError(
+                    f"key {stem!r} of segment {self._segments[index]} leaves the prefix {prefixes}"
+                )
 
     @property
     def listings(self) -> Mapping[str, str]:
@@ -47,7 +56,7 @@ class DeletionBatch:
         The second part keeps a deletion from the end of a long user partition from being listed from its start.
         """
         starts: dict[str, str] = {}
-        for stem in self._stems:
+        for stem in self._by_stem:
             prefix = parent_of(stem)
             starts[prefix] = min(stem, starts.get(prefix, stem))
         return starts
@@ -58,17 +67,12 @@ class DeletionBatch:
 
         :param objects: any listed objects.
         """
-        for index, stored in self._of_segments(objects):
-            self._seen[index][stored.key] = stored.size
+        for index, stored, suffix in self._of_segments(objects):
+            self._seen[index][stored.key] = _Seen(stored.size, suffix)
 
     def keys_to_delete(self) -> list[str]:
         """Return the seen keys that the layout knows. Any other key of a segment is left alone."""
-        return [
-            key
-            for stem, seen in zip(self._stems, self._seen, strict=True)
-            for key in seen
-            if key[len(stem) :] in self._layout.suffixes
-        ]
+        return [key for seen in self._seen for key, o in seen.items() if o.suffix in self._layout.suffixes]
 
     def outcomes_after(
         self, objects: Iterable[StoredObject], failures: Mapping[str, str], sent: Collection[str]
@@ -80,14 +84,16 @@ class DeletionBatch:
         :param failures: key → why the store refused to delete it; believed only where the key is still listed.
         :param sent: keys that a delete call was made for.
         """
-        left: list[set[str]] = [set() for _ in self._segments]
-        for index, stored in self._of_segments(objects):
-            left[index].add(stored.key)
+        left: list[dict[str, str]] = [{} for _ in self._segments]
+        for index, stored, suffix in self._of_segments(objects):
+            left[index][stored.key] = suffix
         return tuple(self._outcome(i, left[i], failures, sent) for i in range(len(self._segments)))
 
     def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
         """Return the outcomes where nothing was deleted: the listing before is the listing after."""
-        return tuple(self._outcome(i, set(seen), {}, ()) for i, seen in enumerate(self._seen))
+        return tuple(
+            self._outcome(i, {key: o.suffix for key, o in seen.items()}, {}, ()) for i, seen in enumerate(self._seen)
+        )
 
     def outcomes_unknown(self, reason: str, sent: Collection[str]) -> tuple[SegmentDeletion, ...]:
         """
@@ -98,42 +104,42 @@ class DeletionBatch:
         """
         return tuple(
             SegmentDeletion(
-                segment, DeleteOutcome.UNKNOWN, 0, 0, dict.fromkeys(seen or [stem], reason), _those_in(seen, sent)
+                segment, DeleteOutcome.UNKNOWN, 0, 0, dict.fromkeys(seen or stems, reason), _those_in(seen, sent)
             )
-            for segment, stem, seen in zip(self._segments, self._stems, self._seen, strict=True)
+            for segment, stems, seen in zip(self._segments, self._stems, self._seen, strict=True)
         )
 
     def _outcome(
-        self, index: int, left: set[str], failures: Mapping[str, str], sent: Collection[str]
+        self, index: int, left: Mapping[str, str], failures: Mapping[str, str], sent: Collection[str]
     ) -> SegmentDeletion:
-        segment, stem, seen = self._segments[index], self._stems[index], self._seen[index]
+        segment, seen = self._segments[index], self._seen[index]
         if not seen and not left:
-            unseen = {stem: "no object with this key was listed"}
+            unseen = dict.fromkeys(self._stems[index], "no object with this key was listed")
             return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, unseen)
-        gone = [size for key, size in seen.items() if key not in left]
+        gone = [o.size for key, o in seen.items() if key not in left]
         return SegmentDeletion(
             remote_log_segment_id=segment,
             outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,
             objects_deleted=len(gone),
             bytes_deleted=sum(gone),
-            reasons={key: self._why_left(index, key, failures) for key in sorted(left)},
+            reasons={key: self._why_left(index, key, left[key], failures) for key in sorted(left)},
             sent=_those_in(seen, sent),
         )
 
-    def _why_left(self, index: int, key: str, failures: Mapping[str, str]) -> str:
-        if key[len(self._stems[index]) :] not in self._layout.suffixes:
+    def _why_left(self, index: int, key: str, suffix: str, failures: Mapping[str, str]) -> str:
+        if suffix not in self._layout.suffixes:
             return f"left alone: layout {self._layout.name} knows no file of this kind"
         if key not in self._seen[index]:
             return "left alone: it appeared after the deletion had begun"
         return failures.get(key, "still listed although the store reported no error")
 
-    def _of_segments(self, objects: Iterable[StoredObject]) -> Iterator[tuple[int, StoredObject]]:
-        """Yield the objects of the batch's segments, each with the index of its segment."""
+    def _of_segments(self, objects: Iterable[StoredObject]) -> Iterator[tuple[int, StoredObject, str]]:
+        """Yield the objects of the batch's segments, each with the index of its segment and its suffix."""
         for stored in objects:
             for length in self._stem_lengths:
-                index = self._by_stem.get(stored.key[:length])
-                if index is not None and stored.key[length : length + 1] == ".":
-                    yield index, stored
+                index, suffix = self._by_stem.get(stored.key[:length]), stored.key[length:]
+                if index is not None and (suffix.startswith(".") or suffix in self._layout.suffixes):
+                    yield index, stored, suffix
                     break
 
 

@@ -191,14 +191,15 @@ class LayoutRemoteStorageManager:
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
-        prefix = self._layout.partition_prefix(topic_id_partition)
-        found: dict[UUID, list[StoredObject]] = {}
-        with self._steady([prefix]):
-            for stored in self._calls.objects(prefix):
-                segment = self._layout.parse(stored.key)
-                if segment is not None and segment.topic_id_partition == topic_id_partition:
-                    found.setdefault(segment.id, []).append(stored)
-        return {segment_id: tuple(sorted(objects, key=attrgetter("key"))) for segment_id, objects in found.items()}
+        prefixes = {place: self._layout.partition_prefix(topic_id_partition, place) for place in self._layout.places}
+        found: dict[UUID, dict[str, StoredObject]] = {}
+        with self._steady(prefixes.values()):
+            for place, prefix in prefixes.items():
+                for stored in self._calls.objects(prefix):
+                    segment = self._layout.parse(stored.key, place)
+                    if segment is not None and segment.topic_id_partition == topic_id_partition:
+                        found.setdefault(segment.id, {})[stored.key] = stored
+        return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
@@ -274,16 +275,22 @@ class LayoutRemoteStorageManager:
         return PlaceLook(cluster_id, self._layout.name, place, self._calls.location(place.prefix), raw)
 
     def _known_object(self, place: Place, topic_ids: frozenset[UUID]) -> str | None:
-        for directory in self._calls.directories(place.prefix):
-            if self._layout.topic_id_of_directory(directory) not in topic_ids:
-                continue
+        for prefix in self._where_topics_lie(place, topic_ids):
             # What proves the root is not to be gone when it is listed for deletion.
-            with self._steady([f"{directory}/"]):
-                for stored in self._calls.objects(f"{directory}/"):
-                    segment = self._layout.parse(stored.key)
+            with self._steady([prefix]):
+                for stored in self._calls.objects(prefix):
+                    segment = self._layout.parse(stored.key, place)
                     if segment is not None and segment.topic_id_partition.topic_id in topic_ids:
                         return f"{stored.key} is of topic id {kafka_uuid_str(segment.topic_id_partition.topic_id)}"
         return None
+
+    def _where_topics_lie(self, place: Place, topic_ids: frozenset[UUID]) -> Iterator[str]:
+        if not self._layout.folders_name_topics:
+            yield place.prefix
+            return
+        for directory in self._calls.directories(place.prefix):
+            if self._layout.topic_id_of_directory(directory, place) in topic_ids:
+                yield f"{directory}/"
 
     @contextmanager
     def _steady(self, prefixes: Iterable[str] = ()) -> Iterator[None]:

@@ -2,33 +2,25 @@
 """
 Where a remote storage plugin puts the objects of a segment: the mapping between segments and object keys.
 
-A layout makes no call. What it builds always lies under its own prefix: a topic name comes from the log, so it is data,
-and one that Kafka itself would refuse is refused here too, before it can walk a path.
+A layout makes no call. What it builds always lies under one of its places; what it reads back is what it would have built.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-    kafka_uuid_str,
-    parse_kafka_uuid,
-)
+from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
+from airflow_provider_rlmm.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
-
-_MAX_INT32: Final = 2**31 - 1
-_MAX_INT64: Final = 2**63 - 1
 
 
 class Layout(Protocol):
@@ -40,40 +32,44 @@ class Layout(Protocol):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Every place below the root at which copies of segments can lie; every key is under the prefix of one."""
+        """Every place below the root at which copies of segments can lie, the one that is written to first."""
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """
         Return every place at which the copy of a segment can lie, as far as its metadata tells.
 
         :param metadata: the segment.
+        :raises UnsafeObjectKeyError: if its custom metadata names another place, or cannot be read.
         """
 
     @property
     def suffixes(self) -> Mapping[str, bool]:
         """Every file suffix that it knows → whether a complete segment must have it."""
 
-    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
+    def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
         """
-        Return the prefix of a user partition's keys, ending in ``/``.
+        Return the folder of a user partition's keys: empty, or ending in ``/``. Others' keys may lie there, too.
 
         :param topic_id_partition: the user partition.
+        :param place: where; ``None`` for the first one.
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
         """
 
-    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> str:
         """
         Return what the keys of a segment have in common: a key is its stem and one of :attr:`suffixes`.
 
         :param metadata: the segment.
-        :raises UnsafeObjectKeyError: if the key would leave the prefix or not match the layout's pattern.
+        :param place: where; ``None`` for the first one at which its copy can lie.
+        :raises UnsafeObjectKeyError: if the key would not match the layout's pattern.
         """
 
-    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+    def required_keys(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> tuple[str, ...]:
         """
         Return the keys of a complete copy of a segment, without those that only some segments need.
 
         :param metadata: the segment.
+        :param place: where; ``None`` for the first one at which its copy can lie.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
         """
 
@@ -84,26 +80,141 @@ class Layout(Protocol):
         :param metadata: the segment.
         :param index_type: which index; ``None`` for the log itself.
         :raises UnsafeObjectKeyError: as :meth:`segment_stem`.
+        :raises ConfigurationError: if the layout does not say which object holds it.
         """
 
-    def parse(self, key: str) -> RemoteLogSegmentId | None:
+    def parse(self, key: str, place: Place | None = None) -> RemoteLogSegmentId | None:
         """
         Return the segment that an object belongs to.
 
         :param key: the object's key, below the storage root.
+        :param place: as a key of this place; ``None`` for the first one that it can be of.
         :return: ``None`` for a key that this layout would never build, whatever its suffix.
         """
 
-    def topic_id_of_directory(self, directory: str) -> UUID | None:
+    @property
+    def folders_name_topics(self) -> bool:
+        """Whether the directories right below a place's prefix name topic ids: the others need not be looked into."""
+
+    def topic_id_of_directory(self, directory: str, place: Place | None = None) -> UUID | None:
         """
         Return the topic id that a directory right below a place's prefix belongs to.
 
         :param directory: the directory's path below the storage root, with or without a trailing ``/``.
+        :param place: which place; ``None`` for the first one that fits.
         :return: ``None`` for a directory that is not of this layout.
         """
 
 
-class LocalTieredStorageLayout:
+class TemplateLayout:
+    """
+    A layout whose keys are a prefix, a :class:`~airflow_provider_rlmm.storage.key_pattern.KeyPattern` and a suffix.
+
+    :param name: of the layout.
+    :param pattern: of the keys, without prefix and suffix. Folders that it begins with are taken for a part of the prefix.
+    :param suffixes: suffix → whether a complete segment must have it; ``""`` may be one.
+    :param key_prefixes: what the keys begin with: the one that is written with first, then former ones.
+    :param files: which suffix holds the log (``None``) or an index, where that is known.
+    :raises ConfigurationError: for a pattern, prefix or suffix that cannot be read back, or that stores read as another.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pattern: str,
+        suffixes: Mapping[str, bool],
+        *,
+        key_prefixes: Sequence[str] = ("",),
+        files: Mapping[IndexType | None, str] = MappingProxyType({}),
+    ) -> None:
+        folders = pattern[: pattern.find("{")].rpartition("/")
+        fixed = folders[0] + folders[1]
+        self.name = name
+        self.suffixes: Mapping[str, bool] = MappingProxyType(dict(suffixes))
+        self._pattern = KeyPattern(pattern.removeprefix(fixed))
+        self._files = files
+        prefixes = [checked_key_prefix(prefix) + fixed for prefix in key_prefixes]
+        if len(set(prefixes)) != len(prefixes):
+            raise ConfigurationError(f"storage layout {name}: a key prefix is named twice")
+        self._prefixes = {Place(p.rstrip("/") or "/", p[: p.rfind("/") + 1]): p for p in prefixes}
+        self.places = tuple(self._prefixes)
+        if len({place.name for place in self.places}) != len(self.places):
+            raise ConfigurationError(f"storage layout {name}: two key prefixes differ in their last / only")
+        if not suffixes or any("/" in suffix or suffix in (".", "..") for suffix in suffixes):
+            raise ConfigurationError(f"storage layout {name}: name the suffixes of its objects, none of them with /")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._pattern.text!r}, {list(self._prefixes.values())})"
+
+    def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
+        """See :class:`Layout`; custom metadata tells nothing here."""
+        return self.places
+
+    def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
+        """See :class:`Layout`."""
+        whole = self._prefixes[place or self.places[0]] + self._pattern.folder(topic_id_partition)
+        return whole[: whole.rfind("/") + 1]
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> str:
+        """See :class:`Layout`."""
+        return self._prefixes[place or self.places_of(metadata)[0]] + self._pattern.stem(metadata)
+
+    def required_keys(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> tuple[str, ...]:
+        """See :class:`Layout`."""
+        stem = self.segment_stem(metadata, place)
+        return tuple(stem + suffix for suffix, required in self.suffixes.items() if required)
+
+    def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
+        """See :class:`Layout`."""
+        if index_type not in self._files:
+            what = "the log" if index_type is None else f"index {index_type.value}"
+            raise ConfigurationError(f"storage layout {self.name} does not say which object holds {what} of a segment")
+        return self.segment_stem(metadata) + self._files[index_type]
+
+    def parse(self, key: str, place: Place | None = None) -> RemoteLogSegmentId | None:
+        """See :class:`Layout`."""
+        for prefix in self._prefixes.values() if place is None else (self._prefixes[place],):
+            if key.startswith(prefix) and (found := self._pattern.parse(key[len(prefix) :])) is not None:
+                segment_id, suffix = found
+                # What begins with a dot is an object of the segment that this layout does not know.
+                if suffix in self.suffixes or re.match(r"\..", suffix, re.DOTALL):
+                    return segment_id
+        return None
+
+    @property
+    def folders_name_topics(self) -> bool:
+        """See :class:`Layout`."""
+        return self._pattern.folders_name_topics
+
+    def topic_id_of_directory(self, directory: str, place: Place | None = None) -> UUID | None:
+        """See :class:`Layout`."""
+        name = directory.removesuffix("/")
+        for prefix in self._prefixes.values() if place is None else (self._prefixes[place],):
+            if name.startswith(prefix) and (found := self._pattern.topic_id_of_folder(name[len(prefix) :])) is not None:
+                return found
+        return None
+
+
+_PREFIX: Final = re.compile(r"[^\x00-\x1f\x7f]*")
+
+
+def checked_key_prefix(prefix: str) -> str:
+    """
+    Return a key prefix that means one place in every store.
+
+    :param prefix: what keys begin with; it may end in ``/`` or not.
+    :raises ConfigurationError: if stores read it as another one.
+    """
+    steps = prefix.removesuffix("/").split("/")
+    if prefix and (any(step in ("", ".", "..") for step in steps) or not _PREFIX.fullmatch(prefix)):
+        raise ConfigurationError(
+            f"the key prefix {in_quotes(prefix)} is refused: object stores cannot address a key that begins with /, or has "
+            "//, /./, /../ or control characters"
+        )
+    return prefix
+
+
+class LocalTieredStorageLayout(TemplateLayout):
     """
     The files of Kafka's ``LocalTieredStorage`` (class ``RemoteLogSegmentFileset``), whose ``dir`` is the storage root.
 
@@ -112,9 +223,9 @@ class LocalTieredStorageLayout:
 
     name: Final = "local-tiered-storage"
     prefix: Final = "kafka-tiered-storage/"
-    places: Final = (Place("kafka-tiered-storage", prefix),)
-    _suffix_of: Final[Mapping[IndexType | None, str]] = MappingProxyType(
-        {
+
+    def __init__(self) -> None:
+        files = {
             None: ".log",
             IndexType.OFFSET: ".index",
             IndexType.TIMESTAMP: ".timeindex",
@@ -122,79 +233,60 @@ class LocalTieredStorageLayout:
             IndexType.LEADER_EPOCH: ".leader_epoch_checkpoint",
             IndexType.TRANSACTION: ".txnindex",
         }
-    )
-    suffixes: Final[Mapping[str, bool]] = MappingProxyType(
-        {suffix: kind is not IndexType.TRANSACTION for kind, suffix in _suffix_of.items()}
-    )
-    # An id has 22 characters, "-" and "_" among them, and a topic name may end in "-7": only the fixed width tells.
-    _directory: Final = re.compile(
-        r"kafka-tiered-storage/(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)-(?P<topic_id>[a-zA-Z0-9_-]{22})"
-    )
-    _file: Final = re.compile(r"(?P<start_offset>[0-9]{20})-(?P<segment_id>[a-zA-Z0-9_-]{22})\.[^/]+", re.DOTALL)
+        # A transaction index is there only with aborted transactions.
+        suffixes = {suffix: kind is not IndexType.TRANSACTION for kind, suffix in files.items()}
+        pattern = self.prefix + "{topic}-{partition}-{topic_id}/{start_offset:020}-{segment_id}"
+        super().__init__(LocalTieredStorageLayout.name, pattern, suffixes, files=files)
+
+
+class AivenLayout(TemplateLayout):
+    """
+    The objects of Aiven's tiered-storage plugin: three for each segment, whatever it compresses or encrypts.
+
+    ``<key.prefix><topic>-<topic id>/<partition>/<start offset, 20 digits>-<segment id>.(log|indexes|rsm-manifest)``
+
+    :param key_prefix: the plugin's ``key.prefix``; with or without ``/`` at its end, as it is there.
+    :param former_key_prefixes: prefixes under which older copies lie.
+    :raises ConfigurationError: for a prefix that object stores cannot address.
+    """
+
+    name: Final = "aiven"
+
+    def __init__(self, key_prefix: str = "", former_key_prefixes: Sequence[str] = ()) -> None:
+        super().__init__(
+            AivenLayout.name,
+            "{topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}",
+            {".log": True, ".indexes": True, ".rsm-manifest": True},
+            key_prefixes=(key_prefix, *former_key_prefixes),
+            files={None: ".log"},
+        )
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
-        """See :class:`Layout`."""
-        return self.places
+        """See :class:`Layout`. A copy whose prefix was recorded lies there and nowhere else."""
+        try:
+            custom = read_custom_metadata(metadata.custom_metadata)
+        except MalformedMetadataError as e:
+            raise self._refused(metadata, f"it cannot be read ({e})") from e
+        if custom.object_key is not None and custom.object_key != (path := self._pattern.stem(metadata)):
+            raise self._refused(metadata, f"its key {in_quotes(custom.object_key)} is not {in_quotes(path)}")
+        if custom.object_prefix is None:
+            return self.places
+        found = tuple(place for place, prefix in self._prefixes.items() if prefix == custom.object_prefix)
+        if not found:
+            why = f"its prefix {in_quotes(custom.object_prefix)} is neither key_prefix nor one of former_key_prefixes"
+            raise self._refused(metadata, why)
+        return found
 
-    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
-        """See :class:`Layout`; here ``kafka-tiered-storage/<topic>-<partition>-<topic id>/``."""
-        topic, partition = topic_id_partition.topic, topic_id_partition.partition
-        if not is_legal_topic_name(topic):
-            raise UnsafeObjectKeyError(
-                f"topic name {in_quotes(topic)} of topic id {kafka_uuid_str(topic_id_partition.topic_id)} is not one that "
-                "Kafka accepts, so no object key is built from it; look at the metadata record that names it"
-            )
-        if not 0 <= partition <= _MAX_INT32:
-            raise UnsafeObjectKeyError(f"user partition {partition} of topic {topic!r} is not in 0..{_MAX_INT32}")
-        return f"{self.prefix}{topic}-{partition}-{kafka_uuid_str(topic_id_partition.topic_id)}/"
-
-    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """See :class:`Layout`. Custom metadata is ignored: ``LocalTieredStorage`` keeps none."""
-        segment = metadata.remote_log_segment_id
-        if not 0 <= metadata.start_offset <= _MAX_INT64:
-            raise UnsafeObjectKeyError(f"start offset {metadata.start_offset} of segment {segment} is no offset")
-        directory = self.partition_prefix(segment.topic_id_partition)
-        return f"{directory}{metadata.start_offset:020d}-{kafka_uuid_str(segment.id)}"
-
-    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """See :class:`Layout`; ``.txnindex`` is there only with aborted transactions."""
-        stem = self.segment_stem(metadata)
-        return tuple(stem + suffix for suffix, required in self.suffixes.items() if required)
-
-    def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
-        """See :class:`Layout`."""
-        return self.segment_stem(metadata) + self._suffix_of[index_type]
-
-    def parse(self, key: str) -> RemoteLogSegmentId | None:
-        """See :class:`Layout`."""
-        directory, _, file_name = key.rpartition("/")
-        partition = self._parse_directory(directory)
-        match = self._file.fullmatch(file_name)
-        if partition is None or match is None:
-            return None
-        segment_id = _canonical_uuid(match["segment_id"])
-        if segment_id is None or int(match["start_offset"]) > _MAX_INT64:
-            return None
-        return RemoteLogSegmentId(partition, segment_id)
-
-    def topic_id_of_directory(self, directory: str) -> UUID | None:
-        """See :class:`Layout`."""
-        partition = self._parse_directory(directory.removesuffix("/"))
-        return None if partition is None else partition.topic_id
-
-    def _parse_directory(self, directory: str) -> TopicIdPartition | None:
-        match = self._directory.fullmatch(directory)
-        if match is None:
-            return None
-        topic_id = _canonical_uuid(match["topic_id"])
-        partition = int(match["partition"])
-        if topic_id is None or partition > _MAX_INT32 or not is_legal_topic_name(match["topic"]):
-            return None
-        return TopicIdPartition(topic_id, match["topic"], partition)
+    def _refused(self, metadata: RemoteLogSegmentMetadata, why: str) -> UnsafeObjectKeyError:
+        data = metadata.custom_metadata or b""
+        return UnsafeObjectKeyError(
+            f"the custom metadata of segment {metadata.remote_log_segment_id}, start offset {metadata.start_offset}, is "
+            f"refused: {why}; its bytes are {data[:160].hex()}"
+        )
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[], Layout]]] = MappingProxyType(
-    {LocalTieredStorageLayout.name: LocalTieredStorageLayout}
+    {LocalTieredStorageLayout.name: LocalTieredStorageLayout, AivenLayout.name: AivenLayout}
 )
 
 
@@ -209,12 +301,3 @@ def layout_named(name: str) -> Layout:
     if factory is None:
         raise ConfigurationError(f"unknown storage layout {name!r}; choose one of: {', '.join(sorted(_LAYOUTS))}")
     return factory()
-
-
-def _canonical_uuid(text: str) -> UUID | None:
-    # Base64 has four spellings for the last character of an id; Kafka writes only one of them.
-    try:
-        value = parse_kafka_uuid(text)
-    except ValueError:
-        return None
-    return value if kafka_uuid_str(value) == text else None

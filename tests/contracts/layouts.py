@@ -32,30 +32,33 @@ class RelocatedLayout:
         named = tuple(place for place in self.places if place.name.encode() == metadata.custom_metadata)
         return named or self.places
 
-    def partition_prefix(self, topic_id_partition: TopicIdPartition) -> str:
-        return self._relocated(_LOCAL.partition_prefix(topic_id_partition), self.places[0])
+    def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
+        return self._relocated(_LOCAL.partition_prefix(topic_id_partition), place or self.places[0])
 
-    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self._relocated(_LOCAL.segment_stem(metadata), self.places_of(metadata)[0])
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> str:
+        return self._relocated(_LOCAL.segment_stem(metadata), place or self.places_of(metadata)[0])
 
-    def required_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        stem = self.segment_stem(metadata)
+    def required_keys(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> tuple[str, ...]:
+        stem = self.segment_stem(metadata, place)
         return tuple(stem + suffix for suffix, required in self.suffixes.items() if required)
 
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         return self._relocated(_LOCAL.object_key(metadata, index_type), self.places_of(metadata)[0])
 
-    def parse(self, key: str) -> RemoteLogSegmentId | None:
-        local = self._local(key)
+    folders_name_topics = True
+
+    def parse(self, key: str, place: Place | None = None) -> RemoteLogSegmentId | None:
+        local = self._local(key, place)
         return None if local is None else _LOCAL.parse(local)
 
-    def topic_id_of_directory(self, directory: str) -> UUID | None:
-        local = self._local(directory)
+    def topic_id_of_directory(self, directory: str, place: Place | None = None) -> UUID | None:
+        local = self._local(directory, place)
         return None if local is None else _LOCAL.topic_id_of_directory(local)
 
     def _relocated(self, key: str, place: Place) -> str:
         return place.prefix + key.removeprefix(_LOCAL.prefix)
 
-    def _local(self, key: str) -> str | None:
-        found = (_LOCAL.prefix + key.removeprefix(p.prefix) for p in self.places if key.startswith(p.prefix))
+    def _local(self, key: str, place: Place | None) -> str | None:
+        places = self.places if place is None else (place,)
+        found = (_LOCAL.prefix + key.removeprefix(p.prefix) for p in places if key.startswith(p.prefix))
         return next(found, None)

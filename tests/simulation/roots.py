@@ -18,7 +18,7 @@ from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import OLD_STAMP_KEY, Location, Stamp, stamp_key
 
 CLUSTER_ID = "simulated-cluster-id-1"
-STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
+STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout().places[0].name)
 STRANGE_KEY = f"{LocalTieredStorageLayout.prefix}strange-0-{'A' * 22}/{0:020d}-{'A' * 21}Q.log"
 STRANGE_STAMP = b'{"cluster_id": "another-cluster", "layout": "local-tiered-storage"}'
 HERE, ELSEWHERE = Location("memory"), Location("memory", bucket="copy")

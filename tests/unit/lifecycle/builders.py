@@ -41,7 +41,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as 
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
 
 CLUSTER_ID = "unit-test-cluster-id-1"
@@ -49,7 +49,7 @@ BROKER = 1
 START_MS = 1_800_000_000_000
 NOTHING_HELD = Hold()
 DAY_MS = 24 * HOUR_MS
-STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout.places[0].name)
+STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout().places[0].name)
 
 STEPS = {
     S.COPY_SEGMENT_STARTED: [],
@@ -118,9 +118,11 @@ class Cluster:
     One log, one store, some topics; ``alive`` exists and has one remote segment, so that root and routing are verified.
     """
 
-    def __init__(self, metadata_partitions: int = 1, *, living_topic: bool = True) -> None:
+    def __init__(
+        self, metadata_partitions: int = 1, *, living_topic: bool = True, layout: Layout | None = None
+    ) -> None:
         self.now_ms = START_MS
-        self.layout = LocalTieredStorageLayout()
+        self.layout = layout or LocalTieredStorageLayout()
         self.log = InProcessMetadataEventLog(metadata_partitions, clock=self.clock)
         self.storage = InMemoryRemoteStorageManager(self.layout, clock=self.clock)
         self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)

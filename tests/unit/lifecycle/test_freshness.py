@@ -249,9 +249,9 @@ def test_each_place_is_judged_by_its_own_segments() -> None:
     topics = [topic(number) for number in range(1, 5)]
     found = look(cluster, *topics)
     assert sorted((s.place, s.topic_id_partition.topic) for s in found.samples) == [
-        ("new", "topic-2"), ("new", "topic-3"), ("old", "topic-1")
-    ]  # fmt: skip
-    for key in stored[1]:
+        ("new", "topic-2"), ("new", "topic-3"), ("old", "topic-1"), ("old", "topic-4"),
+    ], "where its metadata does not tell, a segment counts where it lies"  # fmt: skip
+    for key in (*stored[1], *stored[4]):
         del cluster.storage._objects[key]
     found = look(cluster, *topics)
     assert (found.verdict("old"), found.verdict("new")) == (FreshnessVerdict.STALE, FreshnessVerdict.FRESH)

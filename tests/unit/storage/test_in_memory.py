@@ -11,7 +11,7 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.storage.root import Stamp, StampOutcome, StampResult
+from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
 from tests.contracts.layouts import NEW, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
@@ -183,7 +183,7 @@ def test_times_come_from_the_clock_or_from_the_caller(storage: InMemoryStorage) 
 class EscapingLayout(LocalTieredStorageLayout):
     """A layout with a bug: its keys walk out of the prefix."""
 
-    def segment_stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata, place: Place | None = None) -> str:
         return f"{self.prefix}../elsewhere/{metadata.start_offset}"
 
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aiven's keys and custom metadata, as its plugin wrote and read them on a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    parse_kafka_uuid,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
+from airflow_provider_rlmm.storage.layouts import AivenLayout
+from tests.unit.lifecycle.builders import Cluster
+
+RECORDED = Path(__file__).parents[2] / "data" / "aiven"
+GOLDEN = [json.loads(line) for line in (RECORDED / "golden_custom_metadata.jsonl").read_text().splitlines()]
+FIELDS = ("remote_size", "object_prefix", "object_key")
+
+
+def custom_of(case: dict[str, Any]) -> bytes | None:
+    return bytes.fromhex(case["custom_hex"]) if case.get("custom_hex") else None
+
+
+def metadata_of(case: dict[str, Any]) -> RemoteLogSegmentMetadata:
+    tip = TopicIdPartition(parse_kafka_uuid(case["topic_id"]), case["topic"], case["partition"])
+    start = case["start_offset"]
+    return RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(tip, parse_kafka_uuid(case["segment_id"])), start, start, 0, 1, 0, 1, custom_of(case),
+        RemoteLogSegmentState.COPY_SEGMENT_FINISHED, ((0, start),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["case"]))
+def test_custom_metadata_is_read_as_the_plugin_reads_it(case: dict[str, Any]) -> None:
+    if "decode_error" in case:
+        with pytest.raises(MalformedMetadataError):
+            read_custom_metadata(custom_of(case))
+        return
+    read = read_custom_metadata(custom_of(case))
+    found = {name: value for name in FIELDS if (value := getattr(read, name)) is not None}
+    assert found == {name.lower(): value for name, value in case["decoded"].items() if name.lower() in FIELDS}
+
+
+@pytest.mark.parametrize("case", [c for c in GOLDEN if c["kind"] == "valid"], ids=lambda case: str(case["case"]))
+def test_keys_are_those_that_the_plugin_writes_and_deletes(case: dict[str, Any]) -> None:
+    try:
+        layout = AivenLayout(case["configured_prefix"])
+    except ConfigurationError:
+        assert "//" in case["configured_prefix"] or case["configured_prefix"].startswith("/")
+        return
+    metadata, [place] = metadata_of(case), layout.places
+    keys = {layout.segment_stem(metadata, place) + suffix for suffix in layout.suffixes}
+    assert keys == set(case["keys_written_and_deleted"].values())
+    assert {layout.parse(key) for key in keys} == {metadata.remote_log_segment_id}
+
+
+def test_a_copy_lies_where_its_custom_metadata_says_or_nowhere() -> None:
+    [case] = [c for c in GOLDEN if c["kind"] == "valid" and len(c["decoded"]) == 3][:1]
+    metadata, prefix = metadata_of(case), read_custom_metadata(custom_of(case)).object_prefix
+    assert prefix is not None
+    layout = AivenLayout("now/", ("then", prefix))
+    [place] = layout.places_of(metadata)
+    assert layout.segment_stem(metadata) == prefix + case["main_path"]
+    assert place == layout.places[2]
+    with pytest.raises(UnsafeObjectKeyError, match=r"neither key_prefix nor one of former_key_prefixes; its bytes are"):
+        AivenLayout("now/").places_of(metadata)
+
+
+@pytest.mark.parametrize("prefix", ["/kp", "a//b", "a/./b", "../a", "a/..", "/", "a\nb"])
+def test_a_prefix_that_stores_cannot_address_is_refused(prefix: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the key prefix .* is refused"):
+        AivenLayout(prefix)
+
+
+def recorded_run() -> tuple[Cluster, list[dict[str, Any]]]:
+    """The cluster of the recorded run: three prefixes, of which one is configured now."""
+    expected = json.loads((RECORDED / "expected.json").read_text())
+    records = [json.loads(line) for line in (RECORDED / "metadata.jsonl").read_text().splitlines()]
+    layout = AivenLayout(expected["configured_prefix_now"], ("", "flat"))
+    cluster = Cluster(1 + max(r["partition"] for r in records), living_topic=False, layout=layout)
+    for record in records:
+        cluster.log.append(record["partition"], bytes.fromhex(record["value_hex"]))
+    for line in (RECORDED / "listing.txt").read_text().splitlines():
+        key, _, size = line.partition("\t")
+        cluster.storage.put_object(key, b"x" * int(size))
+    for name, topic_id in expected["live_topics"].items():
+        cluster.topics.create(name, parse_kafka_uuid(topic_id))
+    return cluster, expected["segments"]
+
+
+def test_a_recorded_run_is_cleaned_and_nothing_living_is_touched() -> None:
+    cluster, segments = recorded_run()
+    before = set(cluster.storage.keys)
+    orphaned = [s for s in segments if s["verdict"].startswith("orphan")]
+    goes = {key for s in orphaned for key in s["objects_present"]}
+    cluster.mark_and_wait()
+    rows = cluster.plan().rows.to_pylist()
+    assert {row["segment_id"] for row in rows} == {parse_kafka_uuid(s["segment_id"]).bytes for s in orphaned}
+    for number in range(cluster.log.partition_count):
+        cluster.clean(number)
+    left = {key for key in cluster.storage.keys if not key.startswith("airflow-provider-rlmm/")}
+    assert before - left == goes
+    assert not cluster.plan().rows.num_rows
+    finished = [words for n in range(cluster.log.partition_count) for words in cluster.states(n)]
+    assert finished.count("DELETE_SEGMENT_FINISHED") == len(orphaned)
