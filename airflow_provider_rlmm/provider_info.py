@@ -87,7 +87,19 @@ def _connection_type() -> dict[str, Any]:
                 "Connection whose login, password and extra are the store's key, secret and options",
             ),
             "layout": _field(
-                "Storage layout", "How the brokers' storage plugin names its objects", default="local-tiered-storage"
+                "Storage layout",
+                "How the brokers' storage plugin names its objects: aiven, local-tiered-storage, template",
+                default="local-tiered-storage",
+            ),
+            "key_prefix": _field("Key prefix", "What all keys begin with: key.prefix of Aiven's plugin"),
+            "former_key_prefixes": _field(
+                "Former key prefixes", 'Prefixes of older copies, separated by commas; "" stands for none'
+            ),
+            "key_pattern": _field(
+                "Key pattern", "Layout template: such as {topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}"
+            ),
+            "key_suffixes": _field(
+                "Key suffixes", "Layout template: such as .log, .index, .txnindex? (not with every segment)"
             ),
             "expected_root": _field(
                 "Expected storage root",

@@ -15,6 +15,7 @@ from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.settings import refuse_secrets_in_uri
+from airflow_provider_rlmm.storage.layouts import LayoutOptions
 
 CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"
@@ -33,6 +34,12 @@ class RlmmConnection:
     :param storage_uri: root of the remote storage, ``None`` where only the metadata topic is used.
     :param storage_conn_id: id of the connection that holds the store's credentials and options, if it needs any.
     :param layout: name of the storage layout.
+    :param key_prefix: what all keys begin with, as the storage plugin is configured; with or without ``/`` at its end.
+    :param former_key_prefixes: prefixes under which older copies lie, separated by commas; ``""`` stands for none.
+    :param key_pattern: of the layout ``template``: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``,
+        ``{start_offset:020}``, ``{segment_id}``.
+    :param key_suffixes: of the layout ``template``, separated by commas: ``.log, .index, .txnindex?``; those with ``?`` are
+        not with every segment, ``""`` stands for an object without one.
     :param metadata_topic: name of the metadata topic.
     :param allow_writes: whether anything may be written or deleted.
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
@@ -48,6 +55,10 @@ class RlmmConnection:
     storage_uri: str | None = None
     storage_conn_id: str | None = None
     layout: str = "local-tiered-storage"
+    key_prefix: str = ""
+    former_key_prefixes: str | None = None
+    key_pattern: str | None = None
+    key_suffixes: str | None = None
     metadata_topic: str = "__remote_log_metadata"
     allow_writes: bool = False
     expected_cluster_id: str | None = None
@@ -77,6 +88,17 @@ class RlmmConnection:
             settings = cls(connection.conn_id, **values)
             settings._check()
         return settings
+
+    @property
+    def layout_options(self) -> LayoutOptions:
+        """What is said of the layout beside its name."""
+        suffixes = _listed(self.key_suffixes)
+        return LayoutOptions(
+            self.key_prefix,
+            tuple(_listed(self.former_key_prefixes)),
+            self.key_pattern,
+            {suffix.removesuffix("?"): not suffix.endswith("?") for suffix in suffixes},
+        )
 
     def required_storage_uri(self) -> str:
         """
@@ -200,6 +222,12 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise ConfigurationError("extra is not a JSON object")
     return extra
+
+
+def _listed(text: str | None) -> list[str]:
+    """Return what stands between commas; ``""`` is an empty item."""
+    items = [item.strip() for item in (text or "").split(",")]
+    return ["" if item == '""' else item for item in items if item]
 
 
 def _text(name: str, value: object) -> str:

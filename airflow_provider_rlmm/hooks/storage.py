@@ -43,7 +43,9 @@ class RemoteStorageHook(RlmmHook):
         if settings.storage_conn_id is not None:
             connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
             options = store_options(uri, connection)
-        return ObjectStoreRemoteStorageManager(uri, layout_named(settings.layout), options=options)
+        return ObjectStoreRemoteStorageManager(
+            uri, layout_named(settings.layout, settings.layout_options), options=options
+        )
 
     def root_expectation(
         self, overrides: Collection[str] = (), recorded: Collection[str] = frozenset()

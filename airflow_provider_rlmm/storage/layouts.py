@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final, Protocol
 from uuid import UUID
@@ -285,19 +287,69 @@ class AivenLayout(TemplateLayout):
         )
 
 
-_LAYOUTS: Final[Mapping[str, Callable[[], Layout]]] = MappingProxyType(
-    {LocalTieredStorageLayout.name: LocalTieredStorageLayout, AivenLayout.name: AivenLayout}
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """
+    What a connection says of its layout.
+
+    :param key_prefix: what all keys begin with, with or without ``/`` at its end.
+    :param former_key_prefixes: what the keys of older copies begin with.
+    :param key_pattern: of the layout ``template``, see :class:`~airflow_provider_rlmm.storage.key_pattern.KeyPattern`.
+    :param key_suffixes: of the layout ``template``: suffix → whether a complete segment must have it.
+    """
+
+    key_prefix: str = ""
+    former_key_prefixes: tuple[str, ...] = ()
+    key_pattern: str | None = None
+    key_suffixes: Mapping[str, bool] = field(default_factory=dict)
+
+
+LayoutFactory = Callable[[LayoutOptions], Layout]
+"""Makes a layout; refuses by :class:`~airflow_provider_rlmm.errors.ConfigurationError` what it does not understand."""
+
+LAYOUTS_GROUP: Final = "airflow_provider_rlmm.storage_layouts"
+"""Entry points of this group are further layouts: name → :data:`LayoutFactory`."""
+
+TEMPLATE: Final = "template"
+
+
+def _local(options: LayoutOptions) -> Layout:
+    if options != LayoutOptions():
+        raise ConfigurationError(
+            f"storage layout {LocalTieredStorageLayout.name} takes no key prefix, pattern or suffixes"
+        )
+    return LocalTieredStorageLayout()
+
+
+def _aiven(options: LayoutOptions) -> Layout:
+    if options.key_pattern is not None or options.key_suffixes:
+        raise ConfigurationError(f"storage layout {AivenLayout.name} takes no key_pattern and no key_suffixes")
+    return AivenLayout(options.key_prefix, options.former_key_prefixes)
+
+
+def _template(options: LayoutOptions) -> Layout:
+    if options.key_pattern is None or not options.key_suffixes:
+        raise ConfigurationError(f"storage layout {TEMPLATE} needs key_pattern and key_suffixes")
+    prefixes = (options.key_prefix, *options.former_key_prefixes)
+    return TemplateLayout(TEMPLATE, options.key_pattern, options.key_suffixes, key_prefixes=prefixes)
+
+
+_LAYOUTS: Final[Mapping[str, LayoutFactory]] = MappingProxyType(
+    {LocalTieredStorageLayout.name: _local, AivenLayout.name: _aiven, TEMPLATE: _template}
 )
 
 
-def layout_named(name: str) -> Layout:
+def layout_named(name: str, options: LayoutOptions | None = None) -> Layout:
     """
-    Return the layout with the given name.
+    Return the layout with the given name: one of this package, or an entry point of :data:`LAYOUTS_GROUP`.
 
     :param name: for example ``local-tiered-storage``.
-    :raises ConfigurationError: for an unknown name; the message lists the known ones.
+    :param options: what the connection says of it.
+    :raises ConfigurationError: for an unknown name, the message lists the known ones; for options that the layout refuses.
     """
-    factory = _LAYOUTS.get(name)
+    others = {point.name: point for point in entry_points(group=LAYOUTS_GROUP)}
+    factory: LayoutFactory | None = _LAYOUTS.get(name) or (others[name].load() if name in others else None)
     if factory is None:
-        raise ConfigurationError(f"unknown storage layout {name!r}; choose one of: {', '.join(sorted(_LAYOUTS))}")
-    return factory()
+        known = sorted({*_LAYOUTS, *others})
+        raise ConfigurationError(f"unknown storage layout {name!r}; choose one of: {', '.join(known)}")
+    return factory(options or LayoutOptions())

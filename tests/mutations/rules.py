@@ -678,8 +678,8 @@ RULES = [
         "keys",
         "a key of an unknown kind is deleted",
         DELETION,
-        "            if key[len(stem) :] in self._layout.suffixes\n",
-        "",
+        " if o.suffix in self._layout.suffixes]",
+        "]",
         "storage/test_in_memory.py",
     ),
     switched_off(

@@ -149,7 +149,7 @@ STORAGE_ROOT = [
         "I2",
         "forgets the folder that proved the root",
         LAYOUT_STORAGE,
-        '            with self._steady([f"{directory}/"]):',
+        "            with self._steady([prefix]):",
         "            if True:",
         "storage/test_in_memory.py",
     ),

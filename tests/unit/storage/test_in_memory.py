@@ -9,7 +9,13 @@ import pytest
 from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import (
+    AivenLayout,
+    Layout,
+    LayoutOptions,
+    LocalTieredStorageLayout,
+    layout_named,
+)
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
 from tests.contracts.layouts import NEW, RelocatedLayout
