@@ -55,7 +55,7 @@ class RlmmConnection:
     storage_uri: str | None = None
     storage_conn_id: str | None = None
     layout: str = "local-tiered-storage"
-    key_prefix: str = ""
+    key_prefix: str | None = None
     former_key_prefixes: str | None = None
     key_pattern: str | None = None
     key_suffixes: str | None = None
@@ -94,7 +94,7 @@ class RlmmConnection:
         """What is said of the layout beside its name."""
         suffixes = _listed(self.key_suffixes)
         return LayoutOptions(
-            self.key_prefix,
+            self.key_prefix or "",
             tuple(_listed(self.former_key_prefixes)),
             self.key_pattern,
             {suffix.removesuffix("?"): not suffix.endswith("?") for suffix in suffixes},

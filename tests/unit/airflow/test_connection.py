@@ -10,6 +10,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.storage.layouts import LayoutOptions
 
 
 def parse(extra: dict[str, Any] | str | None, conn_type: str = "rlmm") -> RlmmConnection:
@@ -42,6 +43,8 @@ def test_every_field_is_read() -> None:
             "storage_uri": "s3://bucket/prefix",
             "storage_conn_id": "aws_prod",
             "layout": "aiven",
+            "key_prefix": "kafka/prod-",
+            "former_key_prefixes": '"", flat',
             "metadata_topic": "__rlm",
             "allow_writes": True,
             "expected_cluster_id": " abc ",
@@ -51,15 +54,27 @@ def test_every_field_is_read() -> None:
     )
     assert settings == RlmmConnection(
         "rlmm_prod",
-        "kafka_prod",
-        "s3://bucket/prefix",
-        "aws_prod",
-        "aiven",
-        "__rlm",
-        True,
-        "abc",
-        "s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000",
-        "rlmm-clock",
+        kafka_conn_id="kafka_prod",
+        storage_uri="s3://bucket/prefix",
+        storage_conn_id="aws_prod",
+        layout="aiven",
+        key_prefix="kafka/prod-",
+        former_key_prefixes='"", flat',
+        metadata_topic="__rlm",
+        allow_writes=True,
+        expected_cluster_id="abc",
+        expected_root="s3://bucket/prefix/kafka-tiered-storage?endpoint=http://minio:9000",
+        clock_topic="rlmm-clock",
+    )
+
+
+def test_what_a_layout_needs_is_listed_by_commas() -> None:
+    assert parse({}).layout_options == LayoutOptions()
+    settings = parse(
+        {"key_prefix": "kp/", "former_key_prefixes": '"",flat, old/', "key_suffixes": '"", .log, .txnindex?'}
+    )
+    assert settings.layout_options == LayoutOptions(
+        "kp/", ("", "flat", "old/"), key_suffixes={"": True, ".log": True, ".txnindex": False}
     )
 
 

@@ -10,11 +10,8 @@ from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableE
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import (
-    AivenLayout,
     Layout,
-    LayoutOptions,
     LocalTieredStorageLayout,
-    layout_named,
 )
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
