@@ -57,8 +57,9 @@ class DeletionBatch:
         """
         starts: dict[str, str] = {}
         for stem in self._by_stem:
-            prefix = parent_of(stem)
-            starts[prefix] = min(stem, starts.get(prefix, stem))
+            # The stem itself may be a key; without its last character it comes right before.
+            prefix, before = parent_of(stem), stem[:-1]
+            starts[prefix] = min(before, starts.get(prefix, before))
         return starts
 
     def see_before(self, objects: Iterable[StoredObject]) -> None:

@@ -276,11 +276,14 @@ class LayoutRemoteStorageManager:
 
     def _known_object(self, place: Place, topic_ids: frozenset[UUID]) -> str | None:
         for prefix in self._where_topics_lie(place, topic_ids):
-            # What proves the root is not to be gone when it is listed for deletion.
-            with self._steady([prefix]):
-                for stored in self._calls.objects(prefix):
-                    segment = self._layout.parse(stored.key, place)
-                    if segment is not None and segment.topic_id_partition.topic_id in topic_ids:
+            for stored in self._calls.objects(prefix):
+                segment = self._layout.parse(stored.key, place)
+                if segment is None or segment.topic_id_partition.topic_id not in topic_ids:
+                    continue
+                # What proves the root is not to be gone when it is listed for deletion.
+                folder = parent_of(stored.key)
+                with self._steady([folder]):
+                    if any(other.key == stored.key for other in self._calls.objects(folder, stored.key[:-1])):
                         return f"{stored.key} is of topic id {kafka_uuid_str(segment.topic_id_partition.topic_id)}"
         return None
 

@@ -149,8 +149,8 @@ STORAGE_ROOT = [
         "I2",
         "forgets the folder that proved the root",
         LAYOUT_STORAGE,
-        "            with self._steady([prefix]):",
-        "            if True:",
+        "                with self._steady([folder]):",
+        "                if True:",
         "storage/test_in_memory.py",
     ),
     Mutation(

@@ -10,8 +10,11 @@ from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableE
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import (
+    AivenLayout,
     Layout,
+    LayoutOptions,
     LocalTieredStorageLayout,
+    layout_named,
 )
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
@@ -20,6 +23,8 @@ from tests.contracts.remote_storage import (
     LAYOUT,
     OWN_STAMP,
     RemoteStorageContract,
+    RemoteStorageCopyContract,
+    RemoteStorageCopyFaultContract,
     RemoteStorageFaultContract,
     StorageRootContract,
     check_root,
@@ -107,11 +112,40 @@ def storage(layout: Layout) -> InMemoryStorage:
     return InMemoryStorage(layout)
 
 
-class TestInMemoryContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+class TestInMemoryContract(
+    RemoteStorageContract,
+    RemoteStorageCopyContract,
+    RemoteStorageCopyFaultContract,
+    StorageRootContract,
+    RemoteStorageFaultContract,
+):
     pass
 
 
-class TestInMemoryContractWithAnotherLayout(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+class TestInMemoryContractWithAiven(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+    @pytest.fixture
+    def layout(self) -> Layout:
+        return AivenLayout("kafka/prod-")
+
+
+class TestInMemoryContractWithATemplate(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+    """One that this project does not ship: an object without suffix, folders that name no topic id."""
+
+    @pytest.fixture
+    def layout(self) -> Layout:
+        pattern = "{partition}/{topic}.{topic_id}/{start_offset}.{segment_id}"
+        return layout_named(
+            "template", LayoutOptions("tiered/", (), pattern, {"": True, ".index": True, ".txnindex": False})
+        )
+
+
+class TestInMemoryContractWithAnotherLayout(
+    RemoteStorageContract,
+    RemoteStorageCopyContract,
+    RemoteStorageCopyFaultContract,
+    StorageRootContract,
+    RemoteStorageFaultContract,
+):
     @pytest.fixture
     def layout(self) -> Layout:
         return RelocatedLayout(NEW)

@@ -33,6 +33,8 @@ from tests.contracts.remote_storage import (
     TIP,
     TOPIC_ID,
     RemoteStorageContract,
+    RemoteStorageCopyContract,
+    RemoteStorageCopyFaultContract,
     RemoteStorageFaultContract,
     StorageRootContract,
     check_root,
@@ -153,7 +155,13 @@ def folder(tmp_path: Path, layout: Layout) -> LocalFolder:
     return LocalFolder(tmp_path / "root", layout)
 
 
-class TestLocalFolderContract(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+class TestLocalFolderContract(
+    RemoteStorageContract,
+    RemoteStorageCopyContract,
+    RemoteStorageCopyFaultContract,
+    StorageRootContract,
+    RemoteStorageFaultContract,
+):
     @pytest.fixture
     def storage(self, folder: LocalFolder) -> LocalFolder:
         return folder
@@ -165,7 +173,7 @@ class TestLocalFolderContractWithAnotherLayout(TestLocalFolderContract):
         return RelocatedLayout(NEW)
 
 
-class TestObstoreMemoryContract(RemoteStorageContract, StorageRootContract):
+class TestObstoreMemoryContract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):
     @pytest.fixture
     def storage(self, layout: Layout) -> ObstoreMemory:
         return ObstoreMemory(layout)

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, Stamp
 from tests.contracts.remote_storage import (
     OWN_STAMP,
     RemoteStorageContract,
+    RemoteStorageCopyContract,
     StorageRootContract,
     check_root,
     how,
@@ -59,7 +60,7 @@ def storage(server: S3Server, layout: Layout) -> S3Storage:
     return S3Storage(server, layout)
 
 
-class TestS3Contract(RemoteStorageContract, StorageRootContract):
+class TestS3Contract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):
     pass
 
 
