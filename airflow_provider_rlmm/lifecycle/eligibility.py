@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import StorageError, StorageRootError
+from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
@@ -82,6 +82,9 @@ PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
 
 NEXT_RUN = "nothing: the next run goes on from here"
 STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
+UNSAFE_ADVICE = (
+    "compare layout, key_prefix and former_key_prefixes of the rlmm connection with the brokers' configuration"
+)
 MISSING_ADVICE = (
     "check storage URI, layout and mount; if the objects are really lost, the override '{override}' settles them"
 )
@@ -215,6 +218,11 @@ def _why_left(
     segment_id = metadata.remote_log_segment_id
     if segment_id.id not in planned:
         return Left(str(segment_id), "not in the plan", "make a new plan")
+    try:
+        for place in context.storage.layout.places_of(metadata):
+            context.storage.layout.segment_stem(metadata, place)
+    except UnsafeObjectKeyError as e:
+        return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:
         return None
     decision = decide_unseen(as_unseen(history, metadata, context.root, context.storage), context.limits.overrides)

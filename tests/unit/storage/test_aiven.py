@@ -19,7 +19,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from tests.unit.lifecycle.builders import Cluster
+from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
 
 RECORDED = Path(__file__).parents[2] / "data" / "aiven"
 GOLDEN = [json.loads(line) for line in (RECORDED / "golden_custom_metadata.jsonl").read_text().splitlines()]
@@ -112,3 +112,29 @@ def test_a_recorded_run_is_cleaned_and_nothing_living_is_touched() -> None:
     assert not cluster.plan().rows.num_rows
     finished = [words for n in range(cluster.log.partition_count) for words in cluster.states(n)]
     assert finished.count("DELETE_SEGMENT_FINISHED") == len(orphaned)
+
+
+def custom_prefix(prefix: str) -> bytes:
+    """Custom metadata that names nothing but a prefix."""
+    text = prefix.encode()
+    return bytes([1, 1, len(text) + 1, len(text) + 1]) + text
+
+
+def test_a_copy_that_points_elsewhere_stays_and_nothing_is_written_about_it() -> None:
+    cluster = Cluster(layout=AivenLayout("now/", ["then"]))
+    now, then = cluster.layout.places
+    gone = tip("gone", 0, 7)
+    for number, (prefix, place) in enumerate((("now/", now), ("elsewhere/", now), ("then", then))):
+        cluster.foreign(add(gone, number))
+        event = update(gone, number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom_metadata=custom_prefix(prefix))
+        cluster.foreign(event)
+        for key in cluster.layout.required_keys(add(gone, number), place):
+            cluster.storage.put_object(key, b"x")
+    stays = set(cluster.layout.required_keys(add(gone, 1), now))
+    cluster.mark_and_wait()
+    report = cluster.clean()
+    assert {key for key in cluster.storage.keys if "/gone-" in key or "thengone-" in key} == stays
+    assert "its prefix 'elsewhere/' is neither key_prefix nor one of former_key_prefixes" in reasons(report)
+    about = [words for words in cluster.ours() if "DELETE_SEGMENT" in words and "D6Q" in words]
+    assert about == []
+    assert "DELETE_PARTITION_FINISHED" not in cluster.states()
