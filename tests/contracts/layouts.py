@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import (
+    AivenLayout,
+    Layout,
+    LayoutOptions,
+    LocalTieredStorageLayout,
+    layout_named,
+)
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
 
@@ -62,3 +68,15 @@ class RelocatedLayout:
         places = self.places if place is None else (place,)
         found = (_LOCAL.prefix + key.removeprefix(p.prefix) for p in places if key.startswith(p.prefix))
         return next(found, None)
+
+
+def foreign_template() -> Layout:
+    """A layout that this project does not ship: objects without suffix, folders that name no topic id."""
+    pattern = "{partition}/{topic}.{topic_id}/{start_offset}.{segment_id}"
+    return layout_named(
+        "template", LayoutOptions("tiered/", (), pattern, {"": True, ".index": True, ".txnindex": False})
+    )
+
+
+WITHOUT_COPIES = {"aiven": lambda: AivenLayout("kafka/prod-"), "template": foreign_template}
+"""Layouts that do not say which object holds which index: nothing can be copied or read by them."""

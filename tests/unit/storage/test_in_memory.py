@@ -10,15 +10,12 @@ from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableE
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import (
-    AivenLayout,
     Layout,
-    LayoutOptions,
     LocalTieredStorageLayout,
-    layout_named,
 )
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
-from tests.contracts.layouts import NEW, RelocatedLayout
+from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
     OWN_STAMP,
@@ -122,21 +119,10 @@ class TestInMemoryContract(
     pass
 
 
-class TestInMemoryContractWithAiven(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
-    @pytest.fixture
-    def layout(self) -> Layout:
-        return AivenLayout("kafka/prod-")
-
-
-class TestInMemoryContractWithATemplate(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
-    """One that this project does not ship: an object without suffix, folders that name no topic id."""
-
-    @pytest.fixture
-    def layout(self) -> Layout:
-        pattern = "{partition}/{topic}.{topic_id}/{start_offset}.{segment_id}"
-        return layout_named(
-            "template", LayoutOptions("tiered/", (), pattern, {"": True, ".index": True, ".txnindex": False})
-        )
+class TestInMemoryContractWithoutCopies(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+    @pytest.fixture(params=WITHOUT_COPIES)
+    def layout(self, request: pytest.FixtureRequest) -> Layout:
+        return WITHOUT_COPIES[request.param]()
 
 
 class TestInMemoryContractWithAnotherLayout(

@@ -26,7 +26,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from airflow_provider_rlmm.storage.opening import open_store
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation
-from tests.contracts.layouts import NEW, RelocatedLayout
+from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
     PARTITION,
@@ -171,6 +171,16 @@ class TestLocalFolderContractWithAnotherLayout(TestLocalFolderContract):
     @pytest.fixture
     def layout(self) -> Layout:
         return RelocatedLayout(NEW)
+
+
+class TestLocalFolderContractWithoutCopies(RemoteStorageContract, StorageRootContract, RemoteStorageFaultContract):
+    @pytest.fixture(params=WITHOUT_COPIES)
+    def layout(self, request: pytest.FixtureRequest) -> Layout:
+        return WITHOUT_COPIES[request.param]()
+
+    @pytest.fixture
+    def storage(self, folder: LocalFolder) -> LocalFolder:
+        return folder
 
 
 class TestObstoreMemoryContract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
+from tests.contracts.layouts import WITHOUT_COPIES
 from tests.contracts.remote_storage import (
     OWN_STAMP,
     RemoteStorageContract,
@@ -62,6 +63,12 @@ def storage(server: S3Server, layout: Layout) -> S3Storage:
 
 class TestS3Contract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):
     pass
+
+
+class TestS3ContractWithoutCopies(RemoteStorageContract, StorageRootContract):
+    @pytest.fixture(params=WITHOUT_COPIES)
+    def layout(self, request: pytest.FixtureRequest) -> Layout:
+        return WITHOUT_COPIES[request.param]()
 
 
 def test_a_copy_of_the_root_under_another_prefix_is_refused(storage: S3Storage) -> None:
