@@ -13,7 +13,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
-	package bench-replay bench-scale bench-publish lock clean
+	package bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own 
 
 bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)
 	$(BIN)/python -m benchmarks.scale; scale=$$?; $(BIN)/python -m benchmarks.replay && exit $$scale
+
+bench-deletion: setup ## The cleaner beside the broker's own deletion of the same segments, with its budgets (10 minutes)
+	$(BIN)/python -m benchmarks.deletion
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -50,11 +50,11 @@ class RealEffects:
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """Delete the objects of segments."""
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
+        """Delete the objects of segments; of ``others`` the layout knows nothing, and they stay."""
         # A resumed run may find everything started already and reach this without having published.
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
-        return self.storage.delete_log_segments(metadatas)
+        return self.storage.delete_log_segments(metadatas, others)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
         """Bring the replay up to the current high watermark."""
@@ -105,7 +105,7 @@ class DryRunEffects:
             belief.replay.apply(event, offset, self.clock())
         return [Acked(offset) for _ in events]
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
         """See :class:`RealEffects`."""
         listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
         segments = []

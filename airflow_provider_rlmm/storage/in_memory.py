@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
+from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
@@ -94,6 +95,9 @@ class _MemoryCalls:
         ]
         self._after("list", prefix)
         return iter(listed)
+
+    def still_there(self, lookup: Lookup) -> Iterator[StoredObject]:
+        return self.objects(lookup.prefix, lookup.before)
 
     def directories(self, prefix: str) -> Sequence[str]:
         below = (stored.key[len(prefix) :] for stored in self.objects(prefix))

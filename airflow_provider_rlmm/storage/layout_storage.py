@@ -20,8 +20,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.deletion import DeletionBatch, parent_of
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.deletion import DeletionBatch, Lookup, parent_of
+from airflow_provider_rlmm.storage.layouts import Layout, SegmentsOfKeys
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
     IndexType,
@@ -75,6 +75,12 @@ class _ObjectCalls(Protocol):
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
+
+    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+        """
+        List what is there now of some objects: a store that lists by key from their lowest key on, so that other objects may
+        be among the answer, a folder by looking for each of the keys, so that it costs the same whatever lies beside them.
+        """
 
     def directories(self, prefix: str) -> Sequence[str]:
         """List the directories right below a prefix, without trailing ``/``."""
@@ -162,28 +168,34 @@ class LayoutRemoteStorageManager:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return self.delete_log_segments([metadata]).segments[0]
 
-    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete_log_segments(
+        self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str] | None = None
+    ) -> DeletionReport:
         """
-        List each user partition once before and, if anything was deleted, once after.
+        Look for the objects before and, if anything was deleted, after; see the protocol.
 
-        Listings start at the batch's lowest start offset: going through a long user partition from its end keeps them short.
+        Without ``others`` the first look is a listing of each prefix, from the batch's lowest key on.
         """
         batch = DeletionBatch(self._layout, metadatas)
-        listings = batch.listings
-        with self._steady(listings):
-            for prefix, after in listings.items():
-                batch.see_before(self._calls.objects(prefix, after))
+        lookups = batch.lookups(others or ())
+        with self._steady(lookup.prefix for lookup in lookups):
+            for lookup in lookups:
+                batch.see_before(
+                    self._calls.objects(lookup.prefix, lookup.before)
+                    if others is None
+                    else self._calls.still_there(lookup)
+                )
         keys = batch.keys_to_delete()
         if not keys:
-            return DeletionReport(batch.outcomes_untouched(), len(listings))
+            return DeletionReport(batch.outcomes_untouched(), len(lookups))
         deletion = self._calls.delete(keys)
-        calls = len(listings) + deletion.calls
+        calls = len(lookups) + deletion.calls
         left: list[StoredObject] = []
         try:
-            with self._steady(listings):
-                for prefix, after in listings.items():
+            with self._steady(lookup.prefix for lookup in lookups):
+                for lookup in batch.lookups(others or ()):
                     calls += 1
-                    left.extend(self._calls.objects(prefix, after))
+                    left.extend(self._calls.still_there(lookup))
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
             return DeletionReport(batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent), calls)
@@ -195,8 +207,9 @@ class LayoutRemoteStorageManager:
         found: dict[UUID, dict[str, StoredObject]] = {}
         with self._steady(prefixes.values()):
             for place, prefix in prefixes.items():
+                segment_of = SegmentsOfKeys(self._layout, place)
                 for stored in self._calls.objects(prefix):
-                    segment = self._layout.parse(stored.key, place)
+                    segment = segment_of(stored.key)
                     if segment is not None and segment.topic_id_partition == topic_id_partition:
                         found.setdefault(segment.id, {})[stored.key] = stored
         return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
@@ -214,9 +227,9 @@ class LayoutRemoteStorageManager:
         missing: set[str] = set()
         for prefix, inside in wanted.items():
             self._calls.identities([prefix])
-            # Without its last character a key comes right before itself.
-            listed = {stored.key for stored in self._calls.objects(prefix, min(inside)[:-1])}
-            missing |= inside - listed
+            missing |= inside - {
+                stored.key for stored in self._calls.still_there(Lookup(prefix, sorted(inside), inside))
+            }
         return frozenset(missing)
 
     def check_root(

@@ -197,6 +197,32 @@ class TemplateLayout:
         return None
 
 
+class SegmentsOfKeys:
+    """
+    Tells of many keys which segment they belong to: of the objects of one segment only the first is parsed.
+
+    :param layout: the layout.
+    :param place: whose keys they are.
+    """
+
+    def __init__(self, layout: Layout, place: Place) -> None:
+        self._layout = layout
+        self._place = place
+        # The longest first: one may be the end of another.
+        self._suffixes = sorted(layout.suffixes, key=len, reverse=True)
+        self._by_stem: dict[str, RemoteLogSegmentId] = {}
+
+    def __call__(self, key: str) -> RemoteLogSegmentId | None:
+        """See :meth:`Layout.parse`."""
+        for suffix in self._suffixes:
+            if key.endswith(suffix):
+                stem = key[: len(key) - len(suffix)]
+                if (known := self._by_stem.get(stem)) is None and (known := self._layout.parse(key, self._place)):
+                    self._by_stem[stem] = known
+                return known
+        return self._layout.parse(key, self._place)
+
+
 _PREFIX: Final = re.compile(r"[^\x00-\x1f\x7f]*")
 
 

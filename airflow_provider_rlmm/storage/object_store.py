@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,9 +25,10 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.deletion import parent_of
+from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
 from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.local_files import LocalFiles
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
@@ -46,6 +47,9 @@ _MAX_REFUSED_DELETE_CALLS: Final = 100
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
+
+_SLOWEST_FILES: Final = 100
+"""Files per second below which looking for them, or deleting them, counts as hanging."""
 
 
 class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
@@ -84,6 +88,7 @@ class _ObstoreCalls:
         self._secrets = secrets
         self._deadline = deadline
         self._local_root = store.prefix if isinstance(store, LocalStore) else None
+        self._files = LocalFiles(self._local_root) if self._local_root else None
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         root = self._local_root
@@ -109,12 +114,22 @@ class _ObstoreCalls:
                 for meta in chunk:
                     yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
 
+    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+        files = self._files
+        if files is None:
+            return self.objects(lookup.prefix, lookup.before)
+        what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
+        with self._translated(what, StorageRootError):
+            return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
+
     def directories(self, prefix: str) -> Sequence[str]:
         what = f"list {prefix}"
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
+        if self._files is not None:
+            return self._delete_files(self._files, keys)
         failures: dict[str, str] = {}
         sent: set[str] = set()
         calls = refusals = 0
@@ -142,6 +157,15 @@ class _ObstoreCalls:
             left = self._still_listed(cut_short)
         return DeleteCalls(failures, calls, sent)
 
+    def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
+        what = f"delete {len(keys)} objects, {keys[0]} first"
+        try:
+            failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
+        except StorageUnavailableError as e:
+            # What the call does in the end is for later listings to tell.
+            failures = dict.fromkeys(keys, str(e))
+        return DeleteCalls(failures, 1, keys)
+
     def _delete_chunk(self, chunk: Sequence[str]) -> tuple[str | None, bool]:
         """Return why the store refused, ``None`` where it did not, and whether it may have stopped in between."""
         from obstore.exceptions import BaseError, PermissionDeniedError
@@ -153,8 +177,7 @@ class _ObstoreCalls:
             return None, True
         except (BaseError, OSError, ValueError, PanicError) as e:
             # A store that throttles or does not answer is not asked for every object of the chunk again.
-            cut_short = self._local_root is not None or isinstance(e, PermissionDeniedError)
-            return safe_text(e, self._secrets), cut_short
+            return safe_text(e, self._secrets), isinstance(e, PermissionDeniedError)
         return None, False
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:

@@ -165,11 +165,15 @@ class RemoteStorageManager(Protocol):
         :param metadata: the segment.
         """
 
-    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete_log_segments(
+        self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str] | None = None
+    ) -> DeletionReport:
         """
         Delete all objects of many segments in bulk and confirm by listing. A failing object never stops the others.
 
         :param metadatas: segments of any user partitions, each once.
+        :param others: keys with suffixes that the layout does not know, as :meth:`list_log_segments` has shown them: that
+            spares a local folder the listing before, whose cost grows with all that lies there. ``None`` lists anew.
         :return: one outcome per segment, in the same order. Never raises for a single object.
         :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
