@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, extra_of, naming_connection
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ class RemoteStorageHook(RlmmHook):
         settings = self.get_connection_settings()
         uri = settings.required_storage_uri()
         options: dict[str, str] = {}
+        inspector = None
         if settings.storage_conn_id is not None:
             connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
             options = store_options(uri, connection)
-        return ObjectStoreRemoteStorageManager(
-            uri, layout_named(settings.layout, settings.layout_options), options=options
-        )
+            inspector = bucket_inspector(uri, connection)
+        layout = layout_named(settings.layout, settings.layout_options)
+        return ObjectStoreRemoteStorageManager(uri, layout, options=options, inspector=inspector)
 
     def root_expectation(
         self, overrides: Collection[str] = (), recorded: Collection[str] = frozenset()

@@ -94,7 +94,11 @@ class DeletionBatch:
         return [key for seen in self._seen for key, o in seen.items() if o.suffix in self._layout.suffixes]
 
     def outcomes_after(
-        self, objects: Iterable[StoredObject], failures: Mapping[str, str], sent: Collection[str]
+        self,
+        objects: Iterable[StoredObject],
+        failures: Mapping[str, str],
+        sent: Collection[str],
+        throttled: Collection[str] = (),
     ) -> tuple[SegmentDeletion, ...]:
         """
         Derive what became of each segment.
@@ -102,11 +106,12 @@ class DeletionBatch:
         :param objects: what was found after the deletion by all of :meth:`lookups`.
         :param failures: key → why the store refused to delete it; believed only where the key is still listed.
         :param sent: keys that a delete call was made for.
+        :param throttled: keys that were left because the store throttled or did not answer.
         """
         left: list[dict[str, str]] = [{} for _ in self._segments]
         for index, stored, suffix in self._of_segments(objects):
             left[index][stored.key] = suffix
-        return tuple(self._outcome(i, left[i], failures, sent) for i in range(len(self._segments)))
+        return tuple(self._outcome(i, left[i], failures, sent, throttled) for i in range(len(self._segments)))
 
     def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
         """Return the outcomes where nothing was deleted: the listing before is the listing after."""
@@ -129,7 +134,12 @@ class DeletionBatch:
         )
 
     def _outcome(
-        self, index: int, left: Mapping[str, str], failures: Mapping[str, str], sent: Collection[str]
+        self,
+        index: int,
+        left: Mapping[str, str],
+        failures: Mapping[str, str],
+        sent: Collection[str],
+        throttled: Collection[str] = (),
     ) -> SegmentDeletion:
         segment, seen = self._segments[index], self._seen[index]
         if not seen and not left:
@@ -143,6 +153,7 @@ class DeletionBatch:
             bytes_deleted=sum(gone),
             reasons={key: self._why_left(index, key, left[key], failures) for key in sorted(left)},
             sent=_those_in(seen, sent),
+            throttled=bool(left) and all(key in throttled for key in left),
         )
 
     def _why_left(self, index: int, key: str, suffix: str, failures: Mapping[str, str]) -> str:

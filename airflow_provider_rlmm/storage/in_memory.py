@@ -77,6 +77,7 @@ class _MemoryCalls:
     def __init__(self, owner: InMemoryRemoteStorageManager, objects: dict[str, tuple[bytes, int]]) -> None:
         self._owner = owner
         self._objects = objects
+        self.requests = 0
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         if not self._owner.root_exists:
@@ -87,6 +88,7 @@ class _MemoryCalls:
         return replace(self._owner.where, prefix=f"{self._owner.where.prefix}/{prefix}".strip("/"))
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        self.requests += 1
         self._before("list", prefix)
         listed = [
             StoredObject(key, len(data), time_ms)
@@ -106,6 +108,7 @@ class _MemoryCalls:
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
         sent: set[str] = set()
+        self.requests += 1
         for key in keys:
             sent.add(key)
             try:
@@ -114,7 +117,10 @@ class _MemoryCalls:
                 self._after("delete", key)
             except StorageError as e:
                 failures[key] = str(e)
-        return DeleteCalls(failures, 1, sent)
+        return DeleteCalls(failures, sent)
+
+    def version(self, key: str) -> str | None:
+        return None
 
     def put(self, key: str, data: bytes | Path) -> None:
         self._before("put", key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -18,9 +18,22 @@ from pathlib import Path
 from typing import Final, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
+from airflow_provider_rlmm.errors import (
+    RemoteObjectNotFoundError,
+    StorageAccessError,
+    StorageError,
+    StorageRootError,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.deletion import DeletionBatch, Lookup, parent_of
+from airflow_provider_rlmm.storage.hidden_copies import (
+    VERSIONS_SHOW,
+    BucketInspector,
+    DeletionEffect,
+    Freed,
+    by_versions,
+    together,
+)
 from airflow_provider_rlmm.storage.layouts import Layout, SegmentsOfKeys
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
@@ -50,8 +63,8 @@ class DeleteCalls:
     """What a store answered to a deletion. It proves nothing: a listing does."""
 
     failures: Mapping[str, str]  # key → why the store says that it was not deleted
-    calls: int  # calls made
     sent: Collection[str]  # keys that a call was made for, answered or not
+    throttled: Collection[str] = ()  # keys that are left because the store throttled or did not answer for too long
 
 
 class _ObjectCalls(Protocol):
@@ -60,6 +73,9 @@ class _ObjectCalls(Protocol):
 
     Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` or a class below it where the store fails.
     """
+
+    requests: int
+    """Requests for listings and deletions made so far; each page of a listing is one."""
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         """
@@ -87,6 +103,13 @@ class _ObjectCalls(Protocol):
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
+
+    def version(self, key: str) -> str | None:
+        """
+        Return the version id of an object, ``None`` where the store gives none.
+
+        :raises RemoteObjectNotFoundError: if it does not exist.
+        """
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write an object, replacing an older one, or stream it from a file."""
@@ -116,11 +139,14 @@ class LayoutRemoteStorageManager:
 
     :param calls: the store.
     :param layout: where the objects of a segment lie.
+    :param inspector: reads the settings of the bucket, ``None`` where nobody can.
     """
 
-    def __init__(self, calls: _ObjectCalls, layout: Layout) -> None:
+    def __init__(self, calls: _ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
         self._calls = calls
         self._layout = layout
+        self.inspector = inspector
+        self._settings: DeletionEffect | None = None
         self._checked_root: tuple[object] | None = None
         self._directories: dict[str, object] = {}
 
@@ -177,6 +203,7 @@ class LayoutRemoteStorageManager:
         Without ``others`` the first look is a listing of each prefix, from the batch's lowest key on.
         """
         batch = DeletionBatch(self._layout, metadatas)
+        before = self._calls.requests
         lookups = batch.lookups(others or ())
         with self._steady(lookup.prefix for lookup in lookups):
             for lookup in lookups:
@@ -187,19 +214,20 @@ class LayoutRemoteStorageManager:
                 )
         keys = batch.keys_to_delete()
         if not keys:
-            return DeletionReport(batch.outcomes_untouched(), len(lookups))
+            return DeletionReport(batch.outcomes_untouched(), self._calls.requests - before)
         deletion = self._calls.delete(keys)
-        calls = len(lookups) + deletion.calls
         left: list[StoredObject] = []
         try:
             with self._steady(lookup.prefix for lookup in lookups):
                 for lookup in batch.lookups(others or ()):
-                    calls += 1
                     left.extend(self._calls.still_there(lookup))
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
-            return DeletionReport(batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent), calls)
-        return DeletionReport(batch.outcomes_after(left, deletion.failures, deletion.sent), calls)
+            outcomes = batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent)
+        else:
+            outcomes = batch.outcomes_after(left, deletion.failures, deletion.sent, deletion.throttled)
+        calls = self._calls.requests - before
+        return DeletionReport(outcomes, calls, next((deletion.failures[key] for key in deletion.throttled), None))
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
@@ -231,6 +259,25 @@ class LayoutRemoteStorageManager:
                 stored.key for stored in self._calls.still_there(Lookup(prefix, sorted(inside), inside))
             }
         return frozenset(missing)
+
+    def deletion_effect(self, keys: Collection[str] = ()) -> DeletionEffect:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        inspector, settings = self.inspector, None
+        if inspector is not None:
+            # Once: they do not change while a task works.
+            self._settings = self._settings or inspector.look([place.prefix for place in self._layout.places])
+            settings = self._settings
+            if inspector.tells_versions and settings.freed is not Freed.UNKNOWN:
+                return settings
+        scheme = self._calls.location("").scheme
+        objects = by_versions(scheme, list(self._versions(keys)) if scheme in VERSIONS_SHOW else [])
+        return together(settings, objects) if settings else objects
+
+    def _versions(self, keys: Collection[str]) -> Iterator[str | None]:
+        for key in keys:
+            # Somebody else may have deleted it; and whoever may delete need not be allowed to read.
+            with suppress(RemoteObjectNotFoundError, StorageAccessError):
+                yield self._calls.version(key)
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT

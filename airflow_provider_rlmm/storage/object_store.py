@@ -2,18 +2,18 @@
 """
 Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
-What obstore 0.12 does: a bulk delete stops at the first object that fails, after the ten or so that are in flight; on
-local storage and on Google Cloud Storage a missing object is such a failure, on S3 it is a success. The listing of a
-local root that has vanished is empty, and writing to it creates it again. So what is left of a failed call is tried
-again in smaller ones, only listings are believed, and the root is looked at around them.
+What obstore 0.12 does: on local storage and on Google Cloud Storage a missing object is a failure of the deletion, on S3 it
+is a success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of
+a failed deletion is tried again (:mod:`~airflow_provider_rlmm.storage.bulk_delete`), only listings are believed, and the root
+is looked at around them.
 """
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +24,16 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
+from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
+from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
 from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.local_files import LocalFiles
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
+from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
@@ -38,13 +42,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _LIST_CHUNK: Final = 1_000
-_DELETE_CHUNKS: Final = (1_000, 100, 10, 1)
-"""Objects per delete call, first what one DeleteObjects request of S3 takes, then less where a call was cut short."""
+_KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
+"""Objects that one HTTP request of obstore deletes, where it is not what one call is given."""
 
-_MAX_REFUSED_DELETE_CALLS: Final = 100
-"""Delete calls that may fail for another reason than a missing object; what is left then is for the next run."""
-
-_STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
 
@@ -60,6 +60,8 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
     :param deadline: ends calls that do not return.
+    :param pace: how fast objects are deleted.
+    :param inspector: reads the settings of the bucket.
     """
 
     def __init__(
@@ -69,9 +71,12 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         *,
         options: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
+        pace: Pace | None = None,
+        inspector: BucketInspector | None = None,
     ) -> None:
         opened = open_store(store, options) if isinstance(store, str) else store
-        super().__init__(_ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline()), layout)
+        calls = _ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline(), pace or Pace())
+        super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
     def __repr__(self) -> str:
@@ -81,9 +86,12 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline) -> None:
+    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline, pace: Pace) -> None:
         from obstore.store import LocalStore
 
+        self.requests = 0
+        self._pace = pace
+        self._keys_per_request = _KEYS_PER_REQUEST.get(type(store).__name__, _LIST_CHUNK)
         self._store = store
         self._secrets = secrets
         self._deadline = deadline
@@ -110,7 +118,13 @@ class _ObstoreCalls:
             chunks = self._deadline.call(
                 what, lambda: iter(self._store.list(prefix or None, offset=after, chunk_size=_LIST_CHUNK))
             )
-            while (chunk := self._deadline.call(what, lambda: next(chunks, None))) is not None:
+            # A listing without objects is a request, too.
+            self.requests += 1
+            for number in count():
+                chunk = self._deadline.call(what, lambda: next(chunks, None))
+                if chunk is None:
+                    break
+                self.requests += number > 0
                 for meta in chunk:
                     yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
 
@@ -119,6 +133,7 @@ class _ObstoreCalls:
         if files is None:
             return self.objects(lookup.prefix, lookup.before)
         what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
+        self.requests += 1
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
 
@@ -130,55 +145,34 @@ class _ObstoreCalls:
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         if self._files is not None:
             return self._delete_files(self._files, keys)
-        failures: dict[str, str] = {}
-        sent: set[str] = set()
-        calls = refusals = 0
-        left = list(keys)
-        for size in _DELETE_CHUNKS:
-            cut_short: list[str] = []
-            for chunk in (left[i : i + size] for i in range(0, len(left), size)):
-                if refusals >= _MAX_REFUSED_DELETE_CALLS:
-                    break
-                calls += 1
-                sent.update(chunk)
-                try:
-                    refused, is_cut_short = self._delete_chunk(chunk)
-                except StorageUnavailableError as e:
-                    # No later call would be made, and what this one does in the end is for later listings to tell.
-                    return DeleteCalls(failures | dict.fromkeys(chunk, str(e)), calls, sent)
-                if refused is not None:
-                    refusals += 1
-                    failures.update(dict.fromkeys(chunk, refused))
-                if is_cut_short:
-                    cut_short += chunk
-            if not cut_short or size == 1:
-                break
-            calls += len({parent_of(key) for key in cut_short})
-            left = self._still_listed(cut_short)
-        return DeleteCalls(failures, calls, sent)
+        return BulkDeletion(self._delete_chunk, self._still_listed, self._pace).delete(keys)
 
     def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
+        self.requests += 1
         what = f"delete {len(keys)} objects, {keys[0]} first"
         try:
             failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
         except StorageUnavailableError as e:
             # What the call does in the end is for later listings to tell.
             failures = dict.fromkeys(keys, str(e))
-        return DeleteCalls(failures, 1, keys)
+        return DeleteCalls(failures, keys)
 
-    def _delete_chunk(self, chunk: Sequence[str]) -> tuple[str | None, bool]:
-        """Return why the store refused, ``None`` where it did not, and whether it may have stopped in between."""
+    def _delete_chunk(self, chunk: Sequence[str]) -> Refused | None:
+        """Make one request; return what the store refused, ``None`` where it did all."""
         from obstore.exceptions import BaseError, PermissionDeniedError
 
+        self.requests += -(-len(chunk) // self._keys_per_request)
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
         except FileNotFoundError:
             # Somebody else was faster with one of them.
-            return None, True
+            return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
-            # A store that throttles or does not answer is not asked for every object of the chunk again.
-            return safe_text(e, self._secrets), isinstance(e, PermissionDeniedError)
-        return None, False
+            why = safe_text(e, self._secrets)
+            if is_busy(str(e)):
+                return Refused(why, busy=True)
+            return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))
+        return None
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:
@@ -187,6 +181,11 @@ class _ObstoreCalls:
             # Part of the deletion has been done: whether the store answers is for the caller's own listing to tell.
             return []
         return [key for key in keys if key in listed]
+
+    def version(self, key: str) -> str | None:
+        what = f"look at {key}"
+        with self._translated(what, RemoteObjectNotFoundError):
+            return self._deadline.call(what, lambda: self._store.head(key))["version"]
 
     def put(self, key: str, data: bytes | Path) -> None:
         what = f"write {key}"
@@ -261,8 +260,7 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     # A failing listing is a generic error to obstore, whatever the store's answer was.
-    answer = _STATUS.search(str(error))
-    status = answer[1] if answer else ""
+    status = status_of(str(error))
     if isinstance(error, FileNotFoundError) or status == "404":
         return missing
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in {"401", "403"}:

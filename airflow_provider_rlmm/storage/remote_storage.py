@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class SegmentDeletion:
     :param reasons: key → why it is still there or why nothing is known; empty when GONE.
     :param sent: keys that a delete call of ours was made for, answered or not. A segment that is ``NEVER_SEEN`` although
         a listing of this run had shown it was deleted by somebody else, by such a call, or not at all.
+    :param throttled: whether all that is left is left because the store throttled or did not answer: that passes.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -96,6 +98,7 @@ class SegmentDeletion:
     bytes_deleted: int
     reasons: Mapping[str, str]
     sent: tuple[str, ...] = ()
+    throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,14 @@ class DeletionReport:
     The answer of a bulk deletion: one entry per segment, in the order asked.
 
     :param segments: outcome per segment.
-    :param calls: calls made to the store, listings included.
+    :param calls: requests made to the store; each page of a listing is one.
+    :param throttled: what the store said when the deletion was given up because it throttled or did not answer for too long;
+        ``None`` where it was not.
     """
 
     segments: tuple[SegmentDeletion, ...]
     calls: int
+    throttled: str | None = None
 
 
 class RemoteStorageManager(Protocol):
@@ -195,6 +201,13 @@ class RemoteStorageManager(Protocol):
         Return those of some keys that are not listed, without listing what comes before them where the store can.
 
         :param keys: keys of objects.
+        """
+
+    def deletion_effect(self, keys: Collection[str] = ()) -> DeletionEffect:
+        """
+        Say whether deletion frees space, by the settings of the bucket where they can be read, else by some objects.
+
+        :param keys: of objects to look at; what is not there or may not be read is left out.
         """
 
     def check_root(

@@ -70,7 +70,7 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     overridden = check(limits=NOW | {"overrides": [*NOW["overrides"], "unproven_clock"]})
     assert "lets this pass: clocks contradict each other" in overridden["work"]
     (document,) = work.glob("*/check.json")
-    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root", "topic"}
+    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root", "deletion", "topic"}
 
 
 def test_the_check_refuses_a_work_folder_that_cannot_be_written(cluster: Cluster, work: Path) -> None:
