@@ -95,9 +95,11 @@ class _MemoryCalls:
         self._after("list", prefix)
         return iter(listed)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        below = (stored.key[len(prefix) :] for stored in self.objects(prefix))
-        return sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        listed = list(self.objects(prefix))
+        below = (stored.key[len(prefix) :] for stored in listed)
+        directories = sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+        return directories, [stored for stored in listed if "/" not in stored.key[len(prefix) :]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
@@ -111,6 +113,9 @@ class _MemoryCalls:
             except StorageError as e:
                 failures[key] = str(e)
         return DeleteCalls(failures, 1, sent)
+
+    def remove_folder(self, prefix: str) -> bool:
+        return False
 
     def put(self, key: str, data: bytes | Path) -> None:
         self._before("put", key)

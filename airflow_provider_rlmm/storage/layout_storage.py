@@ -24,6 +24,7 @@ from airflow_provider_rlmm.storage.deletion import DeletionBatch, parent_of
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
+    Folder,
     IndexType,
     LogSegmentData,
     SegmentDeletion,
@@ -43,6 +44,7 @@ from airflow_provider_rlmm.storage.root import (
     is_stamp,
     stamp_key,
 )
+from airflow_provider_rlmm.storage.walk import Walker
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,14 @@ class _ObjectCalls(Protocol):
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        """List the directories right below a prefix, without trailing ``/``."""
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        """List the directories right below a prefix, without trailing ``/``, and the objects right there."""
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
+
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove a folder if it is empty; tell whether it was there and is gone. Where there are no folders: never."""
 
     def put(self, key: str, data: bytes | Path) -> None:
         """Write an object, replacing an older one, or stream it from a file."""
@@ -206,18 +211,60 @@ class LayoutRemoteStorageManager:
         self._calls.identities()
         return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=attrgetter("key"))
 
+    def walk(self, known: Collection[TopicIdPartition]) -> Iterator[StoredObject | Folder]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady():
+            yield from Walker(self._calls, self._layout, known).walk()
+
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        return frozenset(keys) - self._stored(keys).keys()
+
+    def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady({parent_of(key) for key in keys}):
+            return self._stored(keys)
+
+    def _stored(self, keys: Collection[str]) -> dict[str, StoredObject]:
         wanted: dict[str, set[str]] = {}
         for key in keys:
             wanted.setdefault(parent_of(key), set()).add(key)
-        missing: set[str] = set()
+        found: dict[str, StoredObject] = {}
         for prefix, inside in wanted.items():
             self._calls.identities([prefix])
             # Without its last character a key comes right before itself.
-            listed = {stored.key for stored in self._calls.objects(prefix, min(inside)[:-1])}
-            missing |= inside - listed
-        return frozenset(missing)
+            listed = self._calls.objects(prefix, min(inside)[:-1])
+            found |= {stored.key: stored for stored in listed if stored.key in inside}
+        return found
+
+    def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        deletion = self._calls.delete(sorted(keys))
+        try:
+            left = self.stored_objects(keys)
+        except StorageError as e:
+            logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
+            return dict.fromkeys(keys, f"not confirmed by a listing: {e}")
+        return {key: deletion.failures.get(key, "still listed although the store reported no error") for key in left}
+
+    def remove_empty_folders(self, keys: Collection[str]) -> Sequence[str]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        removed = []
+        with self._steady():
+            # The deepest first: one that holds another is not empty.
+            for folder in sorted({f for key in keys for f in self._folders_of(key)}, key=len, reverse=True):
+                if self._calls.remove_folder(folder):
+                    self._directories.pop(folder, None)
+                    removed.append(folder)
+        return removed
+
+    def _folders_of(self, key: str) -> Iterator[str]:
+        """Yield the folders of an object that lie below a place, none that is one or holds one."""
+        places = [place.prefix for place in self._layout.places]
+        folder = parent_of(key)
+        while any(map(folder.startswith, places)) and not any(place.startswith(folder) for place in places):
+            yield folder
+            folder = parent_of(folder[:-1])
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
@@ -291,7 +338,7 @@ class LayoutRemoteStorageManager:
         if not self._layout.folders_name_topics:
             yield place.prefix
             return
-        for directory in self._calls.directories(place.prefix):
+        for directory in self._calls.level(place.prefix)[0]:
             if self._layout.topic_id_of_directory(directory, place) in topic_ids:
                 yield f"{directory}/"
 

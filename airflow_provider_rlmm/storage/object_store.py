@@ -33,7 +33,7 @@ from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
-    from obstore import OffsetRange
+    from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
 
 _LIST_CHUNK: Final = 1_000
@@ -106,13 +106,13 @@ class _ObstoreCalls:
                 what, lambda: iter(self._store.list(prefix or None, offset=after, chunk_size=_LIST_CHUNK))
             )
             while (chunk := self._deadline.call(what, lambda: next(chunks, None))) is not None:
-                for meta in chunk:
-                    yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+                yield from map(_stored, chunk)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        what = f"list {prefix}"
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        what = f"list {prefix or 'the storage root'}"
         with self._translated(what, StorageRootError):
-            return self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
+            listed = self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix or None))
+            return listed["common_prefixes"], [_stored(meta) for meta in listed["objects"]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
@@ -165,6 +165,23 @@ class _ObstoreCalls:
             return []
         return [key for key in keys if key in listed]
 
+    def remove_folder(self, prefix: str) -> bool:
+        root, what = self._local_root, f"remove the empty folder {prefix}"
+        if root is None:
+            return False
+
+        def remove() -> bool:
+            _identity(root, prefix)
+            try:
+                (root / prefix).rmdir()
+            except OSError:
+                # Not empty, or somebody else's to remove.
+                return False
+            return True
+
+        with self._translated(what, StorageRootError):
+            return self._deadline.call(what, remove)
+
     def put(self, key: str, data: bytes | Path) -> None:
         what = f"write {key}"
         with self._translated(what, StorageRootError):
@@ -208,6 +225,10 @@ class _ObstoreCalls:
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
             raise _error_class(e, missing)(f"cannot {action}: {text}") from None
+
+
+def _stored(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
 
 
 def _root_identity(root: Path) -> object:
