@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.lifecycle.scrub import scrub
@@ -67,6 +67,7 @@ LIVES = st.builds(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LIVES, max_size=12), st.sets(st.integers(0, 2)))
 def test_a_scrub_says_what_a_look_at_each_segment_says(lives: list[Life], bad: set[int]) -> None:
     cluster = Cluster(3, living_topic=False, layout=AivenLayout("kafka/"))
