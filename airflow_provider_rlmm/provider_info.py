@@ -24,9 +24,11 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
-        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor")],
+        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor", "scrub")],
         "connection-types": [_connection_type()],
-        "extra-links": [f"{_PACKAGE}.links.artifacts.{name}" for name in ("PlanLink", "ReportLink", "DoctorLink")],
+        "extra-links": [
+            f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")
+        ],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
         "config": {
             "rlmm": {
@@ -113,6 +115,12 @@ def _connection_type() -> dict[str, Any]:
             ),
             "hold": _field(
                 "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
+            ),
+            "sole_owner": _field(
+                "Sole owner",
+                "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
+                kind="boolean",
+                default=False,
             ),
             "clock_topic": _field(
                 "Clock topic", "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,21 +30,26 @@ from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
 from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.local_files import LocalFiles
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
-    from obstore import OffsetRange
+    from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
 
 _LIST_CHUNK: Final = 1_000
 _KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
 """Objects that one HTTP request of obstore deletes, where it is not what one call is given."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+"""A time is cut off here as it is where a file is looked for by name: two looks at one object must say the same."""
 
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
@@ -125,8 +131,7 @@ class _ObstoreCalls:
                 if chunk is None:
                     break
                 self.requests += number > 0
-                for meta in chunk:
-                    yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+                yield from map(_stored, chunk)
 
     def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
         files = self._files
@@ -137,10 +142,11 @@ class _ObstoreCalls:
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        what = f"list {prefix}"
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        what = f"list {prefix or 'the storage root'}"
         with self._translated(what, StorageRootError):
-            return self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
+            listed = self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix or None))
+            return listed["common_prefixes"], [_stored(meta) for meta in listed["objects"]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         if self._files is not None:
@@ -187,6 +193,23 @@ class _ObstoreCalls:
         with self._translated(what, RemoteObjectNotFoundError):
             return self._deadline.call(what, lambda: self._store.head(key))["version"]
 
+    def remove_folder(self, prefix: str) -> bool:
+        root, what = self._local_root, f"remove the empty folder {prefix}"
+        if root is None:
+            return False
+
+        def remove() -> bool:
+            _identity(root, prefix)
+            try:
+                (root / prefix).rmdir()
+            except OSError:
+                # Not empty, or somebody else's to remove.
+                return False
+            return True
+
+        with self._translated(what, StorageRootError):
+            return self._deadline.call(what, remove)
+
     def put(self, key: str, data: bytes | Path) -> None:
         what = f"write {key}"
         with self._translated(what, StorageRootError):
@@ -230,6 +253,10 @@ class _ObstoreCalls:
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
             raise _error_class(e, missing)(f"cannot {action}: {text}") from None
+
+
+def _stored(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], (meta["last_modified"] - _EPOCH) // _MILLISECOND)
 
 
 def _root_identity(root: Path) -> object:
