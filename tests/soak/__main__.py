@@ -41,8 +41,8 @@ KEY_PREFIX = "soak/kafka-"
 LIVING, LIVING_PARTITIONS, LIVING_SEGMENTS = "living", 4, 10
 CLEANERS = 3
 THROTTLE_EVERY = 13
-NOTICED = 3
-"""A server that is down comes back when so many requests have met nobody."""
+NOTICED = 20
+"""A server that is down comes back when so many requests have met nobody: more than what is tried again by itself."""
 TIMEOUT_S = 1800.0
 BEGUN = time.monotonic()
 
@@ -69,7 +69,7 @@ class Soak:
     def kill_server(self) -> None:
         before = self.proxy.refused
         self.server.kill()
-        await_condition(lambda: self.proxy.refused >= before + NOTICED or self.ended(), "somebody meets nobody", 60)
+        await_condition(lambda: self.proxy.refused >= before + NOTICED or self.ended(), "somebody meets nobody", 300)
         self.server.start()
 
     def kill_broker(self) -> None:
