@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system \
 	package bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
@@ -79,6 +79,9 @@ cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of me
 
 scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m scenarios tests/integration tests/system
+
+soak: setup ## 20,000 segments, three cleaners at once, an S3 server and a broker that fail under them (SEGMENTS=n; minutes, needs Go)
+	$(BIN)/python -m tests.soak $(if $(SEGMENTS),--segments=$(SEGMENTS))
 
 spark: setup ## Tests on a real Spark
 	$(PYTEST) tests/spark
