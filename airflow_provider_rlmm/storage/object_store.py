@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import parent_of
 from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
@@ -55,6 +56,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
+    :param credentials: credentials for a URI.
     :param deadline: ends calls that do not return.
     """
 
@@ -64,10 +66,12 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         layout: Layout,
         *,
         options: Mapping[str, str] | None = None,
+        credentials: StoreCredentials | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        opened = open_store(store, options) if isinstance(store, str) else store
-        super().__init__(_ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline()), layout)
+        opened = open_store(store, options, credentials) if isinstance(store, str) else store
+        secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
+        super().__init__(_ObstoreCalls(opened, secrets, deadline or Deadline()), layout)
         self._name = store if isinstance(store, str) else type(store).__name__
 
     def __repr__(self) -> str:
@@ -77,7 +81,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline) -> None:
+    def __init__(self, store: ObjectStore, secrets: Iterable[str], deadline: Deadline) -> None:
         from obstore.store import LocalStore
 
         self._store = store

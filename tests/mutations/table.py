@@ -12,8 +12,9 @@ from tests.mutations.rules import RULES
 from tests.mutations.secrets import SECRETS
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
+from tests.mutations.stores import STORES
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK, *GENERATIONS]
+MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *STORES, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK, *GENERATIONS]
 
 
 def as_markdown() -> str:
