@@ -27,6 +27,7 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
 from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
 from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
@@ -65,6 +66,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
+    :param credentials: credentials for a URI.
     :param deadline: ends calls that do not return.
     :param pace: how fast objects are deleted.
     :param inspector: reads the settings of the bucket.
@@ -76,12 +78,14 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         layout: Layout,
         *,
         options: Mapping[str, str] | None = None,
+        credentials: StoreCredentials | None = None,
         deadline: Deadline | None = None,
         pace: Pace | None = None,
         inspector: BucketInspector | None = None,
     ) -> None:
-        opened = open_store(store, options) if isinstance(store, str) else store
-        calls = _ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline(), pace or Pace())
+        opened = open_store(store, options, credentials) if isinstance(store, str) else store
+        secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
+        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace())
         super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
@@ -92,7 +96,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline, pace: Pace) -> None:
+    def __init__(self, store: ObjectStore, secrets: Iterable[str], deadline: Deadline, pace: Pace) -> None:
         from obstore.store import LocalStore
 
         self.requests = 0
