@@ -8,7 +8,9 @@ read it says. Texts of servers are left out, codes and classes are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from airflow_provider_rlmm.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
@@ -37,6 +39,10 @@ class S3BucketInspector:
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
         """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        with _without_debug("botocore"):
+            return self._look(prefixes)
+
+    def _look(self, prefixes: Sequence[str]) -> DeletionEffect:
         try:
             client = self._client()
         except Exception as e:
@@ -145,6 +151,18 @@ class AzureAccountInspector:
         if days is None:
             return DeletionEffect(Freed.UNKNOWN, "the account has no soft delete; its settings do not tell of versions")
         return DeletionEffect(Freed.LATER, "soft delete of the account keeps what is deleted, and charges for it", days)
+
+
+@contextmanager
+def _without_debug(name: str) -> Iterator[None]:
+    """Keep a client from logging its requests: they hold its session token."""
+    log = logging.getLogger(name)
+    level = log.level
+    log.setLevel(max(log.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _as_prefix(root: str) -> str:
