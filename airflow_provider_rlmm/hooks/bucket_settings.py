@@ -38,8 +38,12 @@ def bucket_inspector(uri: str, connection: Connection) -> BucketInspector | None
 
 def _s3_client(conn_id: str) -> Any:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+    from botocore.config import Config
 
-    return S3Hook(aws_conn_id=conn_id).get_conn()
+    hook = S3Hook(aws_conn_id=conn_id)
+    # By default botocore asks an address that does not answer for minutes. What the connection says counts.
+    bounded = Config(connect_timeout=5, read_timeout=30, retries={"max_attempts": 2})
+    return hook.get_client_type(config=bounded.merge(hook.config))
 
 
 def _gcs_bucket(conn_id: str, bucket: str) -> Any:

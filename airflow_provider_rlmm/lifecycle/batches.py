@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 KEPT_ADVICE = "see the reason: the right to delete may be missing, or a lock be in force; the next run tries again"
 
+_MOST_UNANSWERED = 5
+"""User partitions in a row for which storage does not answer, after which no other is asked for."""
+
 _STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
@@ -92,6 +95,7 @@ class BatchCleaner:
         self._context = context
         self._works = [work for work in works if not work.stopped]
         self._throttled: str | None = None
+        self._unanswered = 0
         self._objects = 0
 
     def clean(self) -> None:
@@ -215,10 +219,19 @@ class BatchCleaner:
         except StorageError as e:
             if len(works) > 1:
                 return [
-                    found for work in works for found in self._delete([pair for pair in started if pair[0] is work])
+                    found
+                    for work in works
+                    if self._throttled is None
+                    for found in self._delete([pair for pair in started if pair[0] is work])
                 ]
             self._stop_for_storage(works[0], e)
+            self._unanswered = self._unanswered + 1 if e.retriable else 0
+            if self._unanswered >= _MOST_UNANSWERED:
+                # To ask for each of the others would take as long as the store's retries, again and again.
+                self._throttled = f"storage has not answered {self._unanswered} times in a row: {e}"
+                self._stop_all(self._throttled)
             return []
+        self._unanswered = 0
         if report.throttled is not None:
             self._throttled = f"the store has throttled or not answered for too long: {report.throttled}"
         self._objects += sum(segment.objects_deleted for segment in report.segments)

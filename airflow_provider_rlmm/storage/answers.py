@@ -12,17 +12,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
+from xml.sax.saxutils import unescape
 
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _OBJECT_CODE: Final = re.compile(r"\(code: (\w+)\)|<Code>(\w+)</Code>")
-_BUSY_STATUSES: Final = frozenset({"408", "429", "500", "502", "503", "504"})
+_REFUSED_KEY: Final = re.compile(r"<Error>\s*<Key>(.*?)</Key>", re.DOTALL)
+_BUSY_STATUSES: Final = frozenset({"408", "429", "502", "503", "504"})
 _BUSY_CODES: Final = frozenset(
     {
-        "SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException",
-        "TooManyRequests", "ServerBusy", "OperationTimedOut", *_BUSY_STATUSES,
+        "SlowDown", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests",
+        "ServerBusy", "OperationTimedOut", *_BUSY_STATUSES,
     }
 )  # fmt: skip
-"""Codes of S3 and of those who speak its language, and of Azure, for what passes by itself."""
+"""
+Codes of S3 and of those who speak its language, and of Azure, for what passes by itself. An internal error (500) is none:
+obstore has tried three times more, and what fails for ever must not stay green.
+"""
 
 _NO_ANSWER: Final = (
     "error sending request",
@@ -63,4 +68,7 @@ def key_of_refusal(text: str, keys: Sequence[str]) -> str | None:
     :return: ``None`` where it names none of them.
     """
     _, _, rest = text.partition("request failed for key ")
-    return next((key for key in keys if f"{key}: " in rest), None)
+    if named := next((key for key in keys if f"{key}: " in rest), None):
+        return named
+    refused = tuple(map(unescape, _REFUSED_KEY.findall(text)))
+    return next((key for key in keys if any(full.endswith(key) for full in refused)), None)

@@ -44,6 +44,13 @@ STORES = [
         "(why := effects",
         f"{_FAULTS}test_a_storm_of_slow_down_ends_the_run_and_loses_nothing",
     ),
+    switched_off(
+        BATCHES,
+        "throttling",
+        "asks storage that does not answer for every user partition",
+        "            if self._unanswered >= _MOST_UNANSWERED:",
+        "lifecycle/test_batches.py::test_storage_that_answers_nobody_is_not_asked_for_every_partition",
+    ),
     Mutation(
         "throttling",
         "calls a person for what a store that throttles has left",

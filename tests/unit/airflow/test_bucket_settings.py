@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_amazons_hook_reads_the_settings_of_the_bucket(s3: MotoS3, monkeypatch: 
     effect = inspector.look(["kp/"])
     assert effect.freed is Freed.NEVER
     assert SECRET not in json.dumps(effect.to_dict())
+
+
+def test_an_address_that_does_not_answer_is_asked_for_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    inspector: Any = bucket_inspector("s3://bucket/x", aws_connection(monkeypatch, endpoint))
+    config = inspector._client().meta.config
+    assert (config.connect_timeout, config.read_timeout, config.retries["total_max_attempts"]) == (5, 30, 3)
+    effect = inspector.look([""])
+    assert effect.freed is Freed.UNKNOWN
+    assert "get_bucket_versioning fails with EndpointConnectionError" in effect.sentence
 
 
 def test_a_provider_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

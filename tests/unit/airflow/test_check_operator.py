@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm import file_systems
-from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.errors import (
+    ClockSkewError,
+    ConfigurationError,
+    EventLogAccessError,
+    HiddenCopiesError,
+    StorageRootError,
+)
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from tests.unit.airflow.test_operators import (
     NOW,
     Cluster,
@@ -121,6 +129,37 @@ def test_the_check_refuses_a_wrong_storage_before_anything_is_marked(
     monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", unusable)
     with pytest.raises(StorageRootError):
         check(limits=NOW)
+
+
+class Settings:
+    """A bucket's settings, as an inspector has read them."""
+
+    tells_versions = True
+
+    def __init__(self, freed: Freed, days: int | None = None) -> None:
+        self.effect = DeletionEffect(freed, "said by the test", days, "set a rule", "uploads are kept")
+
+    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
+        assert list(prefixes) == ["kafka-tiered-storage/"]
+        return self.effect
+
+
+def test_a_bucket_that_keeps_what_is_deleted_stops_the_run_before_anything_is_marked(cluster: Cluster) -> None:
+    cluster.storage.inspector = Settings(Freed.NEVER)
+    with pytest.raises(HiddenCopiesError, match=r"never freed: said by the test; set a rule.*'versioned_bucket'"):
+        check(limits=NOW)
+    overridden = check(limits=NOW | {"overrides": [*NOW["overrides"], "versioned_bucket"]})
+    assert overridden["deletion"].startswith("deleted objects are hidden, never freed")
+
+
+def test_plan_and_report_say_when_deleted_bytes_are_freed(cluster: Cluster, work: Path) -> None:
+    cluster.storage.inspector = Settings(Freed.LATER, 7)
+    sentence = "deleted objects are hidden, freed in 7 days: said by the test"
+    assert check(limits=NOW)["deletion"] == f"{sentence}. uploads are kept"
+    run_all()
+    plan = json.loads((work / "dag.run" / "summary.json").read_text())["root"]["deletion"]
+    assert plan == {"freed": "later", "days": 7, "sentence": sentence, "uploads": "uploads are kept"}
+    assert json.loads((work / "dag.run" / "report.json").read_text())["deletion"] == sentence
 
 
 def test_the_check_names_a_right_that_is_missing(cluster: Cluster, allowed: set[str]) -> None:

@@ -40,6 +40,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from tests.contracts.s3_server import running_s3_server
 
@@ -353,6 +354,18 @@ def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook, tmp_p
     manager = RemoteStorageHook().get_storage_manager()
     (stamp,) = manager.stamp_root(manager.check_root(frozenset({topic_id}), "cluster-1"))
     assert f"Its root id is {stamp.root_id} at file://" in hook.test_connection()[1]
+
+
+def test_a_bucket_that_keeps_what_is_deleted_is_a_finding(
+    hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = RemoteStorageHook().get_storage_manager()
+    effect = DeletionEffect(Freed.NEVER, "it has versions", rule="set a rule", uploads="uploads are kept")
+    monkeypatch.setattr(manager, "deletion_effect", lambda: effect)
+    monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", lambda self: manager)
+    good, text = hook.test_connection()
+    assert not good
+    assert "Deleted objects are hidden, never freed: it has versions; set a rule. uploads are kept." in text
 
 
 def test_another_root_than_the_expected_one_is_a_finding(

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.lifecycle.batches import batches_of
 from airflow_provider_rlmm.lifecycle.eligibility import Eligibility
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, tip
 
 MANY = 12
@@ -78,6 +79,25 @@ def test_storage_that_fails_for_one_partition_of_a_batch_leaves_that_one(cluster
     assert (left.segments_deleted, left.segments_left) == (0, 2)
     cluster.storage.on_effect = None
     assert [p.outcome for p in cluster.clean().partitions] == ["FINISHED"]
+
+
+def test_storage_that_answers_nobody_is_not_asked_for_every_partition(cluster: Cluster) -> None:
+    listings: list[str] = []
+
+    def fail(effect: str, key: str) -> None:
+        if effect == "list" and "DELETE_SEGMENT_STARTED" in cluster.states():
+            listings.append(key)
+            raise StorageUnavailableError("slow down")
+
+    cluster.storage.on_effect = fail
+    report = cluster.clean(batch_segments=MANY)
+    assert len(listings) == 1 + 5, "once for the batch, then for five of its partitions"
+    assert {r.kind for p in report.partitions for r in p.refusals} == {RefusalKind.NEXT_RUN}
+    assert cluster.states().count("DELETE_SEGMENT_STARTED") == MANY, "the second batch is not begun"
+    assert len(report.partitions) == MANY
+    assert all(p.refusals for p in report.partitions)
+    cluster.storage.on_effect = None
+    assert {p.outcome for p in cluster.clean().partitions} == {"FINISHED"}
 
 
 def test_a_root_that_is_taken_away_in_the_only_batch_ends_the_run(cluster: Cluster) -> None:

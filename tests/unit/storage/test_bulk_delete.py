@@ -102,6 +102,8 @@ def test_a_call_that_hangs_ends_the_deletion() -> None:
         ("DeleteObjects request failed for key a.log: said 503 (code: AccessDenied)", "", False),
         ("DeleteObjects request failed for key a.log: please (code: SlowDown)", "", True),
         ("Server returned error response: <Error><Code>AccessDenied</Code><Code>SlowDown</Code>", "", True),
+        ("Server returned error response: <Error><Key>a</Key><Code>InternalError</Code>", "", False),
+        ("Server returned non-2xx status code: 500 Internal Server Error", "500", False),
         ("HTTP error: error sending request", "", True),
         ("something else", "", False),
     ],
@@ -115,3 +117,5 @@ def test_the_named_object_is_found_below_any_prefix() -> None:
     assert key_of_refusal(text, ["b.logs", "a/b.log", "c"]) == "a/b.log"
     assert key_of_refusal(text, ["c"]) is None
     assert key_of_refusal("another error: a/b.log: no", ["a/b.log"]) is None
+    body = "error response: <Deleted><Key>x/c</Key></Deleted><Error><Key>x/a&amp;b</Key><Code>InternalError</Code>"
+    assert key_of_refusal(body, ["c", "a&b"]) == "a&b"

@@ -97,6 +97,17 @@ def test_a_storm_of_slow_down_ends_the_run_and_loses_nothing(cluster: BucketClus
     cleans_to_the_end(cluster)
 
 
+def test_an_object_that_the_store_never_manages_to_delete_needs_a_person(cluster: BucketCluster) -> None:
+    """As an internal error that lasts: S3 says so of one object, and obstore shows all of the answer."""
+    stuck = sorted(cluster.keys_of(GONE))[4]
+    cluster.s3.refuse_keys = {stuck: "InternalError"}
+    report = cluster.clean()
+    assert cluster.keys_of(GONE) == {stuck}
+    assert RefusalKind.STORAGE in kinds(report)
+    assert finished(cluster) == 5
+    cleans_to_the_end(cluster)
+
+
 def test_a_store_that_slows_down_for_a_while_is_waited_for(cluster: BucketCluster) -> None:
     throttled = iter(range(4))
     cluster.s3.fault = lambda r: SLOW_DOWN if r.is_delete and next(throttled, None) is not None else None
