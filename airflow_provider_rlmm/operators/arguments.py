@@ -114,12 +114,23 @@ def fields(name: str, given: object, readers: Mapping[str, Reader]) -> dict[str,
     return {field: readers[field](field, value) for field, value in given.items() if value is not None}
 
 
+def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
+    """Return an integer, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`."""
+    return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
+
+
+def _optional_text(name: str, value: object) -> str | None:
+    return None if value in ("", "None") else text(name, value)
+
+
 _LIMITS: Mapping[str, Reader] = {
     "min_absence_ms": integer,
     "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
     "max_missing_segments": integer,
     "allowed_quarantine": values.strings,
     "overrides": values.strings,
+    "objects_per_second": partial(optional_integer, minimum=1),
+    "deletion_window": _optional_text,
 }
 _BLAST_RADIUS: Mapping[str, Reader] = {"max_segments": integer, "max_bytes": integer, "max_share": share}
 
@@ -151,11 +162,6 @@ def scrub_limits(given: Mapping[str, Any] | None) -> ScrubLimits:
     :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
     """
     return ScrubLimits(**fields("limits", given, _SCRUB_LIMITS))
-
-
-def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
-    """Return an integer, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`."""
-    return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
 
 
 def price_micros(name: str, value: object) -> int | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class SegmentDeletion:
     :param reasons: key → why it is still there or why nothing is known; empty when GONE.
     :param sent: keys that a delete call of ours was made for, answered or not. A segment that is ``NEVER_SEEN`` although
         a listing of this run had shown it was deleted by somebody else, by such a call, or not at all.
+    :param throttled: whether all that is left is left because the store throttled or did not answer: that passes.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -118,6 +120,7 @@ class SegmentDeletion:
     bytes_deleted: int
     reasons: Mapping[str, str]
     sent: tuple[str, ...] = ()
+    throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +129,14 @@ class DeletionReport:
     The answer of a bulk deletion: one entry per segment, in the order asked.
 
     :param segments: outcome per segment.
-    :param calls: calls made to the store, listings included.
+    :param calls: requests made to the store; each page of a listing is one.
+    :param throttled: what the store said when the deletion was given up because it throttled or did not answer for too long;
+        ``None`` where it was not.
     """
 
     segments: tuple[SegmentDeletion, ...]
     calls: int
+    throttled: str | None = None
 
 
 class RemoteStorageManager(Protocol):
@@ -187,11 +193,15 @@ class RemoteStorageManager(Protocol):
         :param metadata: the segment.
         """
 
-    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete_log_segments(
+        self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str] | None = None
+    ) -> DeletionReport:
         """
         Delete all objects of many segments in bulk and confirm by listing. A failing object never stops the others.
 
         :param metadatas: segments of any user partitions, each once.
+        :param others: keys with suffixes that the layout does not know, as :meth:`list_log_segments` has shown them: that
+            spares a local folder the listing before, whose cost grows with all that lies there. ``None`` lists anew.
         :return: one outcome per segment, in the same order. Never raises for a single object.
         :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
@@ -223,6 +233,13 @@ class RemoteStorageManager(Protocol):
         Return those of some keys that are not listed, without listing what comes before them where the store can.
 
         :param keys: keys of objects.
+        """
+
+    def deletion_effect(self, keys: Collection[str] = ()) -> DeletionEffect:
+        """
+        Say whether deletion frees space, by the settings of the bucket where they can be read, else by some objects.
+
+        :param keys: of objects to look at; what is not there or may not be read is left out.
         """
 
     def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:

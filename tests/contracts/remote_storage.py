@@ -209,6 +209,20 @@ class RemoteStorageContract:
         assert set(deletion.reasons) == {unknown}
         assert storage.keys() == {unknown}
 
+    @pytest.mark.parametrize("suffix", [".unheard-of", ".d/file"])
+    def test_what_a_listing_has_shown_is_looked_for(self, storage: StorageUnderTest, suffix: str) -> None:
+        place(storage, segment(1), segment(2))
+        kept = place(storage, segment(3))
+        unknown = storage.layout.segment_stem(segment(1)) + suffix
+        storage.put(unknown, b"?")
+        others = {unknown, storage.layout.segment_stem(segment(3)) + ".x", "elsewhere/y"}
+        report = storage.manager.delete_log_segments([segment(1), segment(2), segment(4)], others)
+        present, gone, never = DeleteOutcome.PRESENT, DeleteOutcome.GONE, DeleteOutcome.NEVER_SEEN
+        assert [s.outcome for s in report.segments] == [present, gone, never]
+        assert [s.objects_deleted for s in report.segments] == [files(storage), files(storage), 0]
+        assert set(report.segments[0].reasons) == {unknown}
+        assert storage.keys() == {unknown, *kept}
+
     def test_only_an_unknown_suffix_is_present_and_kept(self, storage: StorageUnderTest) -> None:
         unknown = storage.layout.segment_stem(segment(1)) + ".tmp"
         storage.put(unknown, b"?")

@@ -13,8 +13,22 @@ from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
+from tests.mutations.store_access import STORE_ACCESS
+from tests.mutations.stores import STORES
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK, *GENERATIONS, *SCRUBS]
+MUTATIONS = [
+    *INVARIANTS,
+    *STORAGE_ROOT,
+    *STORES,
+    *STORE_ACCESS,
+    *NEEDS_A_PERSON,
+    *RULES,
+    *CLOCKS,
+    *SECRETS,
+    *SPARK,
+    *GENERATIONS,
+    *SCRUBS,
+]
 
 
 def as_markdown() -> str:

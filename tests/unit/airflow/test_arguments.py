@@ -69,6 +69,8 @@ LIMITS: list[Any] = [
     {"allowed_quarantine": ["GOOD"]},
     {"overrides": ["x"] * 1_001},
     {"min_absence_ms": 1},
+    *({"objects_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+    *({"deletion_window": wrong} for wrong in (5, True, [], "always", "22:00-06:00", "22:00-06:00 Nowhere")),
 ]
 SCRUB_LIMITS: list[Any] = [
     *MAPPINGS,
@@ -288,8 +290,12 @@ def test_limits_take_what_templates_render() -> None:
             "max_missing_segments": "0",
             "allowed_quarantine": ["KEYED", "MISROUTED"],
             "overrides": None,
+            "objects_per_second": "50",
+            "deletion_window": "22:00-06:00 Europe/Berlin",
         }
     )
+    assert (limits.objects_per_second, limits.deletion_window) == (50, "22:00-06:00 Europe/Berlin")
+    assert cleaner_limits({"objects_per_second": "None", "deletion_window": ""}) == cleaner_limits(None)
     assert (limits.min_absence_ms, limits.batch_segments, limits.max_missing_segments) == (86_400_000, 7, 0)
     assert (limits.allowed_quarantine, limits.overrides) == ({"KEYED", "MISROUTED"}, frozenset())
     assert cleaner_limits(None) == cleaner_limits({})

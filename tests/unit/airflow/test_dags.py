@@ -132,7 +132,13 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
         "max_missing_segments": 10,
         "allowed_quarantine": [],
         "overrides": ["short_min_absence"],
+        "objects_per_second": None,
+        "deletion_window": None,
     }
+    paced = rendered(
+        cleaner, "clean", {"metadata_partition": 3}, deletion_window="22:00-06:00 UTC", objects_per_second=5
+    )
+    assert (paced.limits["deletion_window"], paced.limits["objects_per_second"]) == ("22:00-06:00 UTC", 5)
     assert rendered(cleaner, "report").dry_run_only is True
     assert rendered(cleaner, "report", dry_run=False).dry_run_only is False
     clean = rendered(cleaner, "clean", {"metadata_partition": 3}, dry_run=True, batch_segments=7)

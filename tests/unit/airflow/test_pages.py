@@ -308,6 +308,11 @@ def test_a_dry_runs_page_says_what_would_be_done() -> None:
     assert "Segments deleted" not in html
 
 
+def test_what_becomes_of_deleted_objects_is_said_below_the_figures() -> None:
+    html = report_page("report-1", report(deletion="deleted objects are hidden, freed in 7 days: <why>"))
+    assert "Deleted objects are hidden, freed in 7 days: &lt;why&gt;." in html
+
+
 def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that() -> None:
     stopped = {"why": "w", "what_to_do": "t", "left": {"segments": 1234, "bytes": 2**20}}
     html = report_page("report-1", report(stopped=stopped))
