@@ -217,8 +217,9 @@ class ScrubCleaner:
             if key in left:
                 report.note_left(row, left[key], RefusalKind.STORAGE)
             else:
-                logger.info("%s %s (%s)", "would delete" if self.dry_run else "deleted", key, row["class"])
                 report.note_deleted(row["class"], row["bytes"])
+                if not self.dry_run:
+                    logger.info("deleted %s (%s)", key, row["class"])
 
     def _still_as_planned(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> Iterator[Row]:
         """Yield what is there as the scrub has seen it, and what the log, read after that, still calls the same."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from string import Formatter
 from typing import Final
 from uuid import UUID
@@ -202,8 +203,10 @@ def _values_of(tip: TopicIdPartition) -> dict[str, object]:
     return {"topic": tip.topic, "topic_id": kafka_uuid_str(tip.topic_id), "partition": tip.partition}
 
 
+@lru_cache(maxsize=4096)
 def canonical_uuid(text: str) -> UUID | None:
     """Return the id that a text spells as Kafka does, ``None`` where it does not."""
+    # A listing names one topic id, and each segment's, many times in a row.
     # Base64 has four spellings for the last character of an id; Kafka writes only one of them.
     try:
         value = parse_kafka_uuid(text)

@@ -19,10 +19,22 @@ from airflow_provider_rlmm.lifecycle.reports import (
 )
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
-from airflow_provider_rlmm.plugins.pages import doctor_page, human_bytes, human_duration, plan_page, report_page
+from airflow_provider_rlmm.plugins.pages import (
+    doctor_page,
+    human_bytes,
+    human_duration,
+    plan_page,
+    report_page,
+    scrub_page,
+    scrub_plan_page,
+)
 from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
+from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind
+from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.policy.scrub_summary import Amount, ScrubSummary, Told, TopicAmount
 
 EVIL = '<script>alert("x")</script>'
 TOPIC_ID = kafka_uuid_str(UUID(int=7))
@@ -327,11 +339,47 @@ def test_a_report_of_another_form_is_not_shown(client: TestClient, work_dir: Pat
     assert client.get("/reports/report-1").status_code == 422
 
 
+FILE = PlanFile("scrub.parquet", 1, 2, "0" * 64)
+
+
+def scrub() -> ScrubSummary:
+    """A scrub in which every text is somebody else's."""
+    return ScrubSummary(
+        scrub_id=EVIL, cluster_id=EVIL, metadata_topic_id=EVIL, began_at_ms=1, clock=EVIL, time_is_proven=True,
+        read_until={0: 1}, root={}, listed=Amount(5, 5 * 2**30), listed_segments=3,
+        classes={kind.value: Amount(1, 2**30) for kind in ScrubClass},
+        topics=(TopicAmount(ScrubClass.MISSING, EVIL, EVIL, 1, 2**30, None),), topics_left_out=4,
+        incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, foreign_folders=0, price_micros=23_000,
+        file=FILE,
+    )  # fmt: skip
+
+
+def scrub_plan() -> ScrubPlan:
+    nothing = Amount(0, 0)
+    return ScrubPlan(
+        plan_id=EVIL, scrub_sha256="", cluster_id=EVIL, metadata_topic_id=EVIL, created_at_ms=1, expires_at_ms=2, clock=EVIL,
+        min_unreferenced_ms=259_200_000, sole_owner=True, classes={"FINISHED": Amount(1, 2)}, planned=Count(1, 2),
+        known=Count(1, 2), waiting=nothing, held=nothing, elsewhere=nothing, left_for_later=nothing, hold=(EVIL,), root={},
+        blast_radius=BlastRadius(), within_blast_radius=False, file=FILE,
+    )  # fmt: skip
+
+
+def test_a_scrub_in_words() -> None:
+    html = scrub_page("scrub-1", json.loads(scrub().to_json()))
+    for words in ("5.0 GiB", "0.02", "2 folders not listed whole", "4 more are in the table", "Metadata partition 0"):
+        assert words in html
+    html = scrub_plan_page("plan-1", json.loads(scrub_plan().to_json()))
+    for words in ("larger than allowed", "sole owner", "72 h 0 min", "deleted by the log"):
+        assert words in html
+
+
 def test_what_comes_from_outside_is_escaped() -> None:
     pages = [
         plan_page(EVIL, json.loads(plan(EVIL).to_json())),
         report_page(EVIL, report(topic=EVIL)),
         doctor_page(EVIL, diagnosis(topic=EVIL)),
+        scrub_page(EVIL, json.loads(scrub().to_json())),
+        scrub_plan_page(EVIL, json.loads(scrub_plan().to_json())),
     ]
     for html in pages:
         assert "&lt;script&gt;" in html

@@ -425,12 +425,20 @@ def test_nothing_goes_where_writes_are_off_or_in_a_dry_run(scrubs: Scrubs) -> No
     assert report.counts()["would_delete"].keys() == {"FINISHED", "UNREFERENCED"}
 
 
-def test_another_cluster_is_noticed(scrubs: Scrubs) -> None:
+@pytest.mark.parametrize("from_the_beginning", [True, False])
+def test_another_cluster_is_noticed(scrubs: Scrubs, from_the_beginning: bool) -> None:
     before = set().union(*planned_both(scrubs))
-    scrubs.cluster.topics.metadata_topic_id = OTHER.topic_id
+
+    def answer(*_: str) -> None:
+        scrubs.cluster.topics.metadata_topic_id = OTHER.topic_id
+
+    if from_the_beginning:
+        answer()
+    scrubs.cluster.storage.on_effect = answer
     with pytest.raises(ClusterMismatchError):
-        scrubs.delete()
-    assert before <= scrubs.cluster.storage.keys
+        scrubs.delete(limits=ScrubLimits(batch_segments=1))
+    # The look before the second batch shows it at the latest.
+    assert len(before & scrubs.cluster.storage.keys) == (6 if from_the_beginning else 3)
 
 
 def test_another_root_is_noticed(scrubs: Scrubs) -> None:

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
+from tests.unit.lifecycle.test_scrub_plan import Scrubs
 
 RECORDED = Path(__file__).parents[2] / "data" / "aiven"
 GOLDEN = [json.loads(line) for line in (RECORDED / "golden_custom_metadata.jsonl").read_text().splitlines()]
@@ -152,3 +153,16 @@ def test_a_scrub_of_the_recorded_run_finds_what_its_metadata_forgot() -> None:
     }  # fmt: skip
     assert {row["key"]: row["class"] for row in found.objects.to_pylist()} == expected
     assert (found.missing.num_rows, found.foreign, dict(found.incomplete)) == (0, (), {})
+
+
+def test_a_plan_of_the_recorded_run_deletes_what_a_changed_prefix_left_behind(tmp_path: Path) -> None:
+    cluster, segments = recorded_run()
+    scrubs, before = Scrubs(tmp_path, cluster), set(cluster.storage.keys)
+    leaked = {key for s in segments if s["verdict"].startswith("leaked") for key in s["objects_present"]}
+    events = dict(cluster.log.high_water_marks())
+    scrubs.scrub()
+    assert set(scrubs.plan()[1]) == leaked
+    scrubs.delete()
+    assert before - set(cluster.storage.keys) == leaked
+    assert dict(cluster.log.high_water_marks()) == events
+    assert scrubs.scrub()[0].classes.keys() == {ScrubClass.IN_USE, ScrubClass.COPY_NEVER_FINISHED}

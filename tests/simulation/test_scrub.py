@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Scrubs of what a simulated story has left, with a plan and its deletion, beside others and under faults.
+
+The judge knows the whole log, lost records too: what goes was finished, or nobody ever wrote a record about it and it lay
+there for as long as it must.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.errors import RlmmError, StorageUnavailableError
+from airflow_provider_rlmm.event_log.in_process import no_effect_hook
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from tests.simulation import actors
+from tests.simulation.runs import play, remembered_decoding
+from tests.simulation.world import World
+from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
+
+SEEDS = 40
+
+
+class Remains:
+    """What a story has left, as scrubs see it; whoever lists meets others at work, and a store that may not answer."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.random = random.Random(seed)
+        self.log, self.topics, self.layout = world.log, world.topics, world.layout
+        for part in (self.log, self.topics):
+            part.on_effect = part.after_effect = no_effect_hook
+        self.storage = world.mount(lambda storage: (self.effect, lambda name, detail: None))
+        self.happened: Counter[str] = Counter()
+        self.scripts: list[actors.Script] = []
+
+    @property
+    def now_ms(self) -> int:
+        return self.world.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        for script in self.scripts:
+            for _ in script:
+                pass
+        self.scripts.clear()
+        self.world.now_ms = now_ms
+
+    def clock(self) -> int:
+        return self.world.now_ms
+
+    def topic(self) -> TopicReplay:
+        return TopicReplay(self.log, self.topics, self.clock)
+
+    def begin(self) -> None:
+        """Let somebody leave something behind, or begin something."""
+        tip = self.random.choice([*self.world.gone, *self.world.alive])
+        choice = self.random.randrange(5)
+        if choice == 0:
+            self.leak(tip)
+        elif choice == 1:
+            self.forget(tip)
+        elif choice == 2:
+            self.scripts.append(actors.zombie_copies(self.world, tip))
+        elif choice == 3:
+            self.scripts.append(actors.leader_deletes(self.world, tip))
+        else:
+            self.scripts.append(actors.owner_recreates(self.world))
+
+    def leak(self, tip: TopicIdPartition) -> None:
+        """A leader deletes below another prefix: all is finished, and the objects stay."""
+        metadata = self.world.announce(tip)
+        for key in self.layout.required_keys(metadata):
+            self.world.put(key)
+        for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+            self.world.foreign(
+                RemoteLogSegmentMetadataUpdate(metadata.remote_log_segment_id, self.now_ms, None, state, actors.BROKER)
+            )
+
+    def forget(self, tip: TopicIdPartition) -> None:
+        """Objects of which no record was ever written."""
+        for key in self.layout.required_keys(self.world.new_segment(tip)):
+            self.world.put(key)
+
+    def effect(self, name: str, key: str) -> Any:
+        if name == "delete":
+            self.judge(key)
+        if self.random.random() < 0.03:
+            raise StorageUnavailableError(f"{name} refused")
+        if name == "list" and self.scripts and self.random.random() < 0.5:
+            next(self.random.choice(self.scripts), None)
+
+    def judge(self, key: str) -> None:
+        segment = self.world.segment_of(key)
+        assert segment is not None, key
+        state = self.world.model.at(segment.topic_id_partition).segments.get(segment.id)
+        if state != S.DELETE_SEGMENT_FINISHED:
+            assert state is None, f"{key} goes in state {state}"
+            assert self.now_ms - self.storage._objects[key][1] >= WAIT_MS, key
+        self.happened[f"deleted in state {state}"] += 1
+
+
+def scrub_after(seed: int, folder: Path) -> Counter[str]:
+    with remembered_decoding():
+        world = play(seed)
+    remains = Remains(world, seed)
+    scrubs = Scrubs(folder, remains)  # type: ignore[arg-type]
+    try:
+        for _ in range(4):
+            for _ in range(remains.random.randrange(4)):
+                remains.begin()
+            with suppress(RlmmError):
+                scrubs.scrub()
+                scrubs.plan()
+                scrubs.delete()
+            scrubs.wait(remains.random.choice([HOUR_MS, WAIT_MS, WAIT_MS]))
+    except Exception as e:
+        raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e
+    return remains.happened
+
+
+def test_whatever_a_story_has_left_only_what_may_go_goes(tmp_path: Path) -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        happened += scrub_after(seed, tmp_path / str(seed))
+    assert {"deleted in state 3", "deleted in state None"} <= happened.keys(), happened
