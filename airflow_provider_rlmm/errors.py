@@ -191,6 +191,10 @@ class StorageRootError(StorageError):
     """Raised when the storage root does not exist or cannot be verified to belong to this cluster."""
 
 
+class HiddenCopiesError(StorageError):
+    """Raised when deleted objects would be kept for good: the bucket has versions, and no rule expires them."""
+
+
 class StorageAccessError(StorageError):
     """Raised when authentication fails or the store forbids the call."""
 

@@ -39,6 +39,8 @@ LIMITS = {
     "max_missing_segments": "{{ params.max_missing_segments }}",
     "allowed_quarantine": "{{ params.allowed_quarantine }}",
     "overrides": "{{ params.overrides }}",
+    "objects_per_second": "{{ params.objects_per_second }}",
+    "deletion_window": "{{ params.deletion_window }}",
 }
 
 RADIUS = {
@@ -104,6 +106,18 @@ with DAG(
             type=["null", "integer"],
             minimum=1,
             description="Take no more segments than these, a canary; empty: all",
+        ),
+        "objects_per_second": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            description="The most that each cleaning task deletes; empty: as many as the store allows",
+        ),
+        "deletion_window": Param(
+            None,
+            type=["null", "string"],
+            examples=["22:00-06:00 Europe/Berlin"],
+            description="Time of day at which deletion may run; what is left then is for the next run; empty: any",
         ),
         "max_segments": Param(100_000, type="integer", minimum=0, description="The most one run may delete"),
         "max_bytes": Param(10 * 2**40, type="integer", minimum=0, description="The most bytes one run may delete"),

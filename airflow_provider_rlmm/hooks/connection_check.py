@@ -12,10 +12,12 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
     from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription
+    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class ConnectionCheck:
         self._cluster_id = ""
         self._topic_ids: frozenset[UUID] = frozenset()
         self._description: MetadataTopicDescription | None = None
+        self._manager: RemoteStorageManager | None = None
 
     def findings(self) -> list[ConnectionFinding]:
         """Look; what cannot be looked at because something before it failed is left out. Never raises."""
@@ -53,7 +56,24 @@ class ConnectionCheck:
             found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
         if self._description is not None:
             found += self._health(self._description)
-        return [*found, _finding("the storage", self._storage)]
+        if self._cluster_id and self._hook.get_connection_settings().storage_uri is not None:
+            found.append(_finding("the layout", self._layout))
+        return [*found, _finding("the storage", self._storage), *self._deletion()]
+
+    def _deletion(self) -> list[ConnectionFinding]:
+        """Say whether deletion frees space; nothing where the storage cannot be opened: that was said."""
+        if self._manager is None:
+            return []
+        manager = self._manager
+        found: list[DeletionEffect] = []
+
+        def look() -> str:
+            found.append(manager.deletion_effect())
+            return ". ".join(filter(None, [found[0].sentence, found[0].uploads]))
+
+        looked = _finding("what becomes of deleted objects", look)
+        kept = any(effect.freed is Freed.NEVER for effect in found)
+        return [looked._replace(good=looked.good and not kept)]
 
     def _settings(self) -> str:
         settings = self._hook.get_connection_settings()
@@ -107,12 +127,15 @@ class ConnectionCheck:
         needed = "Others would not show here: the principal needs DESCRIBE on every topic."
         return f"{len(topics)} topics may be described. {needed}"
 
+    def _layout(self) -> str:
+        return self._hook.check_layout()
+
     def _storage(self) -> str:
         uri = self._hook.get_connection_settings().storage_uri
         if uri is None:
             return "No storage is configured."
         hook = RemoteStorageHook.beside(self._hook)
-        manager = hook.get_storage_manager()
+        manager = self._manager = hook.get_storage_manager()
         if not self._cluster_id:
             manager.check_root(frozenset(), "unknown")
             return f"Storage {uri} can be listed; whose it is cannot be told before the cluster answers."

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.clock import monotonic_clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
@@ -30,7 +31,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,8 @@ class BatchCleaner:
     def __init__(self, works: Sequence[UserPartitionWork], context: CleaningContext) -> None:
         self._context = context
         self._works = [work for work in works if not work.stopped]
+        self._throttled: str | None = None
+        self._objects = 0
 
     def clean(self) -> None:
         """
@@ -99,7 +102,14 @@ class BatchCleaner:
         :raises EventLogError: if log or cluster cannot be asked, or the log has lost records.
         """
         total = sum(len(work.eligibility.segments) for work in self._works)
-        for batch in batches_of(self._works, self._context.limits.batch_segments):
+        effects, limits = self._context.effects, self._context.limits
+        began, objects = monotonic_clock(), 0
+        for batch in batches_of(self._works, limits.batch_segments):
+            effects.rest(limits, self._objects - objects, (monotonic_clock() - began) / 1000)
+            if (why := self._throttled or effects.why_closed(limits, self._context.clock())) is not None:
+                self._stop_all(why)
+                break
+            began, objects = monotonic_clock(), self._objects
             self._clean(batch)
             logger.info(
                 "%smetadata partition %d: %d of %d segments deleted, %d bytes; %d of %d user partitions finished",
@@ -111,6 +121,13 @@ class BatchCleaner:
                 sum(work.finished for work in self._works),
                 len(self._works),
             )
+
+    def _stop_all(self, why: str) -> None:
+        """Leave everything that is not finished to the next run."""
+        number = self._context.replay.metadata_partition
+        for work in self._works:
+            if not work.stopped and not work.finished:
+                work.stop(Refusal(str(work.tip), why, NEXT_RUN, RefusalKind.NEXT_RUN, number, topic=work.tip.topic))
 
     def _clean(self, batch: Sequence[Share]) -> None:
         self._start_partitions([share.work for share in batch])
@@ -191,7 +208,8 @@ class BatchCleaner:
         """Delete objects; where storage fails, each user partition is tried alone, to tell which one it fails for."""
         works = list(dict.fromkeys(work for work, _ in started))
         try:
-            deletions = self._context.effects.delete([metadata for _, metadata in started]).segments
+            others = frozenset[str]().union(*(work.eligibility.others for work in works))
+            report = self._context.effects.delete([metadata for _, metadata in started], others)
         except StorageRootError:
             raise
         except StorageError as e:
@@ -201,7 +219,10 @@ class BatchCleaner:
                 ]
             self._stop_for_storage(works[0], e)
             return []
-        return [(work, metadata, deletion) for (work, metadata), deletion in zip(started, deletions, strict=True)]
+        if report.throttled is not None:
+            self._throttled = f"the store has throttled or not answered for too long: {report.throttled}"
+        self._objects += sum(segment.objects_deleted for segment in report.segments)
+        return [(work, metadata, deletion) for (work, metadata), deletion in zip(started, report.segments, strict=True)]
 
     def _require_root(self, works: Sequence[UserPartitionWork]) -> None:
         """Ask storage once more where nobody knows what became of objects: a root that was taken away ends the run."""
@@ -227,7 +248,7 @@ class BatchCleaner:
             return True
         why = "; ".join(sorted(set(deletion.reasons.values()))) or deletion.outcome.value
         # A store that keeps what it was told to delete may do so for ever: a right is missing, a lock is in force.
-        kept = deletion.outcome is DeleteOutcome.PRESENT
+        kept = deletion.outcome is DeleteOutcome.PRESENT and not deletion.throttled
         todo, kind = (KEPT_ADVICE, RefusalKind.STORAGE) if kept else (NEXT_RUN, RefusalKind.NEXT_RUN)
         work.leave(segment_id, f"objects {deletion.outcome}: {why}", todo, kind)
         return False

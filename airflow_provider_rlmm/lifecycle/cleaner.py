@@ -10,6 +10,7 @@ next run reads from the topic where it stands and goes on.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
@@ -67,6 +68,7 @@ class RemoteLogCleaner:
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
+    :param sleep: waits for seconds, where the limits want a rest between batches.
     """
 
     log: MetadataLogReader
@@ -84,6 +86,7 @@ class RemoteLogCleaner:
     samples: Sequence[Sample] | None = None
     on_root: Callable[[ProvenRoot], object] = _forget
     snapshots: SnapshotStore | None = None
+    sleep: Callable[[float], object] = time.sleep
 
     def clean(
         self,
@@ -164,7 +167,7 @@ class RemoteLogCleaner:
     def _effects(self) -> Effects:
         if self.dry_run:
             return DryRunEffects(self.log, self.storage, self.clock)
-        return RealEffects(self.publisher, self.storage, self.offsets)
+        return RealEffects(self.publisher, self.storage, self.offsets, self.sleep)
 
     def _replayed(self, metadata_partition: int) -> tuple[TopicReplay, MetadataPartitionReplay]:
         """

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -21,6 +22,7 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     DeletionReport,
@@ -40,6 +42,7 @@ class RealEffects:
     publisher: GuardedPublisher  # the write guard
     storage: RemoteStorageManager  # remote storage
     offsets: OffsetStore  # the offset store
+    sleep: Callable[[float], object] = time.sleep  # waits for seconds
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
     log_prefix: ClassVar[str] = ""
@@ -50,11 +53,20 @@ class RealEffects:
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """Delete the objects of segments."""
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
+        """Delete the objects of segments; of ``others`` the layout knows nothing, and they stay."""
         # A resumed run may find everything started already and reach this without having published.
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
-        return self.storage.delete_log_segments(metadatas)
+        return self.storage.delete_log_segments(metadatas, others)
+
+    def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
+        """Return why nothing may be deleted at this time of day, ``None`` where it may."""
+        return limits.why_closed(now_ms)
+
+    def rest(self, limits: CleanerLimits, objects: int, took_s: float) -> None:
+        """Rest after a batch, so that no more objects are deleted in a second than may be."""
+        if (seconds := limits.rest_s(objects, took_s)) > 0:
+            self.sleep(seconds)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
         """Bring the replay up to the current high watermark."""
@@ -105,7 +117,7 @@ class DryRunEffects:
             belief.replay.apply(event, offset, self.clock())
         return [Acked(offset) for _ in events]
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
         """See :class:`RealEffects`."""
         listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
         segments = []
@@ -119,6 +131,13 @@ class DryRunEffects:
             size = sum(o.size for o in objects)
             segments.append(SegmentDeletion(segment_id, outcome, len(objects), size, {}))
         return DeletionReport(tuple(segments), len(listings))
+
+    def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
+        """See :class:`RealEffects`; what is only said may be said at any time."""
+        return None
+
+    def rest(self, limits: CleanerLimits, objects: int, took_s: float) -> None:
+        """See :class:`RealEffects`; nothing was deleted."""
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
         """See :class:`RealEffects`; what was not written cannot be read back."""

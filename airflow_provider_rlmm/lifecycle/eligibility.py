@@ -7,7 +7,7 @@ Whether a marked one may be cleaned now says one rule for planner and cleaner: :
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -26,7 +26,9 @@ from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
+from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 
 PRESENCE_KINDS = {
     Presence.PRESENT: RefusalKind.TOPIC_PRESENT,
@@ -80,10 +82,14 @@ def refusal_of(
 PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
 """(topic id, user partition) → segment ids that the plan allows to delete."""
 
+_LOOKED_AT = 10
 NEXT_RUN = "nothing: the next run goes on from here"
 STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
 UNSAFE_ADVICE = (
     "compare layout, key_prefix and former_key_prefixes of the rlmm connection with the brokers' configuration"
+)
+KEPT_FOR_GOOD_ADVICE = (
+    f"set the rule; the override {VERSIONED_BUCKET!r} deletes all the same, and keeps paying for what is hidden"
 )
 MISSING_ADVICE = (
     "check storage URI, layout and mount; if the objects are really lost, the override '{override}' settles them"
@@ -154,6 +160,9 @@ class Eligibility:
     listed: frozenset[UUID] = frozenset()  # its segments of which storage lists an object
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()  # those that may be deleted, by start offset
     left: tuple[Left, ...] = ()  # what stays, and why
+    others: frozenset[str] = (
+        frozenset()
+    )  # keys of segments that may be deleted, with suffixes that the layout does not know
 
 
 def find_eligible(
@@ -189,22 +198,49 @@ def _decide(
     if refused is not None:
         return Eligibility(refused)
     try:
-        listed = frozenset(context.storage.list_log_segments(history.topic_id_partition))
+        objects = context.storage.list_log_segments(history.topic_id_partition)
+        refused = _kept_for_good(history.topic_id_partition, objects, context)
     except StorageRootError:
         raise
     except StorageError as e:
         return Eligibility(storage_refusal(history.topic_id_partition, context.replay.metadata_partition, e))
-    refused = context.incompleteness(history, listed)
+    listed = frozenset(objects)
+    refused = refused or context.incompleteness(history, listed)
     if refused is not None:
         return Eligibility(refused, listed)
-    segments, left = [], []
+    segments, left, others = [], [], set()
     for metadata in history.unfinished():
         reason = _why_left(history, metadata, listed, planned, context)
         if reason is None:
             segments.append(metadata)
+            others |= _keys_of_another_kind(metadata, objects, context.storage.layout)
         else:
             left.append(reason)
-    return Eligibility(None, listed, tuple(segments), tuple(left))
+    return Eligibility(None, listed, tuple(segments), tuple(left), frozenset(others))
+
+
+def _keys_of_another_kind(
+    metadata: RemoteLogSegmentMetadata, objects: Mapping[UUID, Sequence[StoredObject]], layout: Layout
+) -> set[str]:
+    keys = {stored.key for stored in objects.get(metadata.remote_log_segment_id.id, ())}
+    for place in layout.places_of(metadata):
+        stem = layout.segment_stem(metadata, place)
+        keys -= {stem + suffix for suffix in layout.suffixes}
+    return keys
+
+
+def _kept_for_good(
+    tip: TopicIdPartition, stored: Mapping[UUID, tuple[StoredObject, ...]], context: CleaningContext
+) -> Refusal | None:
+    """Return why deletion would free nothing, where only the objects themselves can tell: some of them are asked."""
+    if context.root.effect.freed is not Freed.UNKNOWN or VERSIONED_BUCKET in context.limits.overrides:
+        return None
+    keys = sorted(objects[0].key for objects in stored.values())
+    effect = context.storage.deletion_effect(keys[:: -(-len(keys) // _LOOKED_AT) or 1])
+    if effect.freed is not Freed.NEVER:
+        return None
+    number = context.replay.metadata_partition
+    return Refusal(str(tip), effect.sentence, KEPT_FOR_GOOD_ADVICE, RefusalKind.STORAGE, number, topic=tip.topic)
 
 
 def _why_left(

@@ -181,6 +181,7 @@ def cleanup_document(
     not_marked: Sequence[Refusal] = (),
     not_planned: Sequence[Refusal] = (),
     partitions_marked: int = 0,
+    deletion: str | None = None,
 ) -> dict[str, Any]:
     """
     Put what the tasks of a run left into one document, in the form that ``check_report`` asks for.
@@ -197,6 +198,7 @@ def cleanup_document(
     :param not_marked: refusals of the marker.
     :param not_planned: refusals of the planner; waits among them and in the reports count apart.
     :param partitions_marked: how many partitions were marked.
+    :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
     """
     judgement, waiting = judgement or Judgement(), waiting or Count(0, 0)
     counted = totals(reports)
@@ -217,6 +219,7 @@ def cleanup_document(
         "created_at_ms": created_at_ms,
         "dry_run": dry_run,
         "stopped": stopped,
+        "deletion": deletion,
         **entries,
         "waiting": {**asdict(waiting), "refusals": [waits[what] for what in sorted(waits)]},
         "totals": {
@@ -332,6 +335,7 @@ _report = _fields(
     created_at_ms=strict_json.integer,
     dry_run=strict_json.boolean,
     stopped=strict_json.optional(_fields(why=_text, what_to_do=_text, left=_count)),
+    deletion=_maybe_text,
     needs_person=_entries,
     acknowledged=_entries,
     waiting=_fields(segments=strict_json.integer, bytes=strict_json.integer, refusals=_refusals),

@@ -32,6 +32,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.quoting import name_in_text
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
@@ -46,6 +47,7 @@ _MAX_BYTES = 2**20
 MOST_SAMPLES = 20
 _ROUNDS = 3
 _NAMED = 3
+_LOOKED_AT = 5
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _PLAIN = (
     "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
@@ -195,6 +197,7 @@ class ProvenRoot:
 
     check: RootCheck  # whose root it is, per place
     freshness: Freshness  # whether it is up to date, per place
+    effect: DeletionEffect  # whether deletion frees space there
     recorded: frozenset[str] = frozenset()  # root ids that earlier plans and reports of the cluster recorded
 
     @property
@@ -215,7 +218,7 @@ class ProvenRoot:
             }
             for check in self.check.places
         ]
-        return {"places": places, **self.freshness.to_dict()}
+        return {"places": places, "deletion": self.effect.to_dict(), **self.freshness.to_dict()}
 
 
 def prove_root(
@@ -238,6 +241,7 @@ def prove_root(
     :param overrides: overrides in force.
     :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
     :raises StorageRootError: naming the place, what is missing and what to do.
+    :raises HiddenCopiesError: if deletion would free nothing there, naming the rule to set.
     :raises StorageError: if storage does not answer.
     :raises ClusterMismatchError: if the topics are those of another cluster than the log.
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
@@ -264,7 +268,10 @@ def prove_root(
     lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides)
-    return ProvenRoot(check, freshness, expectation.recorded)
+    effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])
+    logger.info("storage: %s", effect.sentence)
+    effect.require_freed(overrides)
+    return ProvenRoot(check, freshness, effect, expectation.recorded)
 
 
 def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataLogReader) -> frozenset[UUID]:

@@ -237,6 +237,7 @@ def report_of_run(
         not_marked=run.not_marked,
         not_planned=run.not_planned,
         partitions_marked=run.mark["marked"] if run.mark else 0,
+        deletion=_deletion(run),
     )
     return RunReport(document, judgement)
 
@@ -258,6 +259,13 @@ def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dic
 def _planned(run: _RunDocuments, metadata_partition: int) -> Count:
     nothing = Count(0, 0)
     return run.plan.by_metadata_partition.get(metadata_partition, nothing) if run.plan else nothing
+
+
+def _deletion(run: _RunDocuments) -> str | None:
+    """Return whether deletion frees space, as the planner has said it."""
+    effect = run.plan.root.get("deletion") if run.plan else None
+    sentence = effect.get("sentence") if isinstance(effect, dict) else None
+    return sentence if isinstance(sentence, str) else None
 
 
 def _stopped(run: _RunDocuments) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.policy.plan import Count
@@ -29,7 +30,9 @@ OVERRIDES = {
     "move_stamp": "write the stamp of the storage root anew where it names another location",
     "missing_living_segments": "go on although some of the newest copies of living topics are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
+    "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
+    "short_unreferenced_wait": "delete objects that no record names after less than 24 h",
     "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
@@ -46,6 +49,8 @@ class CleanerLimits:
     :param allowed_quarantine: names out of :data:`QUARANTINE_KINDS` that do not stop destructive work on a metadata
         partition.
     :param overrides: names out of :data:`OVERRIDES`.
+    :param objects_per_second: the most that one cleaning task deletes on an average; ``None`` for all that the store allows.
+    :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
@@ -54,6 +59,8 @@ class CleanerLimits:
     max_missing_segments: int = 10
     allowed_quarantine: frozenset[str] = frozenset()
     overrides: frozenset[str] = frozenset()
+    objects_per_second: int | None = None
+    deletion_window: str | None = None
 
     def __post_init__(self) -> None:
         values.integer("min_absence_ms", self.min_absence_ms)
@@ -61,10 +68,33 @@ class CleanerLimits:
         values.integer("max_missing_segments", self.max_missing_segments)
         values.names("allowed_quarantine", self.allowed_quarantine, QUARANTINE_KINDS)
         values.names("overrides", self.overrides, OVERRIDES)
+        if self.objects_per_second is not None:
+            values.integer("objects_per_second", self.objects_per_second, 1)
+        if self.deletion_window is not None:
+            DeletionWindow.of("deletion_window", self.deletion_window)
         if self.min_absence_ms < DEFAULT_MIN_ABSENCE_MS and "short_min_absence" not in self.overrides:
             raise ConfigurationError(
                 f"min_absence_ms {self.min_absence_ms} is below 24 h: this needs the override 'short_min_absence'"
             )
+
+    def why_closed(self, now_ms: int) -> str | None:
+        """
+        Return why nothing may be deleted at this time of day, ``None`` where it may.
+
+        :param now_ms: ms since the epoch, proven.
+        """
+        if self.deletion_window is None:
+            return None
+        return DeletionWindow.of("deletion_window", self.deletion_window).why_closed(now_ms)
+
+    def rest_s(self, objects: int, took_s: float) -> float:
+        """
+        Return how long to rest after some deletions, seconds.
+
+        :param objects: objects that were deleted.
+        :param took_s: seconds since the deletion began.
+        """
+        return max(0.0, objects / self.objects_per_second - took_s) if self.objects_per_second else 0.0
 
 
 @dataclass(frozen=True, slots=True)

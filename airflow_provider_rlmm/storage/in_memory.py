@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.deletion import Lookup
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
@@ -76,6 +78,7 @@ class _MemoryCalls:
     def __init__(self, owner: InMemoryRemoteStorageManager, objects: dict[str, tuple[bytes, int]]) -> None:
         self._owner = owner
         self._objects = objects
+        self.requests = 0
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         if not self._owner.root_exists:
@@ -86,6 +89,7 @@ class _MemoryCalls:
         return replace(self._owner.where, prefix=f"{self._owner.where.prefix}/{prefix}".strip("/"))
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        self.requests += 1
         self._before("list", prefix)
         listed = [
             StoredObject(key, len(data), time_ms)
@@ -95,13 +99,19 @@ class _MemoryCalls:
         self._after("list", prefix)
         return iter(listed)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        below = (stored.key[len(prefix) :] for stored in self.objects(prefix))
-        return sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+    def still_there(self, lookup: Lookup) -> Iterator[StoredObject]:
+        return self.objects(lookup.prefix, lookup.before)
+
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        listed = list(self.objects(prefix))
+        below = (stored.key[len(prefix) :] for stored in listed)
+        directories = sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+        return directories, [stored for stored in listed if "/" not in stored.key[len(prefix) :]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
         sent: set[str] = set()
+        self.requests += 1
         for key in keys:
             sent.add(key)
             try:
@@ -110,7 +120,13 @@ class _MemoryCalls:
                 self._after("delete", key)
             except StorageError as e:
                 failures[key] = str(e)
-        return DeleteCalls(failures, 1, sent)
+        return DeleteCalls(failures, sent)
+
+    def version(self, key: str) -> str | None:
+        return None
+
+    def remove_folder(self, prefix: str) -> bool:
+        return False
 
     def put(self, key: str, data: bytes | Path) -> None:
         self._before("put", key)

@@ -2,18 +2,19 @@
 """
 Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
-What obstore 0.12 does: a bulk delete stops at the first object that fails, after the ten or so that are in flight; on
-local storage and on Google Cloud Storage a missing object is such a failure, on S3 it is a success. The listing of a
-local root that has vanished is empty, and writing to it creates it again. So what is left of a failed call is tried
-again in smaller ones, only listings are believed, and the root is looked at around them.
+What obstore 0.12 does: on local storage and on Google Cloud Storage a missing object is a failure of the deletion, on S3 it
+is a success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of
+a failed deletion is tried again (:mod:`~airflow_provider_rlmm.storage.bulk_delete`), only listings are believed, and the root
+is looked at around them.
 """
 
 from __future__ import annotations
 
-import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,28 +25,38 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
+from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.deletion import parent_of
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
+from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.local_files import LocalFiles
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
+from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
-    from obstore import OffsetRange
+    from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
 
 _LIST_CHUNK: Final = 1_000
-_DELETE_CHUNKS: Final = (1_000, 100, 10, 1)
-"""Objects per delete call, first what one DeleteObjects request of S3 takes, then less where a call was cut short."""
+_KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
+"""Objects that one HTTP request of obstore deletes, where it is not what one call is given."""
 
-_MAX_REFUSED_DELETE_CALLS: Final = 100
-"""Delete calls that may fail for another reason than a missing object; what is left then is for the next run."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+"""A time is cut off here as it is where a file is looked for by name: two looks at one object must say the same."""
 
-_STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
+
+_SLOWEST_FILES: Final = 100
+"""Files per second below which looking for them, or deleting them, counts as hanging."""
 
 
 class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
@@ -55,7 +66,10 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
+    :param credentials: credentials for a URI.
     :param deadline: ends calls that do not return.
+    :param pace: how fast objects are deleted.
+    :param inspector: reads the settings of the bucket.
     """
 
     def __init__(
@@ -64,10 +78,15 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         layout: Layout,
         *,
         options: Mapping[str, str] | None = None,
+        credentials: StoreCredentials | None = None,
         deadline: Deadline | None = None,
+        pace: Pace | None = None,
+        inspector: BucketInspector | None = None,
     ) -> None:
-        opened = open_store(store, options) if isinstance(store, str) else store
-        super().__init__(_ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline()), layout)
+        opened = open_store(store, options, credentials) if isinstance(store, str) else store
+        secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
+        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace())
+        super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
     def __repr__(self) -> str:
@@ -77,13 +96,17 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline) -> None:
+    def __init__(self, store: ObjectStore, secrets: Iterable[str], deadline: Deadline, pace: Pace) -> None:
         from obstore.store import LocalStore
 
+        self.requests = 0
+        self._pace = pace
+        self._keys_per_request = _KEYS_PER_REQUEST.get(type(store).__name__, _LIST_CHUNK)
         self._store = store
         self._secrets = secrets
         self._deadline = deadline
         self._local_root = store.prefix if isinstance(store, LocalStore) else None
+        self._files = LocalFiles(self._local_root) if self._local_root else None
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         root = self._local_root
@@ -105,57 +128,61 @@ class _ObstoreCalls:
             chunks = self._deadline.call(
                 what, lambda: iter(self._store.list(prefix or None, offset=after, chunk_size=_LIST_CHUNK))
             )
-            while (chunk := self._deadline.call(what, lambda: next(chunks, None))) is not None:
-                for meta in chunk:
-                    yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+            # A listing without objects is a request, too.
+            self.requests += 1
+            for number in count():
+                chunk = self._deadline.call(what, lambda: next(chunks, None))
+                if chunk is None:
+                    break
+                self.requests += number > 0
+                yield from map(_stored, chunk)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        what = f"list {prefix}"
+    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+        files = self._files
+        if files is None:
+            return self.objects(lookup.prefix, lookup.before)
+        what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
+        self.requests += 1
         with self._translated(what, StorageRootError):
-            return self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
+            return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
+
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        what = f"list {prefix or 'the storage root'}"
+        with self._translated(what, StorageRootError):
+            listed = self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix or None))
+            return listed["common_prefixes"], [_stored(meta) for meta in listed["objects"]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
-        failures: dict[str, str] = {}
-        sent: set[str] = set()
-        calls = refusals = 0
-        left = list(keys)
-        for size in _DELETE_CHUNKS:
-            cut_short: list[str] = []
-            for chunk in (left[i : i + size] for i in range(0, len(left), size)):
-                if refusals >= _MAX_REFUSED_DELETE_CALLS:
-                    break
-                calls += 1
-                sent.update(chunk)
-                try:
-                    refused, is_cut_short = self._delete_chunk(chunk)
-                except StorageUnavailableError as e:
-                    # No later call would be made, and what this one does in the end is for later listings to tell.
-                    return DeleteCalls(failures | dict.fromkeys(chunk, str(e)), calls, sent)
-                if refused is not None:
-                    refusals += 1
-                    failures.update(dict.fromkeys(chunk, refused))
-                if is_cut_short:
-                    cut_short += chunk
-            if not cut_short or size == 1:
-                break
-            calls += len({parent_of(key) for key in cut_short})
-            left = self._still_listed(cut_short)
-        return DeleteCalls(failures, calls, sent)
+        if self._files is not None:
+            return self._delete_files(self._files, keys)
+        return BulkDeletion(self._delete_chunk, self._still_listed, self._pace).delete(keys)
 
-    def _delete_chunk(self, chunk: Sequence[str]) -> tuple[str | None, bool]:
-        """Return why the store refused, ``None`` where it did not, and whether it may have stopped in between."""
+    def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
+        self.requests += 1
+        what = f"delete {len(keys)} objects, {keys[0]} first"
+        try:
+            failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
+        except StorageUnavailableError as e:
+            # What the call does in the end is for later listings to tell.
+            failures = dict.fromkeys(keys, str(e))
+        return DeleteCalls(failures, keys)
+
+    def _delete_chunk(self, chunk: Sequence[str]) -> Refused | None:
+        """Make one request; return what the store refused, ``None`` where it did all."""
         from obstore.exceptions import BaseError, PermissionDeniedError
 
+        self.requests += -(-len(chunk) // self._keys_per_request)
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
         except FileNotFoundError:
             # Somebody else was faster with one of them.
-            return None, True
+            return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
-            # A store that throttles or does not answer is not asked for every object of the chunk again.
-            cut_short = self._local_root is not None or isinstance(e, PermissionDeniedError)
-            return safe_text(e, self._secrets), cut_short
-        return None, False
+            why = safe_text(e, self._secrets)
+            if is_busy(str(e)):
+                return Refused(why, busy=True)
+            return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))
+        return None
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:
@@ -164,6 +191,28 @@ class _ObstoreCalls:
             # Part of the deletion has been done: whether the store answers is for the caller's own listing to tell.
             return []
         return [key for key in keys if key in listed]
+
+    def version(self, key: str) -> str | None:
+        what = f"look at {key}"
+        with self._translated(what, RemoteObjectNotFoundError):
+            return self._deadline.call(what, lambda: self._store.head(key))["version"]
+
+    def remove_folder(self, prefix: str) -> bool:
+        root, what = self._local_root, f"remove the empty folder {prefix}"
+        if root is None:
+            return False
+
+        def remove() -> bool:
+            _identity(root, prefix)
+            try:
+                (root / prefix).rmdir()
+            except OSError:
+                # Not empty, or somebody else's to remove.
+                return False
+            return True
+
+        with self._translated(what, StorageRootError):
+            return self._deadline.call(what, remove)
 
     def put(self, key: str, data: bytes | Path) -> None:
         what = f"write {key}"
@@ -210,6 +259,10 @@ class _ObstoreCalls:
             raise _error_class(e, missing)(f"cannot {action}: {text}") from None
 
 
+def _stored(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], (meta["last_modified"] - _EPOCH) // _MILLISECOND)
+
+
 def _root_identity(root: Path) -> object:
     if not root.is_dir():
         raise StorageRootError(f"the storage root {root} does not exist; it is never created here")
@@ -238,8 +291,7 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     # A failing listing is a generic error to obstore, whatever the store's answer was.
-    answer = _STATUS.search(str(error))
-    status = answer[1] if answer else ""
+    status = status_of(str(error))
     if isinstance(error, FileNotFoundError) or status == "404":
         return missing
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in {"401", "403"}:

@@ -27,6 +27,11 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
+from airflow_provider_rlmm.operators.scrub import (
+    DeleteScrubbedObjectsOperator,
+    PlanRemoteStorageScrubOperator,
+    RemoteStorageScrubOperator,
+)
 
 HUGE = 10**400
 NAN, INF = float("nan"), float("inf")
@@ -64,6 +69,15 @@ LIMITS: list[Any] = [
     {"allowed_quarantine": ["GOOD"]},
     {"overrides": ["x"] * 1_001},
     {"min_absence_ms": 1},
+    *({"objects_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+    *({"deletion_window": wrong} for wrong in (5, True, [], "always", "22:00-06:00", "22:00-06:00 Nowhere")),
+]
+SCRUB_LIMITS: list[Any] = [
+    *MAPPINGS,
+    *({name: wrong} for name in ("min_unreferenced_ms", "batch_segments") for wrong in INTEGERS),
+    *({"batch_segments": wrong} for wrong in (0, 10_001)),
+    {"overrides": ["X"]},
+    {"min_unreferenced_ms": 86_399_999},
 ]
 BLAST_RADIUS: list[Any] = [
     *MAPPINGS,
@@ -177,6 +191,35 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         {},
         {"rlmm_conn_id": [None, "", *TEXTS], "min_age_ms": [*INTEGERS, None], "jars": [*TEXTS, 0, False, []]},
     ),
+    (
+        RemoteStorageScrubOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "max_copy_ms": [*INTEGERS, None],
+            "price_per_gb_month": [-1, "-1", "much", True, [], NAN, INF, 1_000_001],
+            "fail_on_problems": FLAGS,
+            "overrides": ["move_stamp", [1], [None], 5, ["X"]],
+        },
+    ),
+    (
+        PlanRemoteStorageScrubOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": SCRUB_LIMITS,
+            "blast_radius": BLAST_RADIUS,
+            "hold": HOLDS,
+            "max_segments_this_run": CANARIES,
+            "dry_run_only": FLAGS,
+            "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
+        },
+    ),
+    (
+        DeleteScrubbedObjectsOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "limits": SCRUB_LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
+    ),
 ]
 CASES = [
     pytest.param(operator, good, name, values, id=f"{operator.__name__}-{name}")
@@ -247,8 +290,12 @@ def test_limits_take_what_templates_render() -> None:
             "max_missing_segments": "0",
             "allowed_quarantine": ["KEYED", "MISROUTED"],
             "overrides": None,
+            "objects_per_second": "50",
+            "deletion_window": "22:00-06:00 Europe/Berlin",
         }
     )
+    assert (limits.objects_per_second, limits.deletion_window) == (50, "22:00-06:00 Europe/Berlin")
+    assert cleaner_limits({"objects_per_second": "None", "deletion_window": ""}) == cleaner_limits(None)
     assert (limits.min_absence_ms, limits.batch_segments, limits.max_missing_segments) == (86_400_000, 7, 0)
     assert (limits.allowed_quarantine, limits.overrides) == ({"KEYED", "MISROUTED"}, frozenset())
     assert cleaner_limits(None) == cleaner_limits({})

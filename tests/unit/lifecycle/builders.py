@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
@@ -132,6 +133,7 @@ class Cluster:
         self.recorded_roots: frozenset[str] = frozenset()
         self.expected_root: str | None = None
         self.snapshots: SnapshotStore | None = None
+        self.sleep: Callable[[float], object] = time.sleep
         if living_topic:
             self.topics.create("alive", self.alive.topic_id)
             self.segment(self.alive, 0)
@@ -205,6 +207,7 @@ class Cluster:
             hold=hold,
             root=RootExpectation(self.recorded_roots, self.expected_root),
             snapshots=self.snapshots,
+            sleep=self.sleep,
         )
 
     def clean(

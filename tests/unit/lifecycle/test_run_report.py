@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind, plan_file_name
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 NOW = 1_800_000_000_000
 TIP = TopicIdPartition(UUID(int=7), "orders", 2)
@@ -184,6 +185,15 @@ def test_a_wait_is_neither_red_nor_a_refusal(folder: Folder) -> None:
     totals = document["totals"]
     assert (totals["refusals"], totals["partitions_refused"], totals["partitions_waiting"]) == (0, 0, 1)
     assert (totals["waiting_segments"], totals["waiting_bytes"]) == (5, 500)
+
+
+def test_what_becomes_of_deleted_objects_is_told_as_the_plan_has_it(folder: Folder) -> None:
+    effect = DeletionEffect(Freed.LATER, "a rule expires versions", 7)
+    folder.plan({}, root={"deletion": effect.to_dict()})
+    assert folder.report()["deletion"] == "deleted objects are hidden, freed in 7 days: a rule expires versions"
+    for root in ({}, {"deletion": 5}, {"deletion": {"sentence": 5}}):
+        folder.plan({}, root=root)
+        assert folder.report()["deletion"] is None
 
 
 def test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left(folder: Folder) -> None:

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.policy.guards import (
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
+from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.storage.root import MOVE_STAMP
 
 NONE: frozenset[str] = frozenset()
@@ -37,6 +38,7 @@ WRONG_INTEGERS: list[Any] = [1.0, 1.5, True, "1", None, float("nan"), 10**400]
         *(({"min_absence_ms": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, *WRONG_INTEGERS)),
         *(({"batch_segments": wrong}, "an integer from 1 to 10000") for wrong in (0, 10_001, *WRONG_INTEGERS)),
         *(({"max_missing_segments": wrong}, "an integer from 0 to 2^63 - 1") for wrong in (-1, *WRONG_INTEGERS)),
+        *(({"objects_per_second": wrong}, "an integer from 1 to 2^63 - 1") for wrong in (0, -1, 1.5, True, "1")),
         *(({"overrides": wrong}, "a list of at most 1000 names") for wrong in ("short_min_absence", {1}, None, 5)),
         *(({"allowed_quarantine": wrong}, "a list of at most 1000 names") for wrong in ("KEYED", {b"KEYED"}, {}, 5)),
     ],
@@ -86,6 +88,7 @@ def test_the_smallest_limits_are_allowed() -> None:
 
 def test_overrides_that_messages_name_are_known() -> None:
     named = {MOVE_STAMP, MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT, SETTLE_MISSING, SETTLE_CHANGED_PREFIX, UNPROVEN_CLOCK}
+    named.add(VERSIONED_BUCKET)
     assert CleanerLimits(overrides=frozenset(named)).overrides == named
 
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the texts of obstore's errors tell about a store's answer.
+
+obstore 0.12 has classes for a few answers only; a throttled request and a refused connection are the same
+``GenericError``. Its texts hold the HTTP status, the code of a refused object in an answer to a bulk deletion (all of the
+answer where S3 says SlowDown or InternalError of one: obstore has tried again by then), and what the HTTP client says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_STATUS: Final = re.compile(r"status code: (\d{3})\b")
+_OBJECT_CODE: Final = re.compile(r"\(code: (\w+)\)|<Code>(\w+)</Code>")
+_BUSY_STATUSES: Final = frozenset({"408", "429", "500", "502", "503", "504"})
+_BUSY_CODES: Final = frozenset(
+    {
+        "SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException",
+        "TooManyRequests", "ServerBusy", "OperationTimedOut", *_BUSY_STATUSES,
+    }
+)  # fmt: skip
+"""Codes of S3 and of those who speak its language, and of Azure, for what passes by itself."""
+
+_NO_ANSWER: Final = (
+    "error sending request",
+    "operation timed out",
+    "connection closed",
+    "error decoding response body",
+)
+
+
+def status_of(text: str) -> str:
+    """
+    Return the HTTP status of a store's answer; empty where the error names none.
+
+    :param text: of the error.
+    """
+    found = _STATUS.search(text)
+    return found[1] if found else ""
+
+
+def is_busy(text: str) -> bool:
+    """
+    Tell whether a store throttles or does not answer, so that the same request may succeed later.
+
+    :param text: of the error.
+    """
+    if status := status_of(text):
+        return status in _BUSY_STATUSES
+    codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
+    return not codes.isdisjoint(_BUSY_CODES) if codes else any(words in text for words in _NO_ANSWER)
+
+
+def key_of_refusal(text: str, keys: Sequence[str]) -> str | None:
+    """
+    Return the object that a refused bulk deletion names: the store has tried all others of the request.
+
+    :param text: of the error; it names the object below the bucket.
+    :param keys: of the request, below the storage root.
+    :return: ``None`` where it names none of them.
+    """
+    _, _, rest = text.partition("request failed for key ")
+    return next((key for key in keys if f"{key}: " in rest), None)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the settings of a bucket say about deletion, read through the clients that the official Airflow providers open.
+
+obstore reads no settings. Each inspector is given a function that returns a client, and makes a few calls; what it may not
+read it says. Texts of servers are left out, codes and classes are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from airflow_provider_rlmm.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
+
+_PROBLEM: Final = "problem"
+_DAY_S: Final = 86_400
+
+
+class S3BucketInspector:
+    """
+    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on boto3.
+
+    It needs s3:GetBucketVersioning, s3:GetLifecycleConfiguration and s3:GetBucketObjectLockConfiguration.
+
+    :param client: returns boto3's S3 client.
+    :param bucket: the bucket.
+    :param root: prefix of the storage root in the bucket.
+    """
+
+    tells_versions: bool = True
+
+    def __init__(self, client: Callable[[], Any], bucket: str, root: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._root = _as_prefix(root)
+
+    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
+        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        try:
+            client = self._client()
+        except Exception as e:
+            # Whatever class of the provider's or botocore's.
+            return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
+        below = [self._root + prefix for prefix in prefixes]
+        lifecycle = self._ask(client, "get_bucket_lifecycle_configuration", "NoSuchLifecycleConfiguration")
+        rules = lifecycle.get("Rules", ())
+        uploads = _uploads_in_words(_days(rules, below, _abort_days), lifecycle.get(_PROBLEM))
+        versioning = self._ask(client, "get_bucket_versioning")
+        if problem := versioning.get(_PROBLEM):
+            return DeletionEffect(Freed.UNKNOWN, f"bucket {self._bucket}: {problem}", uploads=uploads)
+        # A suspended bucket keeps the versions that it has.
+        status = versioning.get("Status")
+        if status is None:
+            return DeletionEffect(Freed.AT_ONCE, f"bucket {self._bucket} has never kept versions", uploads=uploads)
+        why = f"versioning of bucket {self._bucket} is {status.lower()}"
+        locked = _lock_days(self._ask(client, "get_object_lock_configuration", "ObjectLockConfigurationNotFoundError"))
+        if locked:
+            why += f", and object lock keeps each version for {locked} days"
+        days = _days(rules, below, _expiry_days)
+        if days is not None:
+            why += ", and a lifecycle rule expires noncurrent versions"
+            return DeletionEffect(Freed.LATER, why, max(days, locked), uploads=uploads)
+        if problem := lifecycle.get(_PROBLEM):
+            why += f"; whether a lifecycle rule expires noncurrent versions is not known: {problem}"
+        return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["s3"], uploads=uploads)
+
+    def _ask(self, client: Any, call: str, nothing: str = "") -> Mapping[str, Any]:
+        """Return an answer, an empty one where there is no such setting, a problem where it cannot be read."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer: Mapping[str, Any] = getattr(client, call)(Bucket=self._bucket)
+        except ClientError as e:
+            code = str(e.response.get("Error", {}).get("Code", "no code"))
+            return {} if code == nothing else {_PROBLEM: f"{call} is answered with {code[:100]}"}
+        except BotoCoreError as e:
+            return {_PROBLEM: f"{call} fails with {type(e).__name__}"}
+        return answer
+
+
+class GcsBucketInspector:
+    """
+    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on google-cloud-storage.
+
+    It needs storage.buckets.get.
+
+    :param bucket: returns the ``google.cloud.storage.Bucket``, loaded.
+    :param root: prefix of the storage root in the bucket.
+    """
+
+    tells_versions: bool = True
+
+    def __init__(self, bucket: Callable[[], Any], root: str = "") -> None:
+        self._bucket = bucket
+        self._root = _as_prefix(root)
+
+    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
+        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        try:
+            bucket = self._bucket()
+            rules = [_as_s3_rule(rule) for rule in bucket.lifecycle_rules]
+            soft_days = -(-int(bucket.soft_delete_policy.retention_duration_seconds or 0) // _DAY_S)
+            versioned, name = bool(bucket.versioning_enabled), str(bucket.name)
+        except Exception as e:
+            # Whatever class of Google's.
+            return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
+        below = [self._root + prefix for prefix in prefixes]
+        uploads = _uploads_in_words(_days(rules, below, _abort_days))
+        why = f"soft delete of bucket {name} keeps what is deleted for {soft_days} days, and charges for it"
+        if not versioned and not soft_days:
+            why = f"bucket {name} has neither versions nor soft delete"
+            return DeletionEffect(Freed.AT_ONCE, why, uploads=uploads)
+        days: int | None = 0
+        if versioned:
+            days, why = _days(rules, below, _expiry_days), f"bucket {name} keeps versions"
+        if days is None:
+            return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["gs"], uploads=uploads)
+        return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads)
+
+
+class AzureAccountInspector:
+    """
+    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on azure-storage-blob.
+
+    The service's properties tell of soft delete. Versions and management policies belong to another API, which needs rights
+    on the account.
+
+    :param service: returns the ``BlobServiceClient``.
+    """
+
+    tells_versions: bool = False
+
+    def __init__(self, service: Callable[[], Any]) -> None:
+        self._service = service
+
+    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
+        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        try:
+            policy = self._service().get_service_properties()["delete_retention_policy"]
+            days = int(policy.days) if policy.enabled else None
+        except Exception as e:
+            # Whatever class of Azure's.
+            return DeletionEffect(Freed.UNKNOWN, f"the account's settings cannot be read: {type(e).__name__}")
+        if days is None:
+            return DeletionEffect(Freed.UNKNOWN, "the account has no soft delete; its settings do not tell of versions")
+        return DeletionEffect(Freed.LATER, "soft delete of the account keeps what is deleted, and charges for it", days)
+
+
+def _as_prefix(root: str) -> str:
+    return f"{root.strip('/')}/" if root.strip("/") else ""
+
+
+def _days(
+    rules: Sequence[Mapping[str, Any]], prefixes: Sequence[str], days_of: Callable[[Mapping[str, Any]], int | None]
+) -> int | None:
+    """Return after how many days rules do something everywhere below some prefixes; ``None`` where they do not."""
+    found = []
+    for prefix in prefixes:
+        days = [d for rule in rules if _covers(rule, prefix) and (d := days_of(rule)) is not None]
+        if not days:
+            return None
+        found.append(min(days))
+    return max(found, default=None)
+
+
+def _covers(rule: Mapping[str, Any], prefix: str) -> bool:
+    """Tell whether a rule is in force for all objects below a prefix: not only for those with a tag or of a size."""
+    chosen = rule.get("Filter", {"Prefix": rule.get("Prefix", "")})
+    return (
+        rule.get("Status") == "Enabled" and chosen.keys() <= {"Prefix"} and prefix.startswith(chosen.get("Prefix", ""))
+    )
+
+
+def _expiry_days(rule: Mapping[str, Any]) -> int | None:
+    expiry = rule.get("NoncurrentVersionExpiration", {})
+    # A segment is written once: a rule that keeps the newest noncurrent versions keeps it for good.
+    return None if expiry.get("NewerNoncurrentVersions") else expiry.get("NoncurrentDays")
+
+
+def _abort_days(rule: Mapping[str, Any]) -> int | None:
+    days: int | None = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
+    return days
+
+
+def _lock_days(lock: Mapping[str, Any]) -> int:
+    retention = lock.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention", {})
+    return int(retention.get("Days", 0) or 365 * retention.get("Years", 0))
+
+
+def _uploads_in_words(days: int | None, problem: str | None = None) -> str:
+    if problem is not None:
+        return f"whether a lifecycle rule aborts incomplete multipart uploads is not known: {problem}"
+    if days is None:
+        return (
+            "no lifecycle rule aborts incomplete multipart uploads, which no listing shows and no deletion removes: set one "
+            "with AbortIncompleteMultipartUpload"
+        )
+    return f"incomplete multipart uploads are aborted after {days} days by a lifecycle rule"
+
+
+def _as_s3_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule of Google's under S3's names; one with a condition that is not known here covers nothing."""
+    condition = dict(rule.get("condition", {}))
+    prefixes = condition.pop("matchesPrefix", [""])
+    plain: dict[str, Any] = {"Status": "Enabled", "Filter": {"Prefix": prefixes[0]}}
+    match rule.get("action", {}).get("type"):
+        case "AbortIncompleteMultipartUpload":
+            plain["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": condition.pop("age", None)}
+        case "Delete":
+            condition.pop("isLive", None)
+            plain["NoncurrentVersionExpiration"] = {"NoncurrentDays": condition.pop("daysSinceNoncurrentTime", None)}
+    return plain if not condition and len(prefixes) == 1 else {"Status": "Disabled"}

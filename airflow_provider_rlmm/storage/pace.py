@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How fast objects are deleted: as fast as the store answers until it throttles, then by additive increase and multiplicative
+decrease, as networks share a line.
+
+Stores count objects, not requests: S3 allows 3,500 deletions per second and prefix, and each key of a DeleteObjects request
+is one. So the rate is in objects per second, and a request holds no more of them than the rate allows in a second.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+INCREASE: Final = 0.05
+"""Share of the rate that was too much, by which the rate grows with each second in which the store answers."""
+
+DECREASE: Final = 0.5
+"""What is left of the rate where the store throttles."""
+
+SLOWEST: Final = 1.0
+"""Objects per second below which the rate never falls."""
+
+MOST_IN_A_ROW: Final = 7
+"""Throttled requests without a good one between them, after which a deletion gives up: about a minute of waiting."""
+
+PATIENCE_S: Final = 300.0
+"""Seconds after the first throttled request of a deletion, after which it gives up even if some requests pass."""
+
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 20.0
+
+
+class Pace:
+    """
+    The pace of one client's deletions; it is kept from one deletion to the next. It is used by one thread.
+
+    Waits have jitter: clients that were throttled together must not come back together.
+
+    :param clock: seconds, monotonic.
+    :param sleep: waits for seconds.
+    :param jitter: returns a number from 0 to 1, exclusive.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._jitter = jitter
+        self._rate: float | None = None
+        self._step = 0.0
+        self._sent_at = self._grown_at = clock()
+        self._not_before = self._sent_at
+        self._in_a_row = 0
+        self._throttled_since: float | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Objects per second, ``None`` as long as the store has never throttled."""
+        return self._rate
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the store has throttled for so long that the deletion must end."""
+        since = self._throttled_since
+        return self._in_a_row >= MOST_IN_A_ROW or (since is not None and self._clock() - since >= PATIENCE_S)
+
+    def begin(self) -> None:
+        """Begin a deletion: its patience is whole, the rate is what the one before has found."""
+        self._in_a_row = 0
+        self._throttled_since = None
+
+    def wait(self, wanted: int) -> int:
+        """
+        Wait until the next request may be sent.
+
+        :param wanted: objects that it would hold.
+        :return: how many it may hold, at least one.
+        """
+        delay = self._not_before - self._clock()
+        if delay > 0:
+            self._sleep(delay)
+        self._sent_at = self._clock()
+        return wanted if self._rate is None else min(wanted, max(1, int(self._rate)))
+
+    def answered(self, objects: int) -> None:
+        """
+        Note that the store has done its work, whatever it said about single objects.
+
+        :param objects: objects in the request.
+        """
+        self._in_a_row = 0
+        if self._rate is None:
+            return
+        now = self._clock()
+        self._rate += self._step * min(1.0, now - self._grown_at)
+        self._grown_at = now
+        self._not_before = self._sent_at + objects / self._rate * (1 + self._jitter() / 10)
+
+    def throttled(self, objects: int) -> None:
+        """
+        Note that the store has throttled, or has not answered.
+
+        :param objects: objects in the request.
+        """
+        now = self._clock()
+        too_much = self._rate or float(objects)
+        self._rate, self._step = max(SLOWEST, too_much * DECREASE), max(1.0, too_much * INCREASE)
+        self._grown_at = now
+        if self._throttled_since is None:
+            self._throttled_since = now
+        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**self._in_a_row)
+        self._not_before = now + longest * (1 + self._jitter()) / 2
+        self._in_a_row += 1

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of the rules for what stores do wrong: throttling, single refusals, buckets that keep what is deleted."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import BATCHES, ELIGIBILITY, GUARDS, Mutation, switched_off
+
+BULK_DELETE = "storage/bulk_delete.py"
+PACE = "storage/pace.py"
+HIDDEN_COPIES = "storage/hidden_copies.py"
+BUCKET_SETTINGS = "storage/bucket_settings.py"
+DELETION_WINDOW = "policy/deletion_window.py"
+
+_FAULTS = "storage/test_faults.py::"
+
+STORES = [
+    switched_off(
+        BULK_DELETE,
+        "own reason",
+        "does not ask singly why an object stays",
+        "            if one_by_one and size > 1:",
+        f"{_FAULTS}test_objects_that_a_bulk_deletion_refuses_stay_for_their_own_reason",
+    ),
+    switched_off(
+        BULK_DELETE,
+        "bounded",
+        "tries every refused object singly, however many there are",
+        "            if self._refused_requests >= _MAX_REFUSED_REQUESTS:",
+        "storage/test_bulk_delete.py::test_where_all_are_refused_requests_are_bounded_and_nobody_is_without_a_reason",
+    ),
+    Mutation(
+        "throttling",
+        "asks a store that throttles as often as before",
+        PACE,
+        "too_much * DECREASE)",
+        "too_much)",
+        "storage/test_pace.py",
+    ),
+    Mutation(
+        "throttling",
+        "goes on with the next batch when the store throttles",
+        BATCHES,
+        "(why := self._throttled or effects",
+        "(why := effects",
+        f"{_FAULTS}test_a_storm_of_slow_down_ends_the_run_and_loses_nothing",
+    ),
+    Mutation(
+        "throttling",
+        "calls a person for what a store that throttles has left",
+        BATCHES,
+        "deletion.outcome is DeleteOutcome.PRESENT and not deletion.throttled",
+        "deletion.outcome is DeleteOutcome.PRESENT",
+        f"{_FAULTS}test_a_storm_of_slow_down_ends_the_run_and_loses_nothing",
+    ),
+    switched_off(
+        HIDDEN_COPIES,
+        "hidden copies",
+        "deletes where nothing ever frees what is deleted",
+        "        if self.freed is Freed.NEVER and VERSIONED_BUCKET not in overrides:",
+        f"{_FAULTS}test_a_bucket_that_keeps_versions_for_good_is_refused_without_the_override",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a suspended bucket for one without versions",
+        BUCKET_SETTINGS,
+        "        if status is None:",
+        '        if status != "Enabled":',
+        f"{_FAULTS}test_a_bucket_that_keeps_versions_for_good_is_refused_without_the_override",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a rule that keeps the newest versions for one that frees them",
+        BUCKET_SETTINGS,
+        '    return None if expiry.get("NewerNoncurrentVersions") else expiry',
+        "    return expiry",
+        "storage/test_bucket_settings.py",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a rule for some of the objects for one for all",
+        BUCKET_SETTINGS,
+        'chosen.keys() <= {"Prefix"} and prefix.startswith(chosen.get("Prefix", ""))',
+        'prefix.startswith(chosen.get("Prefix", ""))',
+        "storage/test_bucket_settings.py",
+    ),
+    Mutation(
+        "hidden copies",
+        "asks no object where the settings cannot be read",
+        ELIGIBILITY,
+        "    if effect.freed is not Freed.NEVER:",
+        "    if True:",
+        f"{_FAULTS}test_versions_that_only_the_deleted_topic_has_refuse_its_partitions",
+    ),
+    Mutation(
+        "deletion window",
+        "deletes at any time of day",
+        GUARDS,
+        '        return DeletionWindow.of("deletion_window", self.deletion_window).why_closed(now_ms)',
+        "        return None",
+        "lifecycle/test_limits_of_deletion.py",
+    ),
+    Mutation(
+        "deletion window",
+        "reads the clock of another zone",
+        DELETION_WINDOW,
+        ".astimezone(self.zone)",
+        ".astimezone(UTC)",
+        "policy/test_deletion_window.py",
+    ),
+]

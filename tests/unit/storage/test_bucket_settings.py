@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the settings of buckets, and version ids of objects, tell about deletion."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.errors import HiddenCopiesError
+from airflow_provider_rlmm.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector, S3BucketInspector
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed, by_versions, together
+
+PREFIXES = ["kp/", "old/"]
+
+
+class S3Client:
+    """Answers as boto3's client does; a text in place of an answer is the code of an error."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def __getattr__(self, call: str) -> Any:
+        from botocore.exceptions import ClientError, EndpointConnectionError
+
+        def answer(Bucket: str) -> Any:  # noqa: N803 - boto3's name
+            assert Bucket == "b"
+            found = self.answers.get(call, {})
+            if found == "no answer":
+                raise EndpointConnectionError(endpoint_url="http://secret-host/")
+            if isinstance(found, str):
+                raise ClientError({"Error": {"Code": found, "Message": "a text of the server's"}}, call)
+            return found
+
+        return answer
+
+
+def look(
+    *rules: dict[str, Any], versioning: Any = None, lock: Any = "ObjectLockConfigurationNotFoundError"
+) -> DeletionEffect:
+    lifecycle: Any = {"Rules": list(rules)} if rules else "NoSuchLifecycleConfiguration"
+    client = S3Client(
+        get_bucket_versioning={"Status": "Enabled"} if versioning is None else versioning,
+        get_bucket_lifecycle_configuration=lifecycle,
+        get_object_lock_configuration=lock,
+    )
+    return S3BucketInspector(lambda: client, "b", "/root/").look(PREFIXES)
+
+
+def expiry(days: int, prefix: str = "", **more: Any) -> dict[str, Any]:
+    noncurrent = {"NoncurrentDays": days, **more.pop("noncurrent", {})}
+    return {"Status": "Enabled", "Filter": {"Prefix": prefix}, "NoncurrentVersionExpiration": noncurrent, **more}
+
+
+@pytest.mark.parametrize(
+    ("rules", "freed", "days"),
+    [
+        ([], Freed.NEVER, None),
+        ([expiry(7)], Freed.LATER, 7),
+        ([expiry(7, Filter={})], Freed.LATER, 7),
+        ([{k: v for k, v in expiry(7).items() if k != "Filter"} | {"Prefix": "root/"}], Freed.LATER, 7),
+        ([expiry(7, "root/"), expiry(3, "root/kp/")], Freed.LATER, 7),
+        ([expiry(7, "root/kp/"), expiry(30, "root/old/")], Freed.LATER, 30),
+        ([expiry(7, "root/kp/")], Freed.NEVER, None),
+        ([expiry(7, "kp/"), expiry(7, "old/")], Freed.NEVER, None),
+        ([expiry(7, Status="Disabled")], Freed.NEVER, None),
+        ([expiry(7, Filter={"Tag": {"Key": "a", "Value": "b"}})], Freed.NEVER, None),
+        ([expiry(7, Filter={"And": {"Prefix": "", "ObjectSizeLessThan": 5}})], Freed.NEVER, None),
+        ([expiry(7, noncurrent={"NewerNoncurrentVersions": 1})], Freed.NEVER, None),
+        ([{"Status": "Enabled", "Filter": {}, "Expiration": {"Days": 1}}], Freed.NEVER, None),
+    ],
+)
+def test_only_a_rule_that_expires_every_version_everywhere_counts(
+    rules: list[dict[str, Any]], freed: Freed, days: int | None
+) -> None:
+    effect = look(*rules)
+    assert (effect.freed, effect.days) == (freed, days)
+
+
+def test_what_s3_keeps_and_for_how_long_is_said() -> None:
+    assert look(versioning={}).sentence == "deletion frees space at once: bucket b has never kept versions"
+    assert look(expiry(7), versioning={"Status": "Suspended"}).sentence == (
+        "deleted objects are hidden, freed in 7 days: versioning of bucket b is suspended, and a lifecycle rule expires "
+        "noncurrent versions"
+    )
+    never = look().sentence
+    assert never.startswith(
+        "deleted objects are hidden, never freed: versioning of bucket b is enabled; set a lifecycle rule"
+    )
+    years = {"ObjectLockConfiguration": {"Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Years": 2}}}}
+    assert look(expiry(7), lock=years).days == 730
+    assert look(expiry(7), lock={"ObjectLockConfiguration": {"ObjectLockEnabled": "Enabled"}}).days == 7
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "NotImplemented", "no answer"])
+def test_what_may_not_be_read_is_said_and_refuses_nothing(code: str) -> None:
+    effect = look(versioning=code)
+    assert effect.freed is Freed.UNKNOWN
+    assert "get_bucket_versioning" in effect.sentence
+    assert "secret-host" not in effect.sentence
+    assert "a text of" not in effect.sentence
+    effect.require_freed(())
+    client = S3Client(get_bucket_versioning={"Status": "Enabled"}, get_bucket_lifecycle_configuration=code)
+    found = S3BucketInspector(lambda: client, "b").look(PREFIXES)
+    assert found.freed is Freed.NEVER
+    assert "whether a lifecycle rule expires noncurrent versions is not known" in found.sentence
+    assert "not known" in found.uploads
+
+
+def test_incomplete_multipart_uploads_are_somebodys_business() -> None:
+    abort = {"Status": "Enabled", "Filter": {}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3}}
+    assert (
+        look(abort, versioning={}).uploads
+        == "incomplete multipart uploads are aborted after 3 days by a lifecycle rule"
+    )
+    assert "set one with AbortIncompleteMultipartUpload" in look(versioning={}).uploads
+
+
+def gcs(*, versioned: bool = False, soft_days: int = 0, rules: Any = ()) -> DeletionEffect:
+    bucket = SimpleNamespace(
+        name="b",
+        versioning_enabled=versioned,
+        lifecycle_rules=rules,
+        soft_delete_policy=SimpleNamespace(retention_duration_seconds=soft_days * 86_400),
+    )
+    return GcsBucketInspector(lambda: bucket, "root").look(PREFIXES)
+
+
+def google_rule(kind: str = "Delete", **condition: Any) -> dict[str, Any]:
+    return {"action": {"type": kind}, "condition": condition}
+
+
+def test_googles_buckets_keep_versions_and_what_is_softly_deleted() -> None:
+    assert gcs().freed is Freed.AT_ONCE
+    assert (gcs(soft_days=7).freed, gcs(soft_days=7).days) == (Freed.LATER, 7)
+    assert gcs(versioned=True).freed is Freed.NEVER
+    rule = google_rule(daysSinceNoncurrentTime=5, isLive=False)
+    assert (gcs(versioned=True, rules=[rule], soft_days=7).freed, gcs(versioned=True, rules=[rule]).days) == (
+        Freed.LATER,
+        5,
+    )
+    assert gcs(versioned=True, rules=[google_rule(daysSinceNoncurrentTime=5, numNewerVersions=2)]).freed is Freed.NEVER
+    assert (
+        gcs(versioned=True, rules=[google_rule(daysSinceNoncurrentTime=5, matchesPrefix=["kp/"])]).freed is Freed.NEVER
+    )
+    assert gcs(versioned=True, rules=[google_rule("SetStorageClass", age=5)]).freed is Freed.NEVER
+    assert "aborted after 2 days" in gcs(rules=[google_rule("AbortIncompleteMultipartUpload", age=2)]).uploads
+
+
+def azure(policy: Any) -> DeletionEffect:
+    service = SimpleNamespace(get_service_properties=lambda: {"delete_retention_policy": policy})
+    return AzureAccountInspector(lambda: service).look(PREFIXES)
+
+
+def test_azures_accounts_tell_of_soft_delete_only() -> None:
+    soft = azure(SimpleNamespace(enabled=True, days=14))
+    assert (soft.freed, soft.days) == (Freed.LATER, 14)
+    assert azure(SimpleNamespace(enabled=False, days=None)).freed is Freed.UNKNOWN
+    versions = by_versions("az", ["2026-01-01T00:00:00Z"])
+    assert together(soft, versions).freed is Freed.NEVER
+    assert together(soft, by_versions("az", [None])) == soft
+
+
+def test_clients_that_fail_say_only_their_class() -> None:
+    def fail() -> Any:
+        raise RuntimeError("very-s3cret")
+
+    for inspector in (S3BucketInspector(fail, "b"), GcsBucketInspector(fail), AzureAccountInspector(fail)):
+        effect = inspector.look(PREFIXES)
+        assert effect.freed is Freed.UNKNOWN
+        assert "RuntimeError" in effect.why
+        assert "s3cret" not in effect.why
+
+
+@pytest.mark.parametrize(
+    ("scheme", "versions", "freed"),
+    [
+        ("file", [], Freed.AT_ONCE),
+        ("memory", [], Freed.AT_ONCE),
+        ("s3", [], Freed.UNKNOWN),
+        ("s3", [None, None], Freed.UNKNOWN),
+        ("s3", [None, "null"], Freed.NEVER),
+        ("az", ["2026"], Freed.NEVER),
+        ("gs", ["1690000000"], Freed.UNKNOWN),
+        ("http", ["1"], Freed.UNKNOWN),
+    ],
+)
+def test_what_version_ids_tell(scheme: str, versions: list[str | None], freed: Freed) -> None:
+    assert by_versions(scheme, versions).freed is freed
+
+
+def test_what_is_kept_for_good_needs_the_override() -> None:
+    effect = by_versions("s3", ["1"])
+    with pytest.raises(HiddenCopiesError, match=r"never freed.*NoncurrentVersionExpiration.*'versioned_bucket'"):
+        effect.require_freed(frozenset({"move_stamp"}))
+    effect.require_freed(frozenset({"versioned_bucket"}))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pace of deletions, by a clock that only the test moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.storage.pace import MOST_IN_A_ROW, PATIENCE_S, Pace
+
+
+class FakeTime:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def pace(self, jitter: float = 0.0) -> Pace:
+        return Pace(self.clock, self.sleep, lambda: jitter)
+
+
+class Store:
+    """A store that does so many objects a second, and throttles whoever asks for more."""
+
+    def __init__(self, time: FakeTime, most_per_s: float) -> None:
+        self.time = time
+        self.most_per_s = most_per_s
+        self.tokens = most_per_s
+        self.filled_at = time.now
+        self.gone: list[str] = []
+        self.throttled = 0
+
+    def send(self, keys: object) -> Refused | None:
+        assert isinstance(keys, list)
+        self.time.now += 0.05
+        self.tokens = min(self.most_per_s, self.tokens + (self.time.now - self.filled_at) * self.most_per_s)
+        self.filled_at = self.time.now
+        if len(keys) > self.tokens:
+            self.throttled += 1
+            return Refused("slow down", busy=True)
+        self.tokens -= len(keys)
+        self.gone += keys
+        return None
+
+
+def test_a_store_that_never_throttles_is_never_waited_for() -> None:
+    time = FakeTime()
+    pace = time.pace()
+    for _ in range(5):
+        assert pace.wait(1_000) == 1_000
+        pace.answered(1_000)
+    assert (pace.rate, time.slept) == (None, [])
+
+
+def test_throttled_it_halves_its_rate_and_waits_longer_each_time() -> None:
+    time = FakeTime()
+    pace = time.pace()
+    for expected in (500, 250, 125):
+        assert pace.wait(1_000) <= 1_000
+        pace.throttled(1_000)
+        assert pace.rate == expected
+    pace.wait(1)
+    assert time.slept == [0.25, 0.5, 1.0], "half of the wait is jitter"
+    assert not pace.gives_up
+
+
+def test_clients_that_were_throttled_together_do_not_come_back_together() -> None:
+    waits = []
+    for jitter in (0.0, 0.5, 0.99):
+        time = FakeTime()
+        pace = time.pace(jitter)
+        pace.throttled(10)
+        pace.wait(10)
+        waits += time.slept
+    assert len(set(waits)) == 3
+
+
+def test_each_answer_makes_it_faster_by_the_same_step() -> None:
+    time = FakeTime()
+    pace = time.pace()
+    pace.throttled(100)
+    rates = []
+    for _ in range(4):
+        time.now += 10
+        size = pace.wait(1_000)
+        pace.answered(size)
+        rates.append(pace.rate)
+    assert rates == [55, 60, 65, 70]
+
+
+def test_what_a_request_holds_is_paid_for_before_the_next_one() -> None:
+    time = FakeTime()
+    pace = time.pace()
+    pace.throttled(200)
+    assert pace.wait(1_000) == 100
+    pace.answered(100)
+    time.slept.clear()
+    pace.wait(1_000)
+    assert time.slept == [pytest.approx(100 / pace.rate)]
+
+
+def test_its_patience_ends_by_requests_and_by_time_and_begins_anew_with_each_deletion() -> None:
+    time = FakeTime()
+    pace = time.pace()
+    for _ in range(MOST_IN_A_ROW):
+        assert not pace.gives_up
+        pace.throttled(10)
+    assert pace.gives_up
+    pace.begin()
+    assert not pace.gives_up
+    pace.throttled(10)
+    pace.answered(10)
+    time.now += PATIENCE_S
+    assert pace.gives_up
+
+
+@pytest.mark.parametrize("most_per_s", [40, 700, 3_500])
+def test_it_settles_at_what_the_store_allows(most_per_s: int) -> None:
+    time = FakeTime()
+    store = Store(time, most_per_s)
+    pace = time.pace(0.5)
+    keys = [f"k{n}" for n in range(120 * most_per_s)]
+    began = time.now
+    for first in range(0, len(keys), 30 * most_per_s):
+        report = BulkDeletion(store.send, lambda keys: list(keys), pace).delete(keys[first : first + 30 * most_per_s])
+        assert not report.throttled
+    assert sorted(store.gone) == sorted(keys)
+    seconds = time.now - began
+    assert seconds < 2.5 * 120, f"{len(keys) / seconds:.0f} a second of {most_per_s}"
+    assert store.throttled < 80
+
+
+def test_a_storm_ends_in_bounded_time_and_names_what_is_left() -> None:
+    time = FakeTime()
+    store = Store(time, 0)
+    keys = [f"k{n}" for n in range(5_000)]
+    report = BulkDeletion(store.send, lambda keys: list(keys), time.pace(0.99)).delete(keys)
+    assert sum(time.slept) < 60
+    assert store.throttled == MOST_IN_A_ROW
+    assert set(report.throttled) == set(keys) == set(report.failures)
+    assert len(report.sent) <= 1_000
