@@ -157,7 +157,8 @@ class RemoteLogCleaner:
         if left_off is None:
             return ()
         logger.info("metadata partition %d: earlier runs have settled what lies below offset %d", number, left_off)
-        if left_off <= replay.end:
+        # Another run may have gone on since this one read: the end is asked for again, after what was committed.
+        if left_off <= replay.end or left_off <= self.log.high_water_marks()[number]:
             return ()
         why = f"earlier runs have read it up to offset {left_off}, and it ends at {replay.end}: it has lost its last records"
         what = f"metadata partition {number}"

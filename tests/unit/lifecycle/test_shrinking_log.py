@@ -16,7 +16,7 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.policy.refusals import RefusalKind
-from tests.unit.lifecycle.builders import Cluster, add, tip
+from tests.unit.lifecycle.builders import Cluster, add, once, tip
 
 GONE, LATER = tip(), tip("later", 0, 10)
 
@@ -55,6 +55,14 @@ def test_a_log_that_ends_before_where_earlier_runs_left_off_is_said_in_red(clust
     (refusal,) = cluster.clean(dry_run=True).refusals
     assert (refusal.kind, refusal.metadata_partition, refusal.offset) == (RefusalKind.LOST_RECORDS, 0, left_off - 2)
     assert f"up to offset {left_off}, and it ends at {left_off - 2}" in refusal.why
+
+
+def test_another_run_that_goes_on_meanwhile_is_no_loss(cluster: Cluster) -> None:
+    def goes_on() -> None:
+        assert [p.outcome for p in cluster.clean().partitions] == ["FINISHED", "FINISHED"]
+
+    cluster.offsets.on_effect = once("committed", goes_on)
+    assert RefusalKind.LOST_RECORDS not in {refusal.kind for refusal in cluster.clean().refusals}
 
 
 def test_where_earlier_runs_left_off_need_not_be_known(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
