@@ -3,7 +3,7 @@
 Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
 What obstore 0.12 does: a bulk delete stops at the first object that fails, after the ten or so that are in flight; on
-local storage and on Google Cloud Storage a missing object is such a failure, on S3 it is a success. The listing of a
+local storage, Google Cloud Storage and Azure a missing object is such a failure, on S3 it is a success. The listing of a
 local root that has vanished is empty, and writing to it creates it again. So what is left of a failed call is tried
 again in smaller ones, only listings are believed, and the root is looked at around them.
 """

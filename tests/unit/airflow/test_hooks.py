@@ -377,7 +377,7 @@ def test_storage_options_in_any_spelling_do_not_break_the_test(
         good, text = hook.test_connection()
         assert good
         assert "Storage s3://bucket/x can be listed" in text
-        connect("store", "aws", extra | {"AWS_READ_TIMEOUT": "whenever"})
+        connect("store", "generic", extra | {"AWS_READ_TIMEOUT": "whenever"})
         good, text = hook.test_connection()
         assert not good
         assert "Cannot open the storage at s3://bucket/x" in text
