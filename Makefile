@@ -7,7 +7,6 @@ PYTEST := $(BIN)/python -m pytest -q
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header -q
 AZURITE := azurite@3.37.0
-FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.56.1
 
 SIDE_BY_SIDE ?= 3
 # Each lane prints as a whole when it ends; an old make mixes their lines.
@@ -94,7 +93,7 @@ test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on
 system: setup ## Tests on a real Airflow with its scheduler
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios" tests/system
 
-stores: .venv-stores/.ready dev/target/azurite/.ready dev/target/fake-gcs-server ## Connections of Google and Azure against fake-gcs-server and Azurite (Node, Go; minutes to install)
+stores: .venv-stores/.ready dev/target/azurite/.ready ## Connections of Google and Azure with their providers, against a small server and Azurite (Node; minutes to install)
 	.venv-stores/bin/python -m pytest -q -m stores tests/stores
 
 .venv-stores/.ready: requirements-stores.lock pyproject.toml | setup
@@ -106,9 +105,6 @@ stores: .venv-stores/.ready dev/target/azurite/.ready dev/target/fake-gcs-server
 dev/target/azurite/.ready:
 	npm install --silent --no-audit --no-fund --no-save --prefix dev/target/azurite $(AZURITE)
 	touch $@
-
-dev/target/fake-gcs-server:
-	GOBIN=$(CURDIR)/dev/target GOFLAGS=-p=2 go install $(FAKE_GCS)
 
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package

@@ -2,10 +2,10 @@
 """
 Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
-What obstore 0.12 does: on local storage and on Google Cloud Storage a missing object is a failure of the deletion, on S3 it
-is a success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of
-a failed deletion is tried again (:mod:`~airflow_provider_rlmm.storage.bulk_delete`), only listings are believed, and the root
-is looked at around them.
+What obstore 0.12 does: on Google Cloud Storage and Azure a missing object is a failure of the deletion, on S3 it is a
+success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of a
+failed deletion is tried again (:mod:`~airflow_provider_rlmm.storage.bulk_delete`), only listings are believed, and the root
+is looked at around them. Local files are deleted without it (:mod:`~airflow_provider_rlmm.storage.local_files`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulators of Google Cloud Storage and Azure Blob Storage, as processes on free ports of 127.0.0.1."""
+"""Azurite, the emulator of Azure Blob Storage, as a process on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,37 +16,17 @@ _START_S = 60.0
 
 
 @contextmanager
-def running_fake_gcs(public_host: str) -> Iterator[str]:
-    """
-    Run fake-gcs-server, empty.
-
-    :param public_host: host and port by which clients know it.
-    :return: host and port at which it listens.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        str(_TARGET / "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port),
-        "-backend", "memory", "-public-host", public_host, "-external-url", f"http://{public_host}",
-    ]  # fmt: skip
-    with _process(command, re.compile(rf"server started at .*:{port}")):
-        yield f"127.0.0.1:{port}"
-
-
-@contextmanager
-def running_azurite(folder: Path, certificate: tuple[str, str] | None = None) -> Iterator[str]:
+def running_azurite(certificate: tuple[str, str] | None = None) -> Iterator[str]:
     """
     Run Azurite's blob service, empty.
 
-    :param folder: where it may write.
     :param certificate: PEM files of a certificate and its key: then it takes bearer tokens, too.
     :return: its address, with the scheme.
     """
     script = _TARGET / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     tls = ["--cert", certificate[0], "--key", certificate[1], "--oauth", "basic"] if certificate else []
     command = [
-        "node", str(script), "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", str(folder),
+        "node", str(script), "--blobHost", "127.0.0.1", "--blobPort", "0",
         "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", *tls,
     ]  # fmt: skip
     with _process(
@@ -75,6 +54,7 @@ def _read(process: subprocess.Popen[str], lines: Queue[str]) -> None:
     with process.stdout:
         for line in process.stdout:
             lines.put(line)
+    lines.put("")
 
 
 def _await(process: subprocess.Popen[str], lines: Queue[str], ready: re.Pattern[str]) -> re.Match[str]:
@@ -83,6 +63,8 @@ def _await(process: subprocess.Popen[str], lines: Queue[str], ready: re.Pattern[
         try:
             said.append(lines.get(timeout=_START_S))
         except Empty:
-            raise AssertionError(f"{process.args} did not start: {''.join(said)}") from None
+            said.append("")
         if found := ready.search(said[-1]):
             return found
+        if not said[-1]:
+            raise AssertionError(f"{process.args} did not start: {''.join(said)}")
