@@ -4,16 +4,18 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
-UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header -q
+AZURITE := azurite@3.37.0
+FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.56.1
 
 SIDE_BY_SIDE ?= 3
 # Each lane prints as a whole when it ends; an old make mixes their lines.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios cluster spark test-spark-scale system \
-	package bench-replay bench-scale bench-publish lock clean
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system \
+	stores package bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -80,6 +82,9 @@ cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of me
 scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m scenarios tests/integration tests/system
 
+soak: setup ## 20,000 segments, three cleaners at once, an S3 server and a broker that fail under them (SEGMENTS=n; minutes, needs Go)
+	$(BIN)/python -m tests.soak $(if $(SEGMENTS),--segments=$(SEGMENTS))
+
 spark: setup ## Tests on a real Spark
 	$(PYTEST) tests/spark
 
@@ -88,6 +93,22 @@ test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on
 
 system: setup ## Tests on a real Airflow with its scheduler
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios" tests/system
+
+stores: .venv-stores/.ready dev/target/azurite/.ready dev/target/fake-gcs-server ## Connections of Google and Azure against fake-gcs-server and Azurite (Node, Go; minutes to install)
+	.venv-stores/bin/python -m pytest -q -m stores tests/stores
+
+.venv-stores/.ready: requirements-stores.lock pyproject.toml | setup
+	$(PYTHON) -m venv .venv-stores
+	$(BIN)/uv pip sync --quiet --python .venv-stores/bin/python --require-hashes requirements-stores.lock
+	$(BIN)/uv pip install --quiet --python .venv-stores/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+dev/target/azurite/.ready:
+	npm install --silent --no-audit --no-fund --no-save --prefix dev/target/azurite $(AZURITE)
+	touch $@
+
+dev/target/fake-gcs-server:
+	GOBIN=$(CURDIR)/dev/target GOFLAGS=-p=2 go install $(FAKE_GCS)
 
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
@@ -98,11 +119,15 @@ bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own 
 bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)
 	$(BIN)/python -m benchmarks.scale; scale=$$?; $(BIN)/python -m benchmarks.replay && exit $$scale
 
+bench-deletion: setup ## The cleaner beside the broker's own deletion of the same segments, with its budgets (10 minutes)
+	$(BIN)/python -m benchmarks.deletion
+
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish
 
-lock: setup ## Resolve the dependencies anew into requirements.lock
-	$(UV_COMPILE) --upgrade -o requirements.lock
+lock: setup ## Resolve the dependencies anew into requirements.lock and requirements-stores.lock
+	$(UV_COMPILE) --group dev --upgrade -o requirements.lock
+	$(UV_COMPILE) --group stores --upgrade -o requirements-stores.lock
 
 clean: ## Remove what the targets made
-	rm -rf .venv dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-stores dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -4,7 +4,8 @@ Files in object stores and local folders, by URI: what plans, reports and snapsh
 
 A URI is a path, a ``file://`` one, or an object store's: ``s3://`` (Spark's ``s3a://`` means the same), ``gs://``, ``az://``,
 ``abfs://``. obstore reaches object stores, as it does the remote storage; endpoint, region and credentials come from the
-environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine.
+environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine, unless somebody says otherwise
+(:func:`open_stores_by`).
 
 Whatever is written replaces the old whole or not at all. A local file is written beside the old one, brought to the disk
 and given its name; an object store shows an object once all of it has arrived. What a killed process leaves beside a local
@@ -17,18 +18,18 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from glob import escape
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.errors import ConfigurationError, StorageError
 from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
@@ -275,16 +276,46 @@ def _create_in_place(path: Path, data: bytes) -> None:
 # --- object stores ---------------------------------------------------------------------------------------------------
 
 
+class OpenedStore(NamedTuple):
+    """An object store, and what may be told of its errors."""
+
+    store: ObjectStore
+    tell: Callable[[Exception], str]  # returns an error's text on one line, without secrets
+
+
+def _from_environment(uri: str) -> OpenedStore:
+    from obstore.store import from_url
+
+    # Client options would replace those of the environment (AWS_ALLOW_HTTP), so obstore's own time-outs of 30 s hold.
+    return OpenedStore(from_url(uri, retry_config=_RETRY), _first_line)
+
+
+_openers: list[Callable[[str], OpenedStore | None]] = []
+
+
+def open_stores_by(opener: Callable[[str], OpenedStore | None]) -> None:
+    """
+    Have object stores opened by somebody who knows their credentials.
+
+    :param opener: takes the URI of a folder; ``None`` from it leaves a store to the environment. It raises
+        :class:`ConfigurationError` or :class:`StorageError`.
+    """
+    _openers[:] = [opener]
+
+
 @contextmanager
 def _object(uri: str) -> Iterator[tuple[ObjectStore, str]]:
     """Open an object's store; its errors become those of a file, on one line: obstore's go on with their insides."""
     from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-    from obstore.store import from_url
 
     folder, _, name = uri.rpartition("/")
     try:
-        # Client options would replace those of the environment (AWS_ALLOW_HTTP), so obstore's own time-outs of 30 s hold.
-        store = from_url(folder, retry_config=_RETRY)
+        found = next((opened for opener in _openers if (opened := opener(folder))), None)
+        store, tell = found or _from_environment(folder)
+    except ConfigurationError:
+        raise
+    except StorageError as e:
+        raise OSError(f"{e}: {uri}") from None
     except (BaseError, ValueError) as e:
         raise ConfigurationError(f"{in_quotes(uri)} is no URI that can be opened: {_first_line(e)}") from None
     try:
@@ -294,7 +325,7 @@ def _object(uri: str) -> Iterator[tuple[ObjectStore, str]]:
     except AlreadyExistsError:
         raise FileExistsError(errno.EEXIST, "there is an object already", uri) from None
     except BaseError as e:
-        raise OSError(f"{_first_line(e)}: {uri}") from None
+        raise OSError(f"{tell(e)}: {uri}") from None
 
 
 def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts: bool) -> None:

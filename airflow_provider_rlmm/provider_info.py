@@ -24,9 +24,11 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
-        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor")],
+        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor", "scrub")],
         "connection-types": [_connection_type()],
-        "extra-links": [f"{_PACKAGE}.links.artifacts.{name}" for name in ("PlanLink", "ReportLink", "DoctorLink")],
+        "extra-links": [
+            f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")
+        ],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
         "config": {
             "rlmm": {
@@ -35,9 +37,17 @@ def get_provider_info() -> dict[str, Any]:
                     "work_uri": _option(
                         "Where plans and reports are written and where the UI reads them: an absolute\n"
                         "path, or the URI of an object store such as ``s3://``. All components must reach it.\n"
-                        "It holds neither credentials nor a query: stores take these from the environment or the\n"
-                        "machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
+                        "It holds neither credentials nor a query: stores take these from ``work_conn_id``, the\n"
+                        "environment or the machine's role. Empty means the folder ``rlmm`` in AIRFLOW_HOME.\n",
                         "s3://my-bucket/rlmm",
+                    ),
+                    "work_conn_id": _option(
+                        "Connection that opens the store of ``work_uri``, of type ``aws``,\n"
+                        "``google_cloud_platform`` or ``wasb``, or of any other with options of obstore; roots in\n"
+                        "``allowed_plan_roots`` in a store of the same kind are opened by it, too. Spark\n"
+                        "does not know it: its jobs take credentials from their own configuration. Empty means the\n"
+                        "environment or the machine's role.\n",
+                        "aws_default",
                     ),
                     "allowed_plan_roots": _option(
                         "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
@@ -84,7 +94,8 @@ def _connection_type() -> dict[str, Any]:
             ),
             "storage_conn_id": _field(
                 "Storage connection id",
-                "Connection whose login, password and extra are the store's key, secret and options",
+                "Connection of type aws, google_cloud_platform or wasb; of any other type, its login, password and extra are "
+                "obstore's options",
             ),
             "layout": _field(
                 "Storage layout",
@@ -113,6 +124,12 @@ def _connection_type() -> dict[str, Any]:
             ),
             "hold": _field(
                 "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
+            ),
+            "sole_owner": _field(
+                "Sole owner",
+                "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
+                kind="boolean",
+                default=False,
             ),
             "clock_topic": _field(
                 "Clock topic", "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time"

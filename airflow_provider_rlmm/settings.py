@@ -14,15 +14,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import local_path
+from airflow_provider_rlmm.file_systems import OpenedStore, local_path, open_stores_by
 from airflow_provider_rlmm.quoting import in_quotes
 
 _ELSEWHERE = (
-    "object stores find them elsewhere: in the environment (such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of "
-    "the machine"
+    "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
+    "AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of the machine"
 )
 # abfss://container@account.dfs.core.windows.net: what stands before the @ is no login there.
-_AZURE_CONTAINER = re.compile(r"abfss?://[a-z0-9-]{3,63}@[^@:]+", re.I)
+_AZURE_CONTAINER = re.compile(r"(abfs|wasb)s?://[a-z0-9-]{3,63}@[^@:]+", re.I)
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -41,6 +41,25 @@ def work_uri() -> str:
         return configured.rstrip("/")
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     return str(home / "rlmm")
+
+
+def work_conn_id() -> str | None:
+    """Return which connection opens the store of :func:`work_uri`: ``[rlmm] work_conn_id``, by default none."""
+    from airflow.sdk import conf
+
+    return (conf.get("rlmm", "work_conn_id", fallback="") or "").strip() or None
+
+
+def _open_by_connection(uri: str) -> OpenedStore | None:
+    if work_conn_id() is None:
+        return None
+    from airflow_provider_rlmm.hooks.work_store import open_work_store
+
+    return open_work_store(uri)
+
+
+# Whoever opens a file in an object store has its URI from here.
+open_stores_by(_open_by_connection)
 
 
 def allowed_plan_roots() -> tuple[str, ...]:

@@ -152,6 +152,22 @@ class LocalKafka:
         quiet: dict[str, str | int | float | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
         return quiet | {key.replace("_", "."): value for key, value in settings.items()}
 
+    def remote_objects(self) -> dict[str, int]:
+        """
+        Everything that the plugin keeps in remote storage; the broker need not run.
+
+        :return: path, with slashes → size in bytes; the paths of ``LocalTieredStorage`` are relative to :attr:`remote_root`.
+        """
+        sizes: dict[str, int] = {}
+        for folder, _, names in os.walk(self.remote_root):
+            for name in names:
+                path = Path(folder, name)
+                try:
+                    sizes[path.relative_to(self.remote_root).as_posix()] = path.stat().st_size
+                except FileNotFoundError:
+                    continue  # deleted since it was listed
+        return sizes
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> LocalKafka:

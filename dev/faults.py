@@ -11,6 +11,8 @@ from dev import ensure_java_classes
 from dev.broker import LocalKafka
 
 Operation = Literal["copy", "fetch", "delete"]
+Object = Literal["log", "indexes", "rsm-manifest"]
+"""What ``dev/java/s3/AivenKeysRemoteStorageManager.java`` puts, in this order. It can linger after a put, and no more."""
 
 
 class StorageFaults:
@@ -41,11 +43,11 @@ class StorageFaults:
         """
         self._put(f"{operation}.delay.ms", str(milliseconds))
 
-    def linger(self, operation: Operation, milliseconds: int) -> None:
+    def linger(self, operation: Operation | Object, milliseconds: int) -> None:
         """
         Wait after each call, when its work is done and nobody knows.
 
-        :param operation: which calls.
+        :param operation: which calls, or after the put of which object.
         :param milliseconds: ms.
         """
         self._put(f"{operation}.linger.ms", str(milliseconds))

@@ -9,11 +9,9 @@ compare the package with something else than itself.
 from __future__ import annotations
 
 import base64
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -116,17 +114,9 @@ def remote_listing(kafka: LocalKafka) -> dict[str, int]:
     Everything in remote storage.
 
     :param kafka: broker, running or not.
-    :return: path relative to ``kafka.remote_root``, with slashes → size in bytes.
+    :return: path as :meth:`~dev.broker.LocalKafka.remote_objects` has it → size in bytes.
     """
-    sizes: dict[str, int] = {}
-    for folder, _, names in os.walk(kafka.remote_root):
-        for name in names:
-            path = Path(folder, name)
-            try:
-                sizes[path.relative_to(kafka.remote_root).as_posix()] = path.stat().st_size
-            except FileNotFoundError:
-                continue  # deleted since it was listed
-    return sizes
+    return kafka.remote_objects()
 
 
 def remote_files(kafka: LocalKafka, topic_id: uuid.UUID) -> set[str]:
@@ -135,10 +125,10 @@ def remote_files(kafka: LocalKafka, topic_id: uuid.UUID) -> set[str]:
 
     :param kafka: broker, running or not.
     :param topic_id: topic.
-    :return: paths relative to ``kafka.remote_root``.
+    :return: paths as :meth:`~dev.broker.LocalKafka.remote_objects` has them.
     """
     kafka_id = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    return {path for path in remote_listing(kafka) if path.split("/")[0].endswith(f"-{kafka_id}")}
+    return {path for path in remote_listing(kafka) if f"-{kafka_id}/" in path}
 
 
 def produce(

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from dev import tiering
 from dev.broker import LocalKafka
 
@@ -36,26 +36,33 @@ def unfinished_segments(kafka: LocalKafka, bad: Collection[Place] = ()) -> list[
     return found
 
 
-def scrub(kafka: LocalKafka, bad: Collection[Place] = ()) -> list[str]:
+def scrub(kafka: LocalKafka, bad: Collection[Place] = (), layout: Layout | None = None) -> list[str]:
     """
     Return what does not fit: objects that no unfinished segment explains, and copied segments without their objects.
 
     The listing is taken before the metadata for the first question, and after it for the second: the order that cannot lie.
 
     :param bad: where the records lie that cannot be applied: these, and no others.
+    :param layout: of the storage; the broker's folder by default.
     """
-    layout = LocalTieredStorageLayout()
-    prefix = layout.prefix
+    prefix = "" if layout else LocalTieredStorageLayout.prefix
+    layout = layout or LocalTieredStorageLayout()
     before = {prefix + key for key in tiering.remote_listing(kafka)}
     segments = unfinished_segments(kafka, bad)
     after = {prefix + key for key in tiering.remote_listing(kafka)}
-    stems = {layout.segment_stem(m) for m in segments}
-    unexplained = [f"unreferenced object {key}" for key in sorted(before) if key.rpartition(".")[0] not in stems]
+    stems = {layout.segment_stem(m, place) for m in segments for place in layout.places_of(m)}
+    explained = {stem + suffix for stem in stems for suffix in layout.suffixes}
+    unexplained = [f"unreferenced object {key}" for key in sorted(before - explained)]
     missing = [
         f"missing object {key}"
         for m in segments
         if m.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        for key in layout.required_keys(m)
-        if key not in after
+        for key in _missing_keys(layout, m, after)
     ]
     return unexplained + missing
+
+
+def _missing_keys(layout: Layout, segment: RemoteLogSegmentMetadata, there: Collection[str]) -> list[str]:
+    """Return the keys that a copy lacks where it is most nearly whole: of several places it lies at one."""
+    places = [layout.required_keys(segment, place) for place in layout.places_of(segment)]
+    return min(([key for key in keys if key not in there] for keys in places), key=len)

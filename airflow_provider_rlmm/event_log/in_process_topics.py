@@ -16,8 +16,9 @@ class InProcessClusterTopics:
     """
     The topics of a cluster that exists in memory only, beside its metadata topic.
 
-    ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic. Both are
-    attributes that may be set at any time.
+    ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic;
+    ``broker_settings`` holds broker → setting → value, of brokers that tell them. All are attributes that may be set at any
+    time.
 
     :param topics: name → topic id.
     :param cluster_id: the cluster's id.
@@ -37,6 +38,7 @@ class InProcessClusterTopics:
     ) -> None:
         self.topics = dict(topics or {})
         self.denied: set[str] = set()
+        self.broker_settings: dict[int, dict[str, str | None]] = {}
         self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
         self.on_effect = on_effect
@@ -71,6 +73,10 @@ class InProcessClusterTopics:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.ClusterTopics`."""
         answers = self.describe_topics(self.topic_names()).answers
         return {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
+
+    def broker_setting(self, name: str) -> dict[int, str | None]:
+        """See :class:`~airflow_provider_rlmm.kafka.admin.KafkaClusterTopics`."""
+        return {broker: settings[name] for broker, settings in self.broker_settings.items() if name in settings}
 
     def _answer(self, name: str, metadata_topic_id: UUID) -> TopicAnswer:
         if name in self.denied:

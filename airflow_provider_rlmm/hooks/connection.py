@@ -20,6 +20,7 @@ from airflow_provider_rlmm.storage.layouts import LayoutOptions
 CONN_TYPE = "rlmm"
 DEFAULT_CONN_ID = "rlmm_default"
 
+_BOOLEANS = ("allow_writes", "sole_owner")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
 
@@ -48,6 +49,8 @@ class RlmmConnection:
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
+    :param sole_owner: whether nobody else keeps objects of this layout in this storage: then a scrub may delete those of
+        topic ids that the log never named.
     """
 
     conn_id: str
@@ -65,6 +68,7 @@ class RlmmConnection:
     expected_root: str | None = None
     clock_topic: str | None = None
     hold: str | None = None
+    sole_owner: bool = False
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:
@@ -82,7 +86,7 @@ class RlmmConnection:
             if unknown := sorted(given.keys() - set(known)):
                 raise ConfigurationError(f"unknown fields {unknown} in extra; known are {known}")
             values: dict[str, Any] = {
-                name: _boolean(name, value) if name == "allow_writes" else _text(name, value)
+                name: _boolean(name, value) if name in _BOOLEANS else _text(name, value)
                 for name, value in given.items()
             }
             settings = cls(connection.conn_id, **values)

@@ -56,6 +56,8 @@ class ConnectionCheck:
             found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
         if self._description is not None:
             found += self._health(self._description)
+        if self._cluster_id and self._hook.get_connection_settings().storage_uri is not None:
+            found.append(_finding("the layout", self._layout))
         return [*found, _finding("the storage", self._storage), *self._deletion()]
 
     def _deletion(self) -> list[ConnectionFinding]:
@@ -124,6 +126,9 @@ class ConnectionCheck:
         self._topic_ids = frozenset(topics.values())
         needed = "Others would not show here: the principal needs DESCRIBE on every topic."
         return f"{len(topics)} topics may be described. {needed}"
+
+    def _layout(self) -> str:
+        return self._hook.check_layout()
 
     def _storage(self) -> str:
         uri = self._hook.get_connection_settings().storage_uri

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID, RlmmHook, ex
 from airflow_provider_rlmm.hooks.storage import named_connection
 from airflow_provider_rlmm.policy.guards import check_cluster
 from airflow_provider_rlmm.policy.proven_time import prove_time
+from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS, compare_plugin
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
@@ -296,6 +297,24 @@ class RemoteLogMetadataHook(RlmmHook):
         cluster_id = self.get_cluster().cluster_id
         check_cluster(cluster_id, self.get_connection_settings().expected_cluster_id, overrides)
         return cluster_id
+
+    def check_layout(self) -> str:
+        """
+        Compare the connection's layout with the storage plugin that the brokers run.
+
+        :return: what was seen, in one sentence, also where nothing can be told.
+        :raises ConfigurationError: if the plugin has another layout.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        settings = self.get_connection_settings()
+        with self.naming_connection():
+            classes = self.get_cluster_topics().broker_setting(PLUGIN_CLASS)
+        answer = compare_plugin(settings.layout, classes)
+        if answer.fits is False:
+            with naming_connection(settings.conn_id):
+                raise ConfigurationError(answer.sentence)
+        return answer.sentence
 
     def test_connection(self) -> tuple[bool, str]:
         """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from uuid import UUID
 
 from confluent_kafka import KafkaException
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -221,6 +222,31 @@ class KafkaClusterTopics:
                 for p in description.partitions
             ),
         )
+
+    def broker_setting(self, name: str) -> dict[int, str | None]:
+        """
+        Return a setting of every broker that tells it; it takes DESCRIBE_CONFIGS on the cluster.
+
+        :param name: Kafka's name of the setting.
+        :return: broker → value, ``None`` where it has none or hides it; a broker that refuses or does not answer is left out.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        api, timeout = admin_api, self._admin.request_timeout_s
+        what = "describing the cluster"
+        described = self._admin.results(what, lambda client: {what: client.describe_cluster(request_timeout=timeout)})
+        found: dict[int, str | None] = {}
+        for node in self._admin.checked(what, described[what]).nodes:
+            # Each broker answers for itself only, so one request can name one of them.
+            resources = [api.ConfigResource(api.ResourceType.BROKER, str(node.id))]
+            with suppress(EventLogUnavailableError):
+                (outcome,) = self._admin.results(
+                    f"describing the configuration of broker {node.id}",
+                    partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
+                ).values()
+                if isinstance(outcome, Mapping) and name in outcome:
+                    found[node.id] = outcome[name].value or None
+        return found
 
     def close(self) -> None:
         """Let the client go."""

@@ -212,7 +212,8 @@ class BatchCleaner:
         """Delete objects; where storage fails, each user partition is tried alone, to tell which one it fails for."""
         works = list(dict.fromkeys(work for work, _ in started))
         try:
-            report = self._context.effects.delete([metadata for _, metadata in started])
+            others = frozenset[str]().union(*(work.eligibility.others for work in works))
+            report = self._context.effects.delete([metadata for _, metadata in started], others)
         except StorageRootError:
             raise
         except StorageError as e:

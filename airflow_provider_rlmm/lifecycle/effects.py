@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -53,11 +53,11 @@ class RealEffects:
         self.events.update(e.state.name for e, o in zip(events, outcomes, strict=True) if isinstance(o, Acked))
         return outcomes
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
-        """Delete the objects of segments."""
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
+        """Delete the objects of segments; of ``others`` the layout knows nothing, and they stay."""
         # A resumed run may find everything started already and reach this without having published.
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
-        return self.storage.delete_log_segments(metadatas)
+        return self.storage.delete_log_segments(metadatas, others)
 
     def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
         """Return why nothing may be deleted at this time of day, ``None`` where it may."""
@@ -117,7 +117,7 @@ class DryRunEffects:
             belief.replay.apply(event, offset, self.clock())
         return [Acked(offset) for _ in events]
 
-    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
         """See :class:`RealEffects`."""
         listings: dict[TopicIdPartition, Mapping[UUID, tuple[StoredObject, ...]]] = {}
         segments = []

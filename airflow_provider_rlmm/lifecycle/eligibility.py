@@ -7,7 +7,7 @@ Whether a marked one may be cleaned now says one rule for planner and cleaner: :
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
+from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 
 PRESENCE_KINDS = {
@@ -159,6 +160,9 @@ class Eligibility:
     listed: frozenset[UUID] = frozenset()  # its segments of which storage lists an object
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()  # those that may be deleted, by start offset
     left: tuple[Left, ...] = ()  # what stays, and why
+    others: frozenset[str] = (
+        frozenset()
+    )  # keys of segments that may be deleted, with suffixes that the layout does not know
 
 
 def find_eligible(
@@ -194,24 +198,35 @@ def _decide(
     if refused is not None:
         return Eligibility(refused)
     try:
-        stored = context.storage.list_log_segments(history.topic_id_partition)
-        refused = _kept_for_good(history.topic_id_partition, stored, context)
+        objects = context.storage.list_log_segments(history.topic_id_partition)
+        refused = _kept_for_good(history.topic_id_partition, objects, context)
     except StorageRootError:
         raise
     except StorageError as e:
         return Eligibility(storage_refusal(history.topic_id_partition, context.replay.metadata_partition, e))
-    listed = frozenset(stored)
+    listed = frozenset(objects)
     refused = refused or context.incompleteness(history, listed)
     if refused is not None:
         return Eligibility(refused, listed)
-    segments, left = [], []
+    segments, left, others = [], [], set()
     for metadata in history.unfinished():
         reason = _why_left(history, metadata, listed, planned, context)
         if reason is None:
             segments.append(metadata)
+            others |= _keys_of_another_kind(metadata, objects, context.storage.layout)
         else:
             left.append(reason)
-    return Eligibility(None, listed, tuple(segments), tuple(left))
+    return Eligibility(None, listed, tuple(segments), tuple(left), frozenset(others))
+
+
+def _keys_of_another_kind(
+    metadata: RemoteLogSegmentMetadata, objects: Mapping[UUID, Sequence[StoredObject]], layout: Layout
+) -> set[str]:
+    keys = {stored.key for stored in objects.get(metadata.remote_log_segment_id.id, ())}
+    for place in layout.places_of(metadata):
+        stem = layout.segment_stem(metadata, place)
+        keys -= {stem + suffix for suffix in layout.suffixes}
+    return keys
 
 
 def _kept_for_good(

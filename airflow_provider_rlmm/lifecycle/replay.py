@@ -37,7 +37,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY, deserialize
+from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import Doubt
@@ -279,7 +279,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode
+        from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
 
         decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         self._marker_bounds.begin(decoded)
@@ -292,14 +292,11 @@ class MetadataPartitionReplay(MetadataPartitionView):
             ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
             wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
             self._note_unread_deletions(decoded.filter(pc.and_(applied, pc.invert(wanted))))
-        rows = batch.filter(wanted)
-        for offset, timestamp_ms, value in zip(
-            rows.column("offset").to_pylist(),
-            rows.column("timestamp_ms").to_pylist(),
-            rows.column("value").to_pylist(),
-            strict=True,
-        ):
-            yield offset, timestamp_ms, deserialize(value)
+        rows = decoded.filter(wanted)
+        places = zip(rows.column("offset").to_pylist(), rows.column("timestamp_ms").to_pylist(), strict=True)
+        for (offset, timestamp_ms), event in zip(places, iter_events(rows), strict=True):
+            if event is not None:
+                yield offset, timestamp_ms, event
 
     def _note_unread_deletions(self, unwanted: pa.RecordBatch) -> None:
         """Remember the first marker of each topic that was not chosen: no history of it is kept."""

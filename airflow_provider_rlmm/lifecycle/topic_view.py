@@ -164,6 +164,14 @@ class TopicReplay:
         """Return every topic id that the log names, and every name under which it was seen."""
         return {topic_id: frozenset(row["topic"] for row in rows) for topic_id, rows in self._user_partitions.items()}
 
+    def partitions(self) -> frozenset[TopicIdPartition]:
+        """Return every user partition that the log names."""
+        return frozenset(
+            TopicIdPartition(topic_id, row["topic"], row["partition"])
+            for topic_id, rows in self._user_partitions.items()
+            for row in rows
+        )
+
     def names_of(self, metadata_partition: int, topic_id: UUID) -> frozenset[str]:
         """
         Return every name under which a topic id was seen in a metadata partition.

@@ -77,3 +77,19 @@ class DoctorLink(ArtifactLink):
     name = "Doctor"
     page = "doctor"
     artifact_xcom_key = "rlmm_doctor"
+
+
+class ScrubLink(ArtifactLink):
+    """What a scrub of remote storage found."""
+
+    name = "Scrub"
+    page = "scrubs"
+    artifact_xcom_key = "rlmm_scrub"
+
+
+class ScrubPlanLink(ArtifactLink):
+    """Which of the objects that a scrub has found are to go."""
+
+    name = "Scrub plan"
+    page = "scrub-plans"
+    artifact_xcom_key = "rlmm_scrub_plan"

@@ -108,13 +108,12 @@ class Reader:
 
     def array(self, size: int, what: str) -> bytes:
         """Return the next ``size`` bytes; a negative number is refused, as in Java."""
-        if not 0 <= size <= self.remaining:
-            raise MalformedMetadataError(
-                f"{what} at byte {self._position} claims {size} bytes, {self.remaining} are left"
-            )
         start = self._position
-        self._position += size
-        return self._data[start : self._position]
+        end = start + size
+        if size < 0 or end > len(self._data):
+            raise MalformedMetadataError(f"{what} at byte {start} claims {size} bytes, {self.remaining} are left")
+        self._position = end
+        return self._data[start:end]
 
     def int8(self, what: str) -> int:
         """Return a signed byte."""
@@ -139,6 +138,11 @@ class Reader:
         Superfluous zero groups are accepted and the bits of the fifth byte above the 32nd are lost, as in Kafka's
         ``ByteUtils.readUnsignedVarint``.
         """
+        start = self._position
+        if start < len(self._data) and (only := self._data[start]) < 0x80:
+            # Nearly all of them are one byte long, and there are a dozen in a record.
+            self._position = start + 1
+            return only
         value = 0
         for shift in (0, 7, 14, 21, 28):
             byte = self.array(1, what)[0]

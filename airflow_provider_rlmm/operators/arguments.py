@@ -20,6 +20,7 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
 
@@ -27,6 +28,7 @@ MAX_NAME = 128
 MAX_TEXT = 4_096
 MAX_EVENTS = 10_000
 MAX_PARTITION = 2**31 - 1
+MAX_PRICE = 1_000_000
 
 Reader = Callable[[str, object], Any]
 """
@@ -142,6 +144,39 @@ def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
     :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
     """
     return CleanerLimits(**fields("limits", given, _LIMITS))
+
+
+_SCRUB_LIMITS: Mapping[str, Reader] = {
+    "min_unreferenced_ms": integer,
+    "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
+    "overrides": values.strings,
+}
+
+
+def scrub_limits(given: Mapping[str, Any] | None) -> ScrubLimits:
+    """
+    Return the limits of what a scrub may delete.
+
+    :param given: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`; ``None`` and absent ones take
+        their defaults.
+    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
+    """
+    return ScrubLimits(**fields("limits", given, _SCRUB_LIMITS))
+
+
+def price_micros(name: str, value: object) -> int | None:
+    """
+    Return a price in millionths, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`.
+
+    :raises ConfigurationError: for what is no number from 0 to :data:`MAX_PRICE`.
+    """
+    if value is None or value in ("", "None"):
+        return None
+    spelled = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = float(spelled[0]) if spelled else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= MAX_PRICE:
+        raise refused(name, value, f"a number from 0 to {MAX_PRICE}")
+    return round(number * 1_000_000)
 
 
 def hold_entries(value: object) -> tuple[str, ...]:

@@ -32,10 +32,9 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
-    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``topic``, ``root``, ``deletion``,
-        ``writes``, ``work``; the
-        run's folder keeps it as ``check.json``.
-    :raises ConfigurationError: naming the field.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
+        ``writes``, ``work``; the run's folder keeps it as ``check.json``.
+    :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
     :raises OSError: if the work folder cannot be written.
@@ -80,6 +79,7 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
                 "cluster": str(session.hook.get_cluster()),
                 "clock": str(session.clock),
                 "writes": _check_rights(session, dry_run),
+                "layout": session.hook.check_layout(),
             }
             with session.topic() as topic:
                 root = session.prove_root(topic, limits)

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_pl
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, named, totals, with_earlier_try
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
-from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, say_judgement
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
 from airflow_provider_rlmm.operators.session import cleaner_session
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -310,7 +310,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         report = documents.report_of_run(
             artifact_uri(name),
             name,
-            failed_tasks=self._failed_before(context),
+            failed_tasks=failed_before(self, context),
             marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
             dry_run=given.flag("dry_run_only", self.dry_run_only),
             acknowledgements=acknowledgements(now_ms),
@@ -332,16 +332,6 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         return counts
-
-    def _failed_before(self, context: Context) -> int:
-        """Count the failed instances of the tasks that this one waits for."""
-        if not self.upstream_task_ids:
-            return 0
-        run, tasks = context["dag_run"], sorted(self.upstream_task_ids)
-        count: int = context["ti"].get_ti_count(
-            dag_id=run.dag_id, run_ids=[run.run_id], task_ids=tasks, states=["failed", "upstream_failed"]
-        )
-        return count
 
 
 def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:

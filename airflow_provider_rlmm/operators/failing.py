@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from airflow.sdk import Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
+from airflow.sdk import BaseOperator, Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
@@ -58,6 +58,22 @@ def refuse_unknown_params(context: Context) -> None:
     known = sorted(context["dag"].params)
     if unknown := sorted((context["dag_run"].conf or {}).keys() - set(known)):
         raise ConfigurationError(f"unknown parameters {unknown}; this DAG has {known}")
+
+
+def failed_before(task: BaseOperator, context: Context) -> int:
+    """
+    Count the failed instances of the tasks that a task waits for.
+
+    :param task: the task.
+    :param context: of its run.
+    """
+    if not task.upstream_task_ids:
+        return 0
+    run, tasks = context["dag_run"], sorted(task.upstream_task_ids)
+    count: int = context["ti"].get_ti_count(
+        dag_id=run.dag_id, run_ids=[run.run_id], task_ids=tasks, states=["failed", "upstream_failed"]
+    )
+    return count
 
 
 def acknowledgements(now_ms: int) -> attention.Acknowledgements:

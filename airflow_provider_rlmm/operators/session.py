@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
 
 HOLD_AGE_S = 5.0
@@ -103,12 +104,15 @@ class CleanerSession:
 
         return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
 
-    def prove_root(self, topic: TopicReplay, limits: CleanerLimits) -> ProvenRoot:
+    def prove_root(
+        self, topic: TopicReplay, limits: CleanerLimits, storage: RemoteStorageManager | None = None
+    ) -> ProvenRoot:
         """
         Prove the storage root of the connection, from the whole metadata topic.
 
         :param topic: the metadata topic.
         :param limits: with the overrides in force.
+        :param storage: what will be listed afterwards and must stay the same root; ``None`` where nothing is.
         :raises StorageRootError: if it is not this cluster's, or not up to date.
         :raises EventLogAccessError: if only hidden topics could tell whether it is.
         """
@@ -116,7 +120,7 @@ class CleanerSession:
 
         return prove_root(
             topic,
-            self.storage.get_storage_manager(),
+            storage or self.storage.get_storage_manager(),
             cluster_id=self.cluster_id,
             expectation=self.root_expectation(limits),
             overrides=limits.overrides,

@@ -22,6 +22,9 @@ from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.findings import Severity, since
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.quoting import name_in_text, printable
 
 _MAX_TEXT = 4_000
@@ -112,6 +115,46 @@ def doctor_page(name: str, document: Mapping[str, Any]) -> str:
     _check_diagnosis(document)
     template = _environment().get_template("doctor.html")
     return template.render(name=name, diagnosis=document)
+
+
+SCRUB_CLASSES = {
+    ScrubClass.MISSING: "a copied segment lacks an object: consumers that read this far back fail",
+    ScrubClass.UNKNOWN: "nothing can be told: records are lost, the listing ended early, or names contradict each other",
+    ScrubClass.FINISHED: "the segment is deleted by the log's account: a changed prefix or bucket leaves this behind",
+    ScrubClass.UNREFERENCED: "no record names the segment",
+    ScrubClass.COPY_NEVER_FINISHED: "the copy of the segment began and did not end",
+    ScrubClass.SIZE_DIFFERS: "the objects are not as large as was recorded",
+    ScrubClass.UNKNOWN_TOPIC_ID: "the log never named the topic id: another cluster's, or nobody's",
+    ScrubClass.NOT_OF_THIS_LAYOUT: "no key of this layout",
+    ScrubClass.IN_USE: "the segment is not finished: counted only",
+}
+"""What a class of a scrub means, in the words of the page; those that need somebody first."""
+
+
+def scrub_page(name: str, document: Mapping[str, Any]) -> str:
+    """
+    Return the page of a scrub.
+
+    :param name: name of the scrub.
+    :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_summary.ScrubSummary`).
+    :raises PlanError: if the document cannot be read.
+    """
+    scrub = ScrubSummary.from_json(json.dumps(document))
+    template = _environment().get_template("scrub.html")
+    return template.render(name=name, scrub=scrub, meanings=SCRUB_CLASSES)
+
+
+def scrub_plan_page(name: str, document: Mapping[str, Any]) -> str:
+    """
+    Return the page of a plan that was made from a scrub.
+
+    :param name: name of the plan.
+    :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubPlan`).
+    :raises PlanError: if the document cannot be read.
+    """
+    plan = ScrubPlan.from_json(json.dumps(document))
+    template = _environment().get_template("scrub_plan.html")
+    return template.render(name=name, plan=plan, meanings=SCRUB_CLASSES)
 
 
 def error_page(status: HTTPStatus, what: str, what_to_do: str) -> str:

@@ -18,7 +18,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.plugins.documents import read_json_object
-from airflow_provider_rlmm.plugins.pages import doctor_page, error_page, plan_page, report_page
+from airflow_provider_rlmm.plugins.pages import (
+    doctor_page,
+    error_page,
+    plan_page,
+    report_page,
+    scrub_page,
+    scrub_plan_page,
+)
+from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
+from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.quoting import printable
 from airflow_provider_rlmm.settings import is_artifact_name, work_uri
 
@@ -26,6 +35,8 @@ _PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any]], str]]] = {
     "plans": ("summary.json", plan_page),
     "reports": ("report.json", report_page),
     "doctor": ("doctor.json", doctor_page),
+    "scrubs": (SCRUB_DOCUMENT, scrub_page),
+    "scrub-plans": (SCRUB_PLAN_DOCUMENT, scrub_plan_page),
 }
 """Page as in its address → the document that a task wrote, and what renders it."""
 

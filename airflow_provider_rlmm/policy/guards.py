@@ -32,6 +32,7 @@ OVERRIDES = {
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
     "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
+    "short_unreferenced_wait": "delete objects that no record names after less than 24 h",
     "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""

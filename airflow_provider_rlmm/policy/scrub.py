@@ -9,15 +9,19 @@ listed. Everything here is pure; nothing is deleted by it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
+"""For how long a copy may be under way before it counts as never finished, ms."""
 
 
 class ScrubClass(StrEnum):
@@ -32,103 +36,223 @@ class ScrubClass(StrEnum):
     SIZE_DIFFERS = "SIZE_DIFFERS"  # of a segment whose objects are larger or smaller together than its metadata says
     UNKNOWN_TOPIC_ID = "UNKNOWN_TOPIC_ID"  # the log never named the topic id: another cluster's, or nobody's
     NOT_OF_THIS_LAYOUT = "NOT_OF_THIS_LAYOUT"  # no key that the layout would build
-    MISSING = "MISSING"  # no object: its segment was COPY_SEGMENT_FINISHED before and after the listing
-    UNKNOWN = "UNKNOWN"  # the log has lost records or holds some that cannot be applied: nothing can be told
+    MISSING = "MISSING"  # an object is not there: its segment was COPY_SEGMENT_FINISHED before and after the listing
+    UNKNOWN = "UNKNOWN"  # the log or the listing is not whole, or they contradict each other: nothing can be told
+
+
+LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("key", "string"),
+    ("bytes", "int64"),
+    ("last_modified_ms", "int64"),
+    ("is_whole", "bool"),  # whether all of its folder was listed
+    ("place", "string"),  # name of the place; this and what follows is null where the layout would never build the key
+    ("suffix", "string"),
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),  # 16 bytes
+    ("home", "int32"),  # the metadata partition that holds the events of the user partition
+)
+"""Name and Arrow type of every column of a listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
     """
-    What the log says up to W2.
+    What the log says up to W2, or later.
 
     :param segments: the segments that are not finished, table ``segments`` of a columnar state.
-    :param finished: the finished ones, table ``finished_segments``.
+    :param finished: the finished ones of those that were listed, table ``finished_segments``.
     :param user_partitions: all user partitions, table ``user_partitions``.
+    :param mentioned: ids of the listed segments that any record is about, of whatever use it was.
     :param before: W1: metadata partition → offset, exclusive.
     :param doubtful: metadata partitions with a lost beginning or with records that cannot be applied.
+    :param copying_since_ms: a copy that began before that should have ended, ms since the epoch.
     """
 
     segments: pa.Table
     finished: pa.Table
     user_partitions: pa.Table
+    mentioned: pa.Array
     before: Mapping[int, int]
     doubtful: Collection[int]
+    copying_since_ms: int
 
 
 _SEGMENT = ["topic_id", "partition", "segment_id"]
+_COPIED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+_COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _FINISHED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
-def classify_objects(listed: pa.Table, log: LogView, homes: Mapping[tuple[bytes, str, int], int]) -> pa.Table:
+def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa.Table:
     """
-    Tell of each object what it is.
+    Tell of each object what it is, and why.
 
-    :param listed: ``key``, ``bytes``, and of those that the layout can build ``topic_id``, ``topic``, ``partition`` and
-        ``segment_id``; null where it cannot.
+    :param listed: with :data:`LISTED_COLUMNS`.
     :param log: what the log says.
-    :param homes: (topic id, topic, partition) → metadata partition, for every user partition that was listed.
-    :return: the same with ``class``, a :class:`ScrubClass`, in any order.
+    :param wrong_size: what :func:`size_differs` returned.
+    :return: the same, in any order, with ``metadata_partition`` and ``offset`` of the segment's last event, null where there
+        is none, ``class``, a :class:`ScrubClass`, and ``why``.
     """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = listed.join(_known(log), _SEGMENT, join_type="left outer", right_suffix="_of_log")
-    is_ours = pc.is_valid(rows["topic_id"])
-    is_known = pc.is_valid(rows["state"])
-    home = pa.array([homes.get(place, -1) for place in _places(rows)], pa.int32())
-    in_doubt = pc.is_in(home, value_set=pa.array(list(log.doubtful), pa.int32()))
-    other_name = pc.fill_null(pc.not_equal(rows["topic"], rows["topic_of_log"]), False)
-    before = pa.array([log.before.get(number, 0) for number in home.to_pylist()], pa.int64())
-    is_finished = pc.fill_null(pc.equal(rows["state"], _FINISHED), False)
-    long_ago = pc.fill_null(pc.less(rows["event_offset"], before), False)
-    copying = pc.fill_null(pc.equal(rows["state"], int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)), False)
-    named = pc.is_in(rows["topic_id"], value_set=log.user_partitions["topic_id"].combine_chunks())
+    rows = listed.join(_known(log, wrong_size), _SEGMENT, join_type="left outer", right_suffix="_of_log")
+    names = log.user_partitions.select(["topic_id", "topic"])
+    is_known, state = pc.is_valid(rows["state"]), rows["state"]
+    id_named = _is_among(rows["topic_id"], names["topic_id"])
+    same_name = _is_among(_pair(rows["topic_id"], rows["topic"]), _pair(names["topic_id"], names["topic"]))
+    other_name = pc.or_(
+        pc.and_(id_named, pc.invert(same_name)), _true(pc.not_equal(rows["topic"], rows["topic_of_log"]))
+    )
+    finished = _true(pc.equal(state, _FINISHED))
+    long_ago = _true(pc.less(rows["offset"], _below(rows["metadata_partition"], log.before)))
+    late = _true(pc.less(rows["event_timestamp_ms"], log.copying_since_ms))
+    copying = pc.and_(_true(pc.equal(state, _COPYING)), pc.and_(long_ago, late))
+    in_doubt = _is_among(rows["home"], pa.array(sorted(log.doubtful), pa.int32()))
     # The first that applies counts.
-    cases: list[tuple[Any, ScrubClass]] = [
-        (pc.invert(is_ours), ScrubClass.NOT_OF_THIS_LAYOUT),
-        (pc.and_(is_known, other_name), ScrubClass.UNKNOWN),
-        (pc.and_(is_finished, long_ago), ScrubClass.FINISHED),
-        (is_finished, ScrubClass.IN_USE),
-        (pc.and_(copying, long_ago), ScrubClass.COPY_NEVER_FINISHED),
-        (is_known, ScrubClass.IN_USE),
-        (in_doubt, ScrubClass.UNKNOWN),
-        (pc.invert(named), ScrubClass.UNKNOWN_TOPIC_ID),
-    ]
-    masks = [np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool) for mask, _ in cases]
-    found = np.select(masks, [kind.value for _, kind in cases], default=ScrubClass.UNREFERENCED.value)
-    return rows.select(listed.schema.names).append_column("class", pa.array(found.tolist(), pa.string()))
+    cases: list[tuple[Any, ScrubClass, str]] = [
+        (pc.is_null(rows["topic_id"]), ScrubClass.NOT_OF_THIS_LAYOUT, "the layout builds no such key"),
+        (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, "the listing of its folder ended early"),
+        (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),
+        (pc.and_(finished, long_ago), ScrubClass.FINISHED, "its segment was finished before it was listed"),
+        (finished, ScrubClass.IN_USE, "its segment was finished while storage was listed"),
+        (copying, ScrubClass.COPY_NEVER_FINISHED, "the copy of its segment began and did not end"),
+        (_true(rows["wrong_size"]), ScrubClass.SIZE_DIFFERS, "its segment's objects are not as large as recorded"),
+        (is_known, ScrubClass.IN_USE, "its segment is not finished"),
+        (_is_among(rows["segment_id"], log.mentioned), ScrubClass.UNKNOWN, "records name its segment and cannot be applied"),
+        (in_doubt, ScrubClass.UNKNOWN, "records of its metadata partition are lost or cannot be applied"),
+        (pc.invert(id_named), ScrubClass.UNKNOWN_TOPIC_ID, "the log never named its topic id"),
+    ]  # fmt: skip
+    masks = [np.asarray(mask.to_numpy(), bool) for mask, _, _ in cases]
+    kinds = np.select(masks, [kind.value for _, kind, _ in cases], default=ScrubClass.UNREFERENCED.value)
+    whys = np.select(masks, [why for _, _, why in cases], default="no record names its segment")
+    rows = rows.select([*listed.schema.names, "metadata_partition", "offset"])
+    return rows.append_column("class", pa.array(kinds.tolist(), pa.string())).append_column(
+        "why", pa.array(whys.tolist(), pa.string())
+    )
 
 
-def missing_segments(listed: pa.Table, log: LogView) -> pa.Table:
+def settled_copies(log: LogView) -> pa.Table:
     """
-    Return the segments that must have objects and have none.
+    Return the segments that were copied before anything was listed and are neither finished nor being deleted after it.
 
-    :param listed: as in :func:`classify_objects`.
     :param log: what the log says.
     :return: rows of ``log.segments``.
+    """
+    import pyarrow.compute as pc
+
+    copied = pc.equal(log.segments["state"], _COPIED)
+    return log.segments.filter(
+        pc.and_(copied, pc.less(log.segments["event_offset"], _below(log.segments["metadata_partition"], log.before)))
+    )
+
+
+def missing_segments(listed: pa.Table, copied: pa.Table, required: Collection[str]) -> pa.Table:
+    """
+    Return the segments that must have objects and lack one at every place.
+
+    :param listed: with :data:`LISTED_COLUMNS`.
+    :param copied: what :func:`settled_copies` returned.
+    :param required: suffixes of the objects that every copied segment has.
+    :return: rows of ``copied`` without its lists, with ``objects``, the number of those that are there, 0 or more.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    segments = log.segments
-    before = pa.array([log.before.get(number, 0) for number in segments["metadata_partition"].to_pylist()], pa.int64())
-    copied = pc.equal(segments["state"], int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
-    must_be_there = segments.filter(pc.and_(copied, pc.less(segments["event_offset"], before)))
-    plain = [f.name for f in segments.schema if not pa.types.is_nested(f.type)]
-    there = listed.select(_SEGMENT).filter(pc.is_valid(listed["segment_id"])).group_by(_SEGMENT).aggregate([])
-    return must_be_there.select(plain).join(there, _SEGMENT, join_type="left anti")
+    plain = copied.select([f.name for f in copied.schema if not pa.types.is_nested(f.type)])
+    wanted = pa.array(sorted(required), pa.string())
+    there = listed.filter(pc.and_(pc.is_valid(listed["segment_id"]), pc.is_in(listed["suffix"], value_set=wanted)))
+    per_place = there.group_by([*_SEGMENT, "place"]).aggregate([("suffix", "count_distinct")])
+    best = per_place.group_by(_SEGMENT).aggregate([("suffix_count_distinct", "max")])
+    best = best.rename_columns({"suffix_count_distinct_max": "objects"})
+    rows = plain.join(best, _SEGMENT, join_type="left outer")
+    rows = rows.set_column(rows.schema.get_field_index("objects"), "objects", pc.fill_null(rows["objects"], 0))
+    return rows.filter(pc.less(rows["objects"], len(required)))
 
 
-def _known(log: LogView) -> pa.Table:
+def size_differs(
+    listed: pa.Table, copied: pa.Table, recorded: Callable[[int, bytes | None], tuple[Collection[str], int] | None]
+) -> pa.Table:
+    """
+    Return the segments whose objects are larger or smaller together than their metadata says.
+
+    :param listed: with :data:`LISTED_COLUMNS`.
+    :param copied: what :func:`settled_copies` returned.
+    :param recorded: (segment size in bytes, custom metadata) → the suffixes of some objects and their bytes, summed; ``None``
+        where the metadata does not say.
+    :return: ``topic_id``, ``partition``, ``segment_id`` and ``wrong_size``, always true.
+    """
     import pyarrow as pa
 
-    columns = [*_SEGMENT, "topic", "event_offset"]
+    sizes: dict[tuple[bytes, int, bytes], dict[str, dict[str, int]]] = {}
+    said: dict[tuple[bytes, int, bytes], tuple[Collection[str], int]] = {}
+    columns = (copied[name].to_pylist() for name in (*_SEGMENT, "segment_size_in_bytes", "custom_metadata"))
+    for topic_id, partition, segment_id, size, custom in zip(*columns, strict=True):
+        if (found := recorded(size, custom)) is not None:
+            said[topic_id, partition, segment_id] = found
+    if said:
+        columns = (listed[name].to_pylist() for name in (*_SEGMENT, "place", "suffix", "bytes"))
+        for topic_id, partition, segment_id, place, suffix, size in zip(*columns, strict=True):
+            if (topic_id, partition, segment_id) in said:
+                sizes.setdefault((topic_id, partition, segment_id), {}).setdefault(place, {})[suffix] = size
+    wrong = [
+        key for key, places in sizes.items() if not any(_is_as_said(objects, *said[key]) for objects in places.values())
+    ]
+    schema = pa.schema(
+        {"topic_id": pa.binary(), "partition": pa.int32(), "segment_id": pa.binary(), "wrong_size": pa.bool_()}
+    )
+    rows = [(*key, True) for key in wrong]
+    return pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * 4, schema=schema)
+
+
+def _is_as_said(objects: Mapping[str, int], suffixes: Collection[str], size: int) -> bool:
+    """Tell whether objects have a size; of some that are not all there nobody can tell, and missing ones are told apart."""
+    return not objects.keys() >= set(suffixes) or sum(objects[suffix] for suffix in suffixes) == size
+
+
+def _known(log: LogView, wrong_size: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    columns = [*_SEGMENT, "topic", "metadata_partition", "event_offset"]
     finished = log.finished.select(columns)
     state = pa.repeat(pa.scalar(_FINISHED, log.segments.schema.field("state").type), finished.num_rows)
-    return pa.concat_tables([log.segments.select([*columns, "state"]), finished.append_column("state", state)])
+    time = pa.nulls(finished.num_rows, log.segments.schema.field("event_timestamp_ms").type)
+    finished = finished.append_column("state", state).append_column("event_timestamp_ms", time)
+    known = pa.concat_tables([log.segments.select([*columns, "state", "event_timestamp_ms"]), finished])
+    known = known.rename_columns({"event_offset": "offset"})
+    return known.join(wrong_size, _SEGMENT, join_type="left outer")
 
 
-def _places(rows: pa.Table) -> list[tuple[bytes, str, int]]:
-    columns = (rows[name].to_pylist() for name in ("topic_id", "topic", "partition"))
-    return list(zip(*columns, strict=True))
+def _true(mask: Any) -> Any:
+    """Return a mask in which what is not known is false."""
+    import pyarrow.compute as pc
+
+    return pc.fill_null(mask, False)
+
+
+def _is_among(column: Any, values: Any) -> Any:
+    """Tell of each value whether it is one of others; null is none of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pc.and_(pc.is_valid(column), pc.is_in(column, value_set=pc.unique(values).cast(column.type)))
+
+
+def _pair(topic_ids: Any, topics: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(topic_ids, topics.cast(pa.binary()), b"")
+
+
+def _below(metadata_partitions: Any, before: Mapping[int, int]) -> Any:
+    """Return the watermark of each row's metadata partition, 0 where there is none."""
+    import pyarrow as pa
+
+    return pa.chunked_array(
+        [pa.array([before.get(number, 0) for number in metadata_partitions.to_pylist()], pa.int64())]
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.errors import StorageUnavailableError
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.pace import Pace
 
 _SIZES: Final = (1_000, 100, 10, 1)

@@ -7,7 +7,9 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
@@ -19,6 +21,20 @@ from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentD
 class _Seen(NamedTuple):
     size: int
     suffix: str
+
+
+class Lookup(NamedTuple):
+    """Where the objects of some segments lie."""
+
+    prefix: str  # empty, or ending in ``/``: they lie right below
+    stems: Sequence[str]  # what their keys begin with, sorted
+    keys: Collection[str]  # their keys, as far as these are known
+
+    @property
+    def before(self) -> str:
+        """A key after which all of them come in the order of keys."""
+        # The stem itself may be a key; without its last character it comes right before.
+        return self.stems[0][:-1]
 
 
 class DeletionBatch:
@@ -48,19 +64,21 @@ class DeletionBatch:
                     f"key {stem!r} of segment {self._segments[index]} leaves the prefix {prefixes}"
                 )
 
-    @property
-    def listings(self) -> Mapping[str, str]:
+    def lookups(self, others: Iterable[str] = ()) -> list[Lookup]:
         """
-        The prefixes to list → a key after which all objects of the batch come in the order of keys.
+        Return where to look for all objects of the batch: one for each prefix.
 
-        The second part keeps a deletion from the end of a long user partition from being listed from its start.
+        :param others: further keys, of which those of the batch's segments are looked for; those that were seen are anyway.
         """
-        starts: dict[str, str] = {}
+        stems: defaultdict[str, list[str]] = defaultdict(list)
+        keys: defaultdict[str, set[str]] = defaultdict(set)
         for stem in self._by_stem:
-            # The stem itself may be a key; without its last character it comes right before.
-            prefix, before = parent_of(stem), stem[:-1]
-            starts[prefix] = min(before, starts.get(prefix, before))
-        return starts
+            stems[parent_of(stem)].append(stem)
+            keys[parent_of(stem)].update(stem + suffix for suffix in self._layout.suffixes)
+        for key in chain(filter(self._segment_of, others), *self._seen):
+            keys[parent_of(key)].add(key)
+        # What nobody knows may lie in a folder of its own.
+        return [Lookup(prefix, sorted(stems.get(prefix, wanted)), wanted) for prefix, wanted in keys.items()]
 
     def see_before(self, objects: Iterable[StoredObject]) -> None:
         """
@@ -85,7 +103,7 @@ class DeletionBatch:
         """
         Derive what became of each segment.
 
-        :param objects: what was listed after the deletion, for every prefix of :attr:`listings`.
+        :param objects: what was found after the deletion by all of :meth:`lookups`.
         :param failures: key → why the store refused to delete it; believed only where the key is still listed.
         :param sent: keys that a delete call was made for.
         :param throttled: keys that were left because the store throttled or did not answer.
@@ -148,11 +166,16 @@ class DeletionBatch:
     def _of_segments(self, objects: Iterable[StoredObject]) -> Iterator[tuple[int, StoredObject, str]]:
         """Yield the objects of the batch's segments, each with the index of its segment and its suffix."""
         for stored in objects:
-            for length in self._stem_lengths:
-                index, suffix = self._by_stem.get(stored.key[:length]), stored.key[length:]
-                if index is not None and (suffix.startswith(".") or suffix in self._layout.suffixes):
-                    yield index, stored, suffix
-                    break
+            if (found := self._segment_of(stored.key)) is not None:
+                yield found[0], stored, found[1]
+
+    def _segment_of(self, key: str) -> tuple[int, str] | None:
+        """Return the index of the segment that a key belongs to, and its suffix; ``None`` where it is none of the batch's."""
+        for length in self._stem_lengths:
+            index, suffix = self._by_stem.get(key[:length]), key[length:]
+            if index is not None and (suffix.startswith(".") or suffix in self._layout.suffixes):
+                return index, suffix
+        return None
 
 
 def _those_in(seen: Iterable[str], sent: Collection[str]) -> tuple[str, ...]:

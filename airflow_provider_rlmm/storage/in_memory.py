@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.deletion import Lookup
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
@@ -97,9 +99,14 @@ class _MemoryCalls:
         self._after("list", prefix)
         return iter(listed)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        below = (stored.key[len(prefix) :] for stored in self.objects(prefix))
-        return sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+    def still_there(self, lookup: Lookup) -> Iterator[StoredObject]:
+        return self.objects(lookup.prefix, lookup.before)
+
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        listed = list(self.objects(prefix))
+        below = (stored.key[len(prefix) :] for stored in listed)
+        directories = sorted({prefix + rest.partition("/")[0] for rest in below if "/" in rest})
+        return directories, [stored for stored in listed if "/" not in stored.key[len(prefix) :]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         failures: dict[str, str] = {}
@@ -117,6 +124,9 @@ class _MemoryCalls:
 
     def version(self, key: str) -> str | None:
         return None
+
+    def remove_folder(self, prefix: str) -> bool:
+        return False
 
     def put(self, key: str, data: bytes | Path) -> None:
         self._before("put", key)

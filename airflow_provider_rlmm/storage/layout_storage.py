@@ -2,7 +2,7 @@
 """
 Remote storage as a layout over a handful of calls to a store: everything but the calls themselves.
 
-The real store and the in-memory fake differ only in their :class:`_ObjectCalls`: what is proved with the fake holds for the
+The real store and the in-memory fake differ only in their :class:`ObjectCalls`: what is proved with the fake holds for the
 code that runs in production.
 """
 
@@ -11,11 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import (
@@ -24,8 +23,13 @@ from airflow_provider_rlmm.errors import (
     StorageError,
     StorageRootError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.deletion import DeletionBatch, parent_of
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.storage.deletion import DeletionBatch, Lookup, parent_of
 from airflow_provider_rlmm.storage.hidden_copies import (
     VERSIONS_SHOW,
     BucketInspector,
@@ -35,8 +39,10 @@ from airflow_provider_rlmm.storage.hidden_copies import (
     together,
 )
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
+    Folder,
     IndexType,
     LogSegmentData,
     SegmentDeletion,
@@ -44,7 +50,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
 )
 from airflow_provider_rlmm.storage.root import (
     UNKNOWN_ROOT,
-    Location,
     Place,
     PlaceCheck,
     PlaceLook,
@@ -56,68 +61,7 @@ from airflow_provider_rlmm.storage.root import (
     is_stamp,
     stamp_key,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCalls:
-    """What a store answered to a deletion. It proves nothing: a listing does."""
-
-    failures: Mapping[str, str]  # key → why the store says that it was not deleted
-    sent: Collection[str]  # keys that a call was made for, answered or not
-    throttled: Collection[str] = ()  # keys that are left because the store throttled or did not answer for too long
-
-
-class _ObjectCalls(Protocol):
-    """
-    The calls to a store. All keys are relative to the storage root.
-
-    Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` or a class below it where the store fails.
-    """
-
-    requests: int
-    """Requests for listings and deletions made so far; each page of a listing is one."""
-
-    def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
-        """
-        Return something that changes when another folder takes the place of one, for example by an unmount.
-
-        :param prefixes: folders below the root, each ending in ``/``.
-        :return: that of the root, then one per prefix; ``None`` where there is no folder, or nothing to be unmounted.
-        :raises StorageRootError: if the root does not exist, or a prefix leads through a symbolic link.
-        """
-
-    def location(self, prefix: str) -> Location:
-        """Say where a prefix lies: it is empty, or ends in ``/``."""
-
-    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
-
-    def directories(self, prefix: str) -> Sequence[str]:
-        """List the directories right below a prefix, without trailing ``/``."""
-
-    def delete(self, keys: Sequence[str]) -> DeleteCalls:
-        """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
-
-    def version(self, key: str) -> str | None:
-        """
-        Return the version id of an object, ``None`` where the store gives none.
-
-        :raises RemoteObjectNotFoundError: if it does not exist.
-        """
-
-    def put(self, key: str, data: bytes | Path) -> None:
-        """Write an object, replacing an older one, or stream it from a file."""
-
-    def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
-        """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """
-        Read an object from ``start`` to ``end``, both inclusive; a range beyond its end yields what there is of it.
-
-        :raises RemoteObjectNotFoundError: if it does not exist.
-        """
-
+from airflow_provider_rlmm.storage.walk import Walker
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +69,32 @@ _REPLACED: Final = (
     "is not the one that this run began with, it was unmounted, renamed or replaced: nothing more is deleted or declared "
     "deleted; bring it back and run again"
 )
+
+
+class SegmentsOfKeys:
+    """
+    Tells of many keys which segment they belong to: of the objects of one segment only the first is parsed.
+
+    :param layout: the layout.
+    :param place: whose keys they are.
+    """
+
+    def __init__(self, layout: Layout, place: Place) -> None:
+        self._layout = layout
+        self._place = place
+        # The longest first: one may be the end of another.
+        self._suffixes = sorted(layout.suffixes, key=len, reverse=True)
+        self._by_stem: dict[str, RemoteLogSegmentId] = {}
+
+    def __call__(self, key: str) -> RemoteLogSegmentId | None:
+        """See :meth:`Layout.parse`."""
+        for suffix in self._suffixes:
+            if key.endswith(suffix):
+                stem = key[: len(key) - len(suffix)]
+                if (known := self._by_stem.get(stem)) is None and (known := self._layout.parse(key, self._place)):
+                    self._by_stem[stem] = known
+                return known
+        return self._layout.parse(key, self._place)
 
 
 class LayoutRemoteStorageManager:
@@ -136,7 +106,7 @@ class LayoutRemoteStorageManager:
     :param inspector: reads the settings of the bucket, ``None`` where nobody can.
     """
 
-    def __init__(self, calls: _ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
+    def __init__(self, calls: ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
         self._calls = calls
         self._layout = layout
         self.inspector = inspector
@@ -188,27 +158,33 @@ class LayoutRemoteStorageManager:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return self.delete_log_segments([metadata]).segments[0]
 
-    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete_log_segments(
+        self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str] | None = None
+    ) -> DeletionReport:
         """
-        List each user partition once before and, if anything was deleted, once after.
+        Look for the objects before and, if anything was deleted, after; see the protocol.
 
-        Listings start at the batch's lowest start offset: going through a long user partition from its end keeps them short.
+        Without ``others`` the first look is a listing of each prefix, from the batch's lowest key on.
         """
         batch = DeletionBatch(self._layout, metadatas)
-        listings = batch.listings
         before = self._calls.requests
-        with self._steady(listings):
-            for prefix, after in listings.items():
-                batch.see_before(self._calls.objects(prefix, after))
+        lookups = batch.lookups(others or ())
+        with self._steady(lookup.prefix for lookup in lookups):
+            for lookup in lookups:
+                batch.see_before(
+                    self._calls.objects(lookup.prefix, lookup.before)
+                    if others is None
+                    else self._calls.still_there(lookup)
+                )
         keys = batch.keys_to_delete()
         if not keys:
             return DeletionReport(batch.outcomes_untouched(), self._calls.requests - before)
         deletion = self._calls.delete(keys)
         left: list[StoredObject] = []
         try:
-            with self._steady(listings):
-                for prefix, after in listings.items():
-                    left.extend(self._calls.objects(prefix, after))
+            with self._steady(lookup.prefix for lookup in lookups):
+                for lookup in batch.lookups(others or ()):
+                    left.extend(self._calls.still_there(lookup))
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
             outcomes = batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent)
@@ -223,8 +199,9 @@ class LayoutRemoteStorageManager:
         found: dict[UUID, dict[str, StoredObject]] = {}
         with self._steady(prefixes.values()):
             for place, prefix in prefixes.items():
+                segment_of = SegmentsOfKeys(self._layout, place)
                 for stored in self._calls.objects(prefix):
-                    segment = self._layout.parse(stored.key, place)
+                    segment = segment_of(stored.key)
                     if segment is not None and segment.topic_id_partition == topic_id_partition:
                         found.setdefault(segment.id, {})[stored.key] = stored
         return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
@@ -234,18 +211,59 @@ class LayoutRemoteStorageManager:
         self._calls.identities()
         return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=attrgetter("key"))
 
+    def walk(self, known: Collection[TopicIdPartition]) -> Iterator[StoredObject | Folder]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady():
+            yield from Walker(self._calls, self._layout, known).walk()
+
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        return frozenset(keys) - self._stored(keys).keys()
+
+    def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady({parent_of(key) for key in keys}):
+            return self._stored(keys)
+
+    def _stored(self, keys: Collection[str]) -> dict[str, StoredObject]:
         wanted: dict[str, set[str]] = {}
         for key in keys:
             wanted.setdefault(parent_of(key), set()).add(key)
-        missing: set[str] = set()
+        found: dict[str, StoredObject] = {}
         for prefix, inside in wanted.items():
             self._calls.identities([prefix])
-            # Without its last character a key comes right before itself.
-            listed = {stored.key for stored in self._calls.objects(prefix, min(inside)[:-1])}
-            missing |= inside - listed
-        return frozenset(missing)
+            look = Lookup(prefix, sorted(inside), inside)
+            found |= {stored.key: stored for stored in self._calls.still_there(look) if stored.key in inside}
+        return found
+
+    def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        deletion = self._calls.delete(sorted(keys))
+        try:
+            left = self.stored_objects(keys)
+        except StorageError as e:
+            logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
+            return dict.fromkeys(keys, f"not confirmed by a listing: {e}")
+        return {key: deletion.failures.get(key, "still listed although the store reported no error") for key in left}
+
+    def remove_empty_folders(self, keys: Collection[str]) -> Sequence[str]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        removed = []
+        with self._steady():
+            # The deepest first: one that holds another is not empty.
+            for folder in sorted({f for key in keys for f in self._folders_of(key)}, key=len, reverse=True):
+                if self._calls.remove_folder(folder):
+                    self._directories.pop(folder, None)
+                    removed.append(folder)
+        return removed
+
+    def _folders_of(self, key: str) -> Iterator[str]:
+        """Yield the folders of an object that lie below a place, none that is one or holds one."""
+        places = [place.prefix for place in self._layout.places]
+        folder = parent_of(key)
+        while any(map(folder.startswith, places)) and not any(place.startswith(folder) for place in places):
+            yield folder
+            folder = parent_of(folder[:-1])
 
     def deletion_effect(self, keys: Collection[str] = ()) -> DeletionEffect:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
@@ -338,7 +356,7 @@ class LayoutRemoteStorageManager:
         if not self._layout.folders_name_topics:
             yield place.prefix
             return
-        for directory in self._calls.directories(place.prefix):
+        for directory in self._calls.level(place.prefix)[0]:
             if self._layout.topic_id_of_directory(directory, place) in topic_ids:
                 yield f"{directory}/"
 

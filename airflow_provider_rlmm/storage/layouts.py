@@ -94,6 +94,24 @@ class Layout(Protocol):
         :return: ``None`` for a key that this layout would never build, whatever its suffix.
         """
 
+    def parts(self, key: str, place: Place) -> tuple[RemoteLogSegmentId, str] | None:
+        """
+        Return the segment that an object belongs to, and its suffix, which may be none of :attr:`suffixes`.
+
+        :param key: the object's key, below the storage root.
+        :param place: as a key of this place.
+        :return: ``None`` as :meth:`parse`.
+        """
+
+    def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
+        """
+        Return how large objects of a segment are, as far as its metadata says so.
+
+        :param log_bytes: ``segment_size_in_bytes`` of its metadata: the log as it lay on the broker's disk.
+        :param custom_metadata: of its metadata.
+        :return: suffixes of objects and their bytes, summed; ``None`` where it does not say, or cannot be understood.
+        """
+
     @property
     def folders_name_topics(self) -> bool:
         """Whether the directories right below a place's prefix name topic ids: the others need not be looked into."""
@@ -175,12 +193,19 @@ class TemplateLayout:
 
     def parse(self, key: str, place: Place | None = None) -> RemoteLogSegmentId | None:
         """See :class:`Layout`."""
-        for prefix in self._prefixes.values() if place is None else (self._prefixes[place],):
-            if key.startswith(prefix) and (found := self._pattern.parse(key[len(prefix) :])) is not None:
-                segment_id, suffix = found
-                # What begins with a dot is an object of the segment that this layout does not know.
-                if suffix in self.suffixes or re.match(r"\..", suffix, re.DOTALL):
-                    return segment_id
+        parts = (self.parts(key, p) for p in (self.places if place is None else (place,)))
+        return next((found[0] for found in parts if found is not None), None)
+
+    def parts(self, key: str, place: Place) -> tuple[RemoteLogSegmentId, str] | None:
+        """See :class:`Layout`."""
+        prefix = self._prefixes[place]
+        found = self._pattern.parse(key[len(prefix) :]) if key.startswith(prefix) else None
+        # What begins with a dot is an object of the segment that this layout does not know.
+        is_ours = found is not None and (found[1] in self.suffixes or re.match(r"\..", found[1], re.DOTALL))
+        return found if is_ours else None
+
+    def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
+        """See :class:`Layout`; what a plugin does to the bytes is not known here."""
         return None
 
     @property
@@ -240,6 +265,10 @@ class LocalTieredStorageLayout(TemplateLayout):
         pattern = self.prefix + "{topic}-{partition}-{topic_id}/{start_offset:020}-{segment_id}"
         super().__init__(LocalTieredStorageLayout.name, pattern, suffixes, files=files)
 
+    def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
+        """See :class:`Layout`: the log is copied as it is."""
+        return frozenset({self._files[None]}), log_bytes
+
 
 class AivenLayout(TemplateLayout):
     """
@@ -278,6 +307,14 @@ class AivenLayout(TemplateLayout):
             why = f"its prefix {in_quotes(custom.object_prefix)} is neither key_prefix nor one of former_key_prefixes"
             raise self._refused(metadata, why)
         return found
+
+    def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
+        """See :class:`Layout`: REMOTE_SIZE is that of all three objects."""
+        try:
+            size = read_custom_metadata(custom_metadata).remote_size
+        except MalformedMetadataError:
+            return None
+        return None if size is None else (frozenset(self.suffixes), size)
 
     def _refused(self, metadata: RemoteLogSegmentMetadata, why: str) -> UnsafeObjectKeyError:
         data = metadata.custom_metadata or b""

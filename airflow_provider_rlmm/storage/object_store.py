@@ -11,8 +11,9 @@ is looked at around them.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,26 +27,36 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
 from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.deletion import parent_of
+from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
 from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
-from airflow_provider_rlmm.storage.layout_storage import DeleteCalls, LayoutRemoteStorageManager
+from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.local_files import LocalFiles
+from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
 
 if TYPE_CHECKING:
-    from obstore import OffsetRange
+    from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
 
 _LIST_CHUNK: Final = 1_000
 _KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
 """Objects that one HTTP request of obstore deletes, where it is not what one call is given."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+"""A time is cut off here as it is where a file is looked for by name: two looks at one object must say the same."""
+
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
+
+_SLOWEST_FILES: Final = 100
+"""Files per second below which looking for them, or deleting them, counts as hanging."""
 
 
 class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
@@ -55,6 +66,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
+    :param credentials: credentials for a URI.
     :param deadline: ends calls that do not return.
     :param pace: how fast objects are deleted.
     :param inspector: reads the settings of the bucket.
@@ -66,12 +78,14 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         layout: Layout,
         *,
         options: Mapping[str, str] | None = None,
+        credentials: StoreCredentials | None = None,
         deadline: Deadline | None = None,
         pace: Pace | None = None,
         inspector: BucketInspector | None = None,
     ) -> None:
-        opened = open_store(store, options) if isinstance(store, str) else store
-        calls = _ObstoreCalls(opened, secrets_in(options or {}), deadline or Deadline(), pace or Pace())
+        opened = open_store(store, options, credentials) if isinstance(store, str) else store
+        secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
+        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace())
         super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
@@ -82,7 +96,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Sequence[str], deadline: Deadline, pace: Pace) -> None:
+    def __init__(self, store: ObjectStore, secrets: Iterable[str], deadline: Deadline, pace: Pace) -> None:
         from obstore.store import LocalStore
 
         self.requests = 0
@@ -92,6 +106,7 @@ class _ObstoreCalls:
         self._secrets = secrets
         self._deadline = deadline
         self._local_root = store.prefix if isinstance(store, LocalStore) else None
+        self._files = LocalFiles(self._local_root) if self._local_root else None
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         root = self._local_root
@@ -120,16 +135,37 @@ class _ObstoreCalls:
                 if chunk is None:
                     break
                 self.requests += number > 0
-                for meta in chunk:
-                    yield StoredObject(meta["path"], meta["size"], round(meta["last_modified"].timestamp() * 1000))
+                yield from map(_stored, chunk)
 
-    def directories(self, prefix: str) -> Sequence[str]:
-        what = f"list {prefix}"
+    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+        files = self._files
+        if files is None:
+            return self.objects(lookup.prefix, lookup.before)
+        what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
+        self.requests += 1
         with self._translated(what, StorageRootError):
-            return self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
+            return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
+
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        what = f"list {prefix or 'the storage root'}"
+        with self._translated(what, StorageRootError):
+            listed = self._deadline.call(what, lambda: self._store.list_with_delimiter(prefix or None))
+            return listed["common_prefixes"], [_stored(meta) for meta in listed["objects"]]
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
+        if self._files is not None:
+            return self._delete_files(self._files, keys)
         return BulkDeletion(self._delete_chunk, self._still_listed, self._pace).delete(keys)
+
+    def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
+        self.requests += 1
+        what = f"delete {len(keys)} objects, {keys[0]} first"
+        try:
+            failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
+        except StorageUnavailableError as e:
+            # What the call does in the end is for later listings to tell.
+            failures = dict.fromkeys(keys, str(e))
+        return DeleteCalls(failures, keys)
 
     def _delete_chunk(self, chunk: Sequence[str]) -> Refused | None:
         """Make one request; return what the store refused, ``None`` where it did all."""
@@ -143,11 +179,9 @@ class _ObstoreCalls:
             return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
             why = safe_text(e, self._secrets)
-            local = self._local_root is not None
-            if not local and is_busy(str(e)):
+            if is_busy(str(e)):
                 return Refused(why, busy=True)
-            key = key_of_refusal(str(e), chunk)
-            return Refused(why, key, cut_short=local or isinstance(e, PermissionDeniedError))
+            return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))
         return None
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
@@ -162,6 +196,23 @@ class _ObstoreCalls:
         what = f"look at {key}"
         with self._translated(what, RemoteObjectNotFoundError):
             return self._deadline.call(what, lambda: self._store.head(key))["version"]
+
+    def remove_folder(self, prefix: str) -> bool:
+        root, what = self._local_root, f"remove the empty folder {prefix}"
+        if root is None:
+            return False
+
+        def remove() -> bool:
+            _identity(root, prefix)
+            try:
+                (root / prefix).rmdir()
+            except OSError:
+                # Not empty, or somebody else's to remove.
+                return False
+            return True
+
+        with self._translated(what, StorageRootError):
+            return self._deadline.call(what, remove)
 
     def put(self, key: str, data: bytes | Path) -> None:
         what = f"write {key}"
@@ -206,6 +257,10 @@ class _ObstoreCalls:
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
             raise _error_class(e, missing)(f"cannot {action}: {text}") from None
+
+
+def _stored(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], (meta["last_modified"] - _EPOCH) // _MILLISECOND)
 
 
 def _root_identity(root: Path) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,9 +14,12 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+    from airflow_provider_rlmm.storage.credentials import StoreCredentials
 
 _MAX_REASON_LENGTH: Final = 500
 
@@ -42,8 +45,12 @@ _STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
 """What people write before the name of an option, a client's too: ``AWS_ALLOW_HTTP``."""
 
 _PUBLIC_OPTION: Final = re.compile(
-    r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http)$", re.I
+    r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http"
+    r"|root_certificate|proxy_ca_certificate)$",
+    re.I,
 )
+_ACCOUNT: Final = re.compile(r"(azure_)?(storage_)?account_name", re.I)
+_ENDPOINT: Final = re.compile(r"(azure_)?(storage_)?endpoint", re.I)
 _STRUCTURED: Final = re.compile(r"[^\s\"'{}:,]{6,}")
 _USER_INFO: Final = re.compile(r"(?<=://)[^/\s@]*@")
 _QUERY: Final = re.compile(r"\?[^\s)\"']+")
@@ -57,13 +64,17 @@ _FROM_ENVIRONMENT: Final[Mapping[str, Sequence[str]]] = {
 """Where obstore takes an address from that no option gives."""
 
 
-def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStore:
+def open_store(
+    uri: str, options: Mapping[str, str] | None = None, credentials: StoreCredentials | None = None
+) -> ObjectStore:
     """
     Open the object store at a URI; it makes no call, except that a local folder must exist.
 
-    :param uri: ``file:///folder``, ``s3://bucket/prefix``, ``gs://…``, ``az://…``: the storage root.
+    :param uri: ``file:///folder``, or one that :func:`~airflow_provider_rlmm.store_uris.read_store_uri` reads: the storage
+        root.
     :param options: obstore's configuration keys for the store, for example ``aws_region``; they never reach a message. Those
         of its HTTP client may be in any case and with a store's prefix.
+    :param credentials: asked for the store's credentials whenever a request needs new ones.
     :raises ConfigurationError: if the URI or an option is not usable.
     :raises StorageRootError: if a local folder does not exist; it is never created.
     :raises StorageUnavailableError: if the file system does not answer.
@@ -71,7 +82,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStor
     scheme = _checked_scheme(uri)
     given = options or {}
     if scheme == "file":
-        if given:
+        if given or credentials:
             raise ConfigurationError(f"a file:// storage takes no options, but {sorted(given)} are set")
         return _open_local(uri)
     from obstore.exceptions import BaseError
@@ -79,16 +90,33 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> ObjectStor
 
     if scheme == "memory":
         return MemoryStore()
+    where = read_store_uri(uri)
     client: Any = _client_options(given)
     # The keys differ per store; obstore checks them itself.
-    config: Any = {key: value for key, value in given.items() if _client_option(key) is None}
+    config: Any = _with_account(where, {key: value for key, value in given.items() if _client_option(key) is None})
+    provider: Any = {} if credentials is None else {"credential_provider": credentials}
+    client = _CLIENT | client
     try:
         return Deadline().call(
             f"open {uri}",
-            lambda: from_url(uri, config=config or None, client_options=_CLIENT | client, retry_config=_RETRY),
+            lambda: from_url(where.uri, config=config or None, client_options=client, retry_config=_RETRY, **provider),
         )
     except (BaseError, ValueError, TypeError, PanicError) as e:
         raise ConfigurationError(f"cannot open the storage at {uri}: {safe_text(e, secrets_in(given))}") from None
+
+
+def _with_account(where: StoreUri, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Add the storage account that an Azure URI names, and its address: an option must not lead to another one."""
+    named = {key: value for key, value in options.items() if _ACCOUNT.fullmatch(key)}
+    if not where.account:
+        return options
+    if any(value != where.account for value in named.values()):
+        raise ConfigurationError(
+            f"the storage URI names the storage account {where.account!r}, and {', '.join(sorted(named))} another one"
+        )
+    addressed = any(_ENDPOINT.fullmatch(key) for key in options)
+    address = {"endpoint": where.endpoint} if where.endpoint and not addressed else {}
+    return {**address, **({} if named else {"account_name": where.account}), **options}
 
 
 def _client_options(options: Mapping[str, str]) -> Mapping[str, str]:
@@ -103,6 +131,15 @@ def _client_options(options: Mapping[str, str]) -> Mapping[str, str]:
             raise ConfigurationError(f"the storage options {spelled[name]} and {key} are one and disagree; keep {name}")
         spelled[name] = key
     return found
+
+
+def is_client_option(key: str) -> bool:
+    """
+    Tell whether an option is one of obstore's HTTP client.
+
+    :param key: in any case, with or without a store's prefix.
+    """
+    return _client_option(key) is not None
 
 
 def _client_option(key: str) -> str | None:
@@ -173,7 +210,8 @@ def _checked_scheme(uri: str) -> str:
         raise ConfigurationError("the storage URI cannot be parsed") from None
     # Only Azure's container@account is no credential. Where a secret holds a "/", the parts do not show it.
     before_at = uri.rpartition("@")[0].partition("://")[2]
-    harmless = parts.scheme == "file" or (parts.scheme in {"abfs", "abfss"} and ":" not in before_at)
+    azure = parts.scheme in {"abfs", "abfss", "wasb", "wasbs"}
+    harmless = parts.scheme == "file" or (azure and ":" not in before_at)
     if parts.query or (before_at and not harmless):
         raise ConfigurationError("the storage URI holds credentials or a query: they belong into the storage options")
     if not parts.scheme:
@@ -195,7 +233,7 @@ def _open_local(uri: str) -> ObjectStore:
 
 def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
     """
-    Return the texts that must not appear anywhere, the longest first: one may be part of another.
+    Return the texts that must not appear anywhere.
 
     :param options: options of a store.
     """
@@ -203,18 +241,19 @@ def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
     # file, any part may be quoted.
     values = [value for key, value in options.items() if not _PUBLIC_OPTION.search(key)]
     parts = {part for value in values for part in (value, *_STRUCTURED.findall(value)) if len(part) > 5}
-    return tuple(sorted(parts, key=len, reverse=True))
+    return tuple(parts)
 
 
-def safe_text(error: Exception, secrets: Sequence[str]) -> str:
+def safe_text(error: Exception, secrets: Iterable[str]) -> str:
     """
-    Return what an error of obstore says, without secrets.
+    Return what an error of obstore or of a provider says, without secrets.
 
     :param error: the error.
-    :param secrets: of :func:`secrets_in`.
+    :param secrets: of :func:`secrets_in`, or those that credentials have given so far.
     """
     # What follows the first blank line is a dump of obstore's internals.
     text = str(error).partition("\n\n")[0] or type(error).__name__
-    for secret in secrets:
+    # The longest first: one may be part of another.
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
     return _QUERY.sub("?***", _USER_INFO.sub("***@", text))[:_MAX_REASON_LENGTH]

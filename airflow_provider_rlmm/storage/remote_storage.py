@@ -8,7 +8,7 @@ may say that an object is gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -62,6 +62,28 @@ class StoredObject:
     key: str
     size: int
     last_modified_ms: int
+
+
+class FolderState(StrEnum):
+    """What a walk through the storage knows of a folder; of two above each other the deeper one tells."""
+
+    WHOLE = "whole"
+    """All that lies there was listed."""
+
+    BROKEN = "broken"
+    """Its listing failed or ended early: what was not seen there may be there."""
+
+    FOREIGN = "foreign"
+    """It is of no topic of this layout, and was not looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that a walk through the storage has met."""
+
+    prefix: str  # empty, or ending in ``/``
+    state: FolderState  # what is known of it
+    why: str = ""  # what the store said, where it is broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +193,15 @@ class RemoteStorageManager(Protocol):
         :param metadata: the segment.
         """
 
-    def delete_log_segments(self, metadatas: Sequence[RemoteLogSegmentMetadata]) -> DeletionReport:
+    def delete_log_segments(
+        self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str] | None = None
+    ) -> DeletionReport:
         """
         Delete all objects of many segments in bulk and confirm by listing. A failing object never stops the others.
 
         :param metadatas: segments of any user partitions, each once.
+        :param others: keys with suffixes that the layout does not know, as :meth:`list_log_segments` has shown them: that
+            spares a local folder the listing before, whose cost grows with all that lies there. ``None`` lists anew.
         :return: one outcome per segment, in the same order. Never raises for a single object.
         :raises UnsafeObjectKeyError: if a key would leave the layout's prefix; nothing was touched then.
         :raises StorageUnavailableError: if the listing before the deletion fails; nothing was touched then.
@@ -192,6 +218,16 @@ class RemoteStorageManager(Protocol):
     def list_objects(self) -> Sequence[StoredObject]:
         """List every object below the root except this package's own stamps, by key: for audits and scrubs."""
 
+    def walk(self, known: Collection[TopicIdPartition]) -> Iterator[StoredObject | Folder]:
+        """
+        List all that lies at the places of the layout, folder by folder, except this package's own stamps.
+
+        One folder that cannot be listed does not end the walk. An object may come twice.
+
+        :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+        :raises StorageRootError: if the root is not the one of :meth:`check_root`, or is replaced meanwhile.
+        """
+
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
         Return those of some keys that are not listed, without listing what comes before them where the store can.
@@ -204,6 +240,34 @@ class RemoteStorageManager(Protocol):
         Say whether deletion frees space, by the settings of the bucket where they can be read, else by some objects.
 
         :param keys: of objects to look at; what is not there or may not be read is left out.
+        """
+
+    def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
+        """
+        Return those of some objects that are listed now.
+
+        :param keys: their keys.
+        :raises StorageRootError: if the root, or a folder of theirs, is not the one that was listed first.
+        """
+
+    def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
+        """
+        Delete objects by their keys, whatever they are, and confirm by listing: for what a scrub has found, of which every
+        key was listed right before.
+
+        :param keys: keys of the layout.
+        :return: key → why it is still there, or why nothing is known; what is not named is gone.
+        """
+
+    def remove_empty_folders(self, keys: Collection[str]) -> Sequence[str]:
+        """
+        Remove the folders of some objects that hold nothing any more, and those above them, never a place itself.
+
+        Only a local root has folders that may be empty.
+
+        :param keys: keys of objects that were there.
+        :return: the folders that are gone.
+        :raises StorageRootError: if the root is not the one of :meth:`check_root`, or a folder is a symbolic link.
         """
 
     def check_root(

@@ -33,7 +33,15 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, LogSegmentData, RemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import (
+    DeleteOutcome,
+    Folder,
+    FolderState,
+    IndexType,
+    LogSegmentData,
+    RemoteStorageManager,
+    StoredObject,
+)
 from airflow_provider_rlmm.storage.root import (
     OLD_STAMP_KEY,
     UNKNOWN_ROOT,
@@ -201,6 +209,20 @@ class RemoteStorageContract:
         assert set(deletion.reasons) == {unknown}
         assert storage.keys() == {unknown}
 
+    @pytest.mark.parametrize("suffix", [".unheard-of", ".d/file"])
+    def test_what_a_listing_has_shown_is_looked_for(self, storage: StorageUnderTest, suffix: str) -> None:
+        place(storage, segment(1), segment(2))
+        kept = place(storage, segment(3))
+        unknown = storage.layout.segment_stem(segment(1)) + suffix
+        storage.put(unknown, b"?")
+        others = {unknown, storage.layout.segment_stem(segment(3)) + ".x", "elsewhere/y"}
+        report = storage.manager.delete_log_segments([segment(1), segment(2), segment(4)], others)
+        present, gone, never = DeleteOutcome.PRESENT, DeleteOutcome.GONE, DeleteOutcome.NEVER_SEEN
+        assert [s.outcome for s in report.segments] == [present, gone, never]
+        assert [s.objects_deleted for s in report.segments] == [files(storage), files(storage), 0]
+        assert set(report.segments[0].reasons) == {unknown}
+        assert storage.keys() == {unknown, *kept}
+
     def test_only_an_unknown_suffix_is_present_and_kept(self, storage: StorageUnderTest) -> None:
         unknown = storage.layout.segment_stem(segment(1)) + ".tmp"
         storage.put(unknown, b"?")
@@ -317,6 +339,24 @@ class RemoteStorageContract:
         }
         assert storage.manager.missing_keys(here | absent) == absent
         assert storage.manager.missing_keys(here) == storage.manager.missing_keys([]) == frozenset()
+
+    def test_a_walk_lists_every_object_below_the_places_but_the_stamps(self, storage: StorageUnderTest) -> None:
+        prefix = place_of(storage).prefix
+        keys = place(storage, segment(1), segment(2, partition=4)) | {f"{prefix}stray"}
+        storage.put(f"{prefix}stray", b"1")
+        stamped(storage)
+        met = list(storage.manager.walk(()))
+        assert {o.key for o in met if isinstance(o, StoredObject)} == keys
+        assert {f.state for f in met if isinstance(f, Folder)} == {FolderState.WHOLE}
+
+    def test_objects_are_seen_and_deleted_by_their_keys(self, storage: StorageUnderTest) -> None:
+        keys = place(storage, segment(1), segment(2))
+        mine = set(storage.layout.required_keys(segment(1)))
+        seen = storage.manager.stored_objects(mine | {f"{partition_of(storage)}none"})
+        assert {key: o.size for key, o in seen.items()} == dict.fromkeys(mine, 10)
+        assert storage.manager.delete_objects(mine) == {}
+        assert storage.keys() == keys - mine
+        assert storage.manager.stored_objects(mine) == {}
 
     def test_keys_that_a_delete_was_sent_for_are_named(self, storage: StorageUnderTest) -> None:
         keys = place(storage, segment(1))
@@ -603,6 +643,8 @@ class RemoteStorageFaultContract:
         for call in (
             lambda: manager.delete_log_segments([segment(1)]),
             lambda: manager.list_objects(),
+            lambda: list(manager.walk(())),
+            lambda: manager.stored_objects(storage.layout.required_keys(segment(1))),
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
             lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
             lambda: manager.stamp_root(check),
@@ -624,6 +666,19 @@ class RemoteStorageFaultContract:
         assert (second.objects_deleted, second.bytes_deleted, set(second.reasons)) == (left, 10 * left, {refused})
         assert "refused by the test" in second.reasons[refused]
         assert storage.keys() == {refused}
+
+    def test_an_object_that_is_not_let_go_is_named(self, storage: FaultyStorage) -> None:
+        keys = place(storage, segment(1), segment(2))
+        refused = storage.layout.required_keys(segment(2))[-1]
+        storage.refuse_delete(refused)
+        left = storage.manager.delete_objects(keys)
+        assert left.keys() == storage.keys() == {refused}
+        assert "refused by the test" in left[refused]
+
+    def test_what_no_listing_confirms_is_not_gone(self, storage: FaultyStorage) -> None:
+        keys = place(storage, segment(1))
+        storage.fail_listing(1)
+        assert storage.manager.delete_objects(keys).keys() == keys
 
     def test_all_refused(self, storage: FaultyStorage) -> None:
         keys = place(storage, segment(1), segment(2))

@@ -30,6 +30,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev.broker import LocalKafka
 
 HOUR_MS = 3_600_000
@@ -45,6 +46,7 @@ class Cleaning:
     :param cluster_id: the expected cluster.
     :param min_absence_ms: how far apart the two observations of absence must be, ms.
     :param batch_segments: segments per batch.
+    :param storage: the remote storage; the broker's folder by default.
     """
 
     def __init__(
@@ -55,12 +57,13 @@ class Cleaning:
         *,
         min_absence_ms: int = 0,
         batch_segments: int = 7,
+        storage: RemoteStorageManager | None = None,
     ) -> None:
         config = KafkaClientConfig({"bootstrap.servers": bootstrap_servers})
         self.log = KafkaMetadataEventLog(config)
         self.offsets = KafkaOffsetStore(config, GROUP_ID)
         self._topics = KafkaClusterTopics(config)
-        self._storage = ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
+        self._storage = storage or ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
         self._snapshots = SnapshotFile(str(storage_root.parent / "topic.snapshot"))
         self._publisher = GuardedPublisher(self.log, allow_writes=True)
         self._cluster_id = cluster_id
@@ -71,8 +74,8 @@ class Cleaning:
         )
 
     @classmethod
-    def of(cls, kafka: LocalKafka, **limits: int) -> Self:
-        return cls(kafka.bootstrap_servers, kafka.remote_dir, kafka.cluster_id, **limits)
+    def of(cls, kafka: LocalKafka, storage: RemoteStorageManager | None = None, **limits: int) -> Self:
+        return cls(kafka.bootstrap_servers, kafka.remote_dir, kafka.cluster_id, storage=storage, **limits)
 
     def __enter__(self) -> Self:
         return self
@@ -98,10 +101,15 @@ class Cleaning:
         topic.keep()
         return plan
 
-    def clean(self, plan: Plan | None = None) -> dict[str, Any]:
-        """Clean what the plan names; returns the totals, with the refusals' reasons, the planner's included."""
+    def clean(self, plan: Plan | None = None, *, first: int = 0) -> dict[str, Any]:
+        """
+        Clean what the plan names; returns the totals, with the refusals' reasons, the planner's included.
+
+        :param first: the metadata partition to begin with.
+        """
         plan = plan or self.plan()
-        reports = [self._clean(partition, plan) for partition in sorted(plan.summary.by_metadata_partition)]
+        partitions = sorted(plan.summary.by_metadata_partition, key=lambda number: (number < first, number))
+        reports = [self._clean(partition, plan) for partition in partitions]
         refusals = [*plan.summary.refusals, *(r for report in reports for r in _refusals_of(report))]
         return {
             **totals([report.to_dict() for report in reports]),

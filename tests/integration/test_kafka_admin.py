@@ -11,6 +11,7 @@ from airflow_provider_rlmm.kafka import client
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
+from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
 from dev.broker import METADATA_TOPIC, await_condition
 from tests.integration.kafka_topics import (
     TIMEOUT_S,
@@ -114,6 +115,12 @@ def test_settings_are_the_ones_in_effect(kafka, topics):
     assert settings[name]["remote.storage.enable"] is True
     assert settings[name]["remote.log.copy.disable"] is False
     assert settings[name]["cleanup.policy"] == "delete"
+
+
+def test_brokers_name_their_storage_plugin_and_hide_its_own_settings(topics):
+    assert topics.broker_setting(PLUGIN_CLASS) == {1: "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"}
+    assert topics.broker_setting("rsm.config.dir") == {1: None}
+    assert topics.broker_setting("there.is.none") == {}
 
 
 def test_partitions_that_do_not_exist_have_no_log_start_offset(kafka, topics):

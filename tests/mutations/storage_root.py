@@ -157,8 +157,8 @@ STORAGE_ROOT = [
         "I2",
         "does not notice that a folder was replaced while objects were deleted",
         LAYOUT_STORAGE,
-        "            with self._steady(listings):\n                for prefix",
-        "            if True:\n                for prefix",
+        "            with self._steady(lookup.prefix for lookup in lookups):\n                for lookup in batch",
+        "            if True:\n                for lookup in batch",
         "storage/test_in_memory.py",
     ),
     switched_off(

@@ -9,12 +9,26 @@ from tests.mutations.generations import GENERATIONS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
+from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
+from tests.mutations.store_access import STORE_ACCESS
 from tests.mutations.stores import STORES
 
-MUTATIONS = [*INVARIANTS, *STORAGE_ROOT, *STORES, *NEEDS_A_PERSON, *RULES, *CLOCKS, *SECRETS, *SPARK, *GENERATIONS]
+MUTATIONS = [
+    *INVARIANTS,
+    *STORAGE_ROOT,
+    *STORES,
+    *STORE_ACCESS,
+    *NEEDS_A_PERSON,
+    *RULES,
+    *CLOCKS,
+    *SECRETS,
+    *SPARK,
+    *GENERATIONS,
+    *SCRUBS,
+]
 
 
 def as_markdown() -> str:

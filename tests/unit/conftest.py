@@ -4,8 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.object_store_server import ObjectStoreServer, running_object_store
+
+# A busy machine makes one example of a hundred slow, and says nothing about the code.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 @pytest.fixture

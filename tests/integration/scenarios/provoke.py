@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.storage.layouts import Layout
 from dev import formatter, tiering
 from dev.broker import LocalKafka, await_condition
 from dev.faults import FaultyKafka
@@ -34,25 +35,30 @@ LIVING = "living"
 
 @contextmanager
 def broker_with_a_living_topic() -> Iterator[FaultyKafka]:
-    """A broker, and a living topic through whose partitions it reads every metadata partition: no event goes unread."""
+    """A broker with faulty storage, and :func:`make_living_topic`."""
     with FaultyKafka(metadata_partitions=METADATA_PARTITIONS) as kafka:
-        partitions, read = 0, set[int]()
-        while len(read) < METADATA_PARTITIONS:
-            if read:
-                delete_topic(kafka, LIVING)
-            partitions += 4
-            topic_id = tiering.create_tiered_topic(kafka, LIVING, partitions)
-            tips = [TopicIdPartition(topic_id, LIVING, p) for p in range(partitions)]
-            read = {metadata_partition_for(tip, METADATA_PARTITIONS) for tip in tips}
-        tiering.produce_until_remote(kafka, LIVING, 1)
+        make_living_topic(kafka)
         yield kafka
 
 
-def assert_unharmed(kafka: LocalKafka) -> None:
+def make_living_topic(kafka: LocalKafka) -> None:
+    """Make a topic through whose partitions the broker reads every metadata partition: no event goes unread."""
+    partitions, read = 0, set[int]()
+    while len(read) < kafka.metadata_partitions:
+        if read:
+            delete_topic(kafka, LIVING)
+        partitions += 4
+        topic_id = tiering.create_tiered_topic(kafka, LIVING, partitions)
+        tips = [TopicIdPartition(topic_id, LIVING, p) for p in range(partitions)]
+        read = {metadata_partition_for(tip, kafka.metadata_partitions) for tip in tips}
+    tiering.produce_until_remote(kafka, LIVING, 1)
+
+
+def assert_unharmed(kafka: LocalKafka, layout: Layout | None = None) -> None:
     """The broker copies and serves, Kafka reads all of the metadata topic, storage and metadata say the same."""
     tiering.tiering_alive(kafka, LIVING)
     assert formatter.formatter_lines(kafka)
-    assert scrub(kafka) == []
+    assert scrub(kafka, layout=layout) == []
 
 
 def tiered_topic(kafka: LocalKafka, name: str, partitions: int, segments: int) -> UUID:

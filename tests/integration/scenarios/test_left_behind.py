@@ -7,18 +7,13 @@ Scenario B is in ``test_remote_log_cleaner.py``, by way of the operators.
 
 from __future__ import annotations
 
-from collections import Counter
-from uuid import UUID
-
 import pytest
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from dev import tiering
 from dev.faults import FaultyKafka
-from tests.integration.cleaning import Cleaning
 from tests.integration.kafka_topics import delete_topic
+from tests.integration.scenarios.outcomes import assert_cleaned, assert_left_alone, states
 from tests.integration.scenarios.provoke import (
-    assert_unharmed,
     await_deletions_done,
     scenario_a,
     scenario_d1,
@@ -28,47 +23,6 @@ from tests.integration.scenarios.provoke import (
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
-
-
-def assert_cleaned(kafka: FaultyKafka, topic_id: UUID, partitions: int, segments: int) -> Counter[str]:
-    """Find, mark and clean exactly what is left of one topic; returns the events that the cleaner wrote."""
-    objects = tiering.remote_files(kafka, topic_id)
-    others = tiering.remote_listing(kafka).keys() - objects
-    with Cleaning.of(kafka) as cleaning:
-        found = cleaning.mark(dry_run=True).marked
-        assert len(found) == partitions
-        assert all(kafka_uuid_str(topic_id) in event for event in found)
-        assert len(cleaning.mark().marked) == partitions
-        assert tiering.remote_files(kafka, topic_id) == objects, "a marker deletes nothing"
-        done = cleaning.clean()
-        assert (done["partitions_finished"], done["segments_deleted"]) == (partitions, segments)
-        assert (done["segments_left"], done["reasons"]) == (0, [])
-        assert done["objects_deleted"] == len(objects)
-        assert tiering.remote_files(kafka, topic_id) == set()
-        assert tiering.remote_listing(kafka).keys() >= others
-        assert cleaning.segment_states(topic_id) == {}
-        assert cleaning.mark().marked == ()
-        assert cleaning.clean()["events"] == {}
-    assert_unharmed(kafka)
-    events: Counter[str] = done["events"]
-    return events
-
-
-def states(kafka: FaultyKafka, topic_id: UUID) -> Counter[str]:
-    with Cleaning.of(kafka) as cleaning:
-        return cleaning.segment_states(topic_id)
-
-
-def assert_left_alone(kafka: FaultyKafka, topic_id: UUID) -> None:
-    """A living topic is reported, never marked, planned or cleaned, whatever lies about in its storage."""
-    before, found = tiering.remote_files(kafka, topic_id), states(kafka, topic_id)
-    with Cleaning.of(kafka) as cleaning:
-        assert cleaning.mark().marked == ()
-        assert cleaning.plan().rows.num_rows == 0
-        assert cleaning.clean()["events"] == {}
-        assert cleaning.deletions(topic_id) == [None] * len(cleaning.deletions(topic_id))
-    assert tiering.remote_files(kafka, topic_id) == before
-    assert states(kafka, topic_id) == found
 
 
 def test_a_deleted_while_the_broker_starts(kafka: FaultyKafka) -> None:

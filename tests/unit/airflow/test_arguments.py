@@ -27,6 +27,11 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
+from airflow_provider_rlmm.operators.scrub import (
+    DeleteScrubbedObjectsOperator,
+    PlanRemoteStorageScrubOperator,
+    RemoteStorageScrubOperator,
+)
 
 HUGE = 10**400
 NAN, INF = float("nan"), float("inf")
@@ -66,6 +71,13 @@ LIMITS: list[Any] = [
     {"min_absence_ms": 1},
     *({"objects_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
     *({"deletion_window": wrong} for wrong in (5, True, [], "always", "22:00-06:00", "22:00-06:00 Nowhere")),
+]
+SCRUB_LIMITS: list[Any] = [
+    *MAPPINGS,
+    *({name: wrong} for name in ("min_unreferenced_ms", "batch_segments") for wrong in INTEGERS),
+    *({"batch_segments": wrong} for wrong in (0, 10_001)),
+    {"overrides": ["X"]},
+    {"min_unreferenced_ms": 86_399_999},
 ]
 BLAST_RADIUS: list[Any] = [
     *MAPPINGS,
@@ -178,6 +190,35 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         SegmentRetentionOperator,
         {},
         {"rlmm_conn_id": [None, "", *TEXTS], "min_age_ms": [*INTEGERS, None], "jars": [*TEXTS, 0, False, []]},
+    ),
+    (
+        RemoteStorageScrubOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "max_copy_ms": [*INTEGERS, None],
+            "price_per_gb_month": [-1, "-1", "much", True, [], NAN, INF, 1_000_001],
+            "fail_on_problems": FLAGS,
+            "overrides": ["move_stamp", [1], [None], 5, ["X"]],
+        },
+    ),
+    (
+        PlanRemoteStorageScrubOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": SCRUB_LIMITS,
+            "blast_radius": BLAST_RADIUS,
+            "hold": HOLDS,
+            "max_segments_this_run": CANARIES,
+            "dry_run_only": FLAGS,
+            "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
+        },
+    ),
+    (
+        DeleteScrubbedObjectsOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "limits": SCRUB_LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
     ),
 ]
 CASES = [

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from tests.unit.airflow.test_operators import (
     NOW,
@@ -67,6 +68,17 @@ def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, w
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
 
+def test_the_check_refuses_the_layout_of_another_plugin(cluster: Cluster) -> None:
+    assert "no broker says" in check(limits=NOW)["layout"]
+    cluster.topics.broker_settings[1] = {PLUGIN_CLASS: "io.aiven.kafka.tieredstorage.RemoteStorageManager"}
+    events, keys = cluster.events, cluster.storage.keys
+    with pytest.raises(
+        ConfigurationError, match=r"^connection 'rlmm_default': the brokers run .* whose layout is aiven"
+    ):
+        check(limits=NOW)
+    assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
 def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +90,9 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     overridden = check(limits=NOW | {"overrides": [*NOW["overrides"], "unproven_clock"]})
     assert "lets this pass: clocks contradict each other" in overridden["work"]
     (document,) = work.glob("*/check.json")
-    assert json.loads(document.read_text()).keys() == {"cluster", "clock", "writes", "root", "deletion", "topic"}
+    assert json.loads(document.read_text()).keys() == {
+        "cluster", "clock", "layout", "writes", "root", "deletion", "topic"
+    }  # fmt: skip
 
 
 def test_the_check_refuses_a_work_folder_that_cannot_be_written(cluster: Cluster, work: Path) -> None:

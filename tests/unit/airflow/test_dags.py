@@ -63,6 +63,11 @@ def retention() -> DAG:
     return load("remote_log_retention")
 
 
+@pytest.fixture(scope="module")
+def scrub() -> DAG:
+    return load("remote_storage_scrub")
+
+
 def rendered(dag: DAG, task_id: str, expanded: dict[str, Any] | None = None, **params: Any) -> Any:
     """Return the task as it runs, its templates rendered with the DAG's parameters."""
     task: Any = dag.get_task(task_id)
@@ -83,14 +88,28 @@ def test_parsing_imports_nothing_heavy_and_opens_no_connection(file: Path) -> No
     assert json.loads(done.stdout.splitlines()[-1]) == [[], []]
 
 
-def test_there_are_two_dags_and_both_survive_serialization(cleaner: DAG, retention: DAG) -> None:
-    assert [f.stem for f in FILES] == ["remote_log_cleaner", "remote_log_retention"]
-    for dag in (cleaner, retention):
+def test_there_are_three_dags_and_all_survive_serialization(cleaner: DAG, retention: DAG, scrub: DAG) -> None:
+    assert [f.stem for f in FILES] == ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub"]
+    for dag in (cleaner, retention, scrub):
         known = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
         assert sorted(known.task_ids) == sorted(dag.task_ids)
         assert known.doc_md == dag.doc_md
         assert dag.doc_md is not None
         assert "SPDX" not in dag.doc_md
+
+
+def test_the_steps_of_a_scrub(scrub: DAG) -> None:
+    assert [t.task_id for t in scrub.topological_sort()] == ["scrub", "plan", "delete", "report"]
+    assert scrub.get_task("report").trigger_rule == "all_done"
+    first = rendered(scrub, "scrub", price_per_gb_month=0.02)
+    assert (first.fail_on_problems, first.price_per_gb_month, first.overrides) == (False, 0.02, [])
+    assert rendered(scrub, "scrub").price_per_gb_month is None
+    for task_id in ("plan", "delete"):
+        task = rendered(scrub, task_id)
+        assert task.dry_run_only is True
+        assert task.limits == {"min_unreferenced_ms": 259_200_000, "batch_segments": 500, "overrides": []}
+    assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
+    assert rendered(scrub, "plan").blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.5}
 
 
 def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
@@ -153,8 +172,8 @@ def test_values_of_the_wrong_kind_are_refused(cleaner: DAG, name: str, value: An
         cleaner.params.get_param(name).resolve(value)
 
 
-def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG) -> None:
-    for dag, first in ((cleaner, "check"), (retention, "evaluate")):
+def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG, scrub: DAG) -> None:
+    for dag, first in ((cleaner, "check"), (retention, "evaluate"), (scrub, "scrub")):
         assert dag.get_task(first)._pre_execute_hook is refuse_unknown_params
         good: Any = {"dag": dag, "dag_run": SimpleNamespace(conf={"rlmm_conn_id": "x"})}
         refuse_unknown_params(good)

@@ -28,7 +28,8 @@ from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, store_options
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.hooks.stores import store_access
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -255,7 +256,7 @@ def test_login_password_and_extra_become_the_stores_options() -> None:
     connection = storage_connection(
         login="key", password=SECRET, extra=json.dumps({"aws_region": "eu-1", "allow_http": True, "timeout": 3})
     )
-    assert store_options("s3://bucket/x", connection) == {
+    assert store_access("s3://bucket/x", connection).options == {
         "aws_access_key_id": "key",
         "aws_secret_access_key": SECRET,
         "aws_region": "eu-1",
@@ -276,7 +277,7 @@ def test_a_useless_storage_connection_is_named_without_its_secrets(
     uri: str, fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"'store': {message}") as caught:
-        store_options(uri, storage_connection(**fields))
+        store_access(uri, storage_connection(**fields))
     assert SECRET not in str(caught.value)
 
 
@@ -287,6 +288,11 @@ TOPICS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
 
 
 class FakeTopics:
+    plugin = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+    def broker_setting(self, name: str) -> dict[int, str | None]:
+        return {1: self.plugin} if name == "remote.log.storage.manager.class.name" else {}
+
     def __init__(self, *, forbidden: bool = False, in_sync: int = 3, **settings: int | str) -> None:
         self._forbidden = forbidden
         self._in_sync = in_sync
@@ -487,6 +493,18 @@ def test_a_real_panic_of_the_storage_becomes_a_sentence(
     assert not good
     assert "The storage cannot be checked (PanicException): look at its settings" in text
     assert "Cluster cluster-1 answers" in text
+
+
+def test_the_layout_of_another_plugin_is_red(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "whose layout is local-tiered-storage." in hook.test_connection()[1]
+    monkeypatch.setattr(FakeTopics, "plugin", "com.example.Manager")
+    good, text = hook.test_connection()
+    assert good
+    assert "The brokers run 'com.example.Manager'; nothing is known of whether" in text
+    monkeypatch.setattr(FakeTopics, "plugin", "io.aiven.kafka.tieredstorage.RemoteStorageManager")
+    good, text = hook.test_connection()
+    assert not good
+    assert "whose layout is aiven, and the connection's layout is local-tiered-storage" in text
 
 
 def test_a_person_may_interrupt(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:

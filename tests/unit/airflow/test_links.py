@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.links.artifacts import ArtifactLink, DoctorLink, PlanLink, ReportLink
+from airflow_provider_rlmm.links.artifacts import (
+    ArtifactLink,
+    DoctorLink,
+    PlanLink,
+    ReportLink,
+    ScrubLink,
+    ScrubPlanLink,
+)
 from airflow_provider_rlmm.plugins.rlmm_plugin import RlmmPlugin
 
 KEY = SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=2, try_number=1)
@@ -29,7 +36,13 @@ def context(store: dict[str, Any]) -> Any:
     return {"ti": SimpleNamespace(xcom_push=lambda key, value: store.update({key: value}))}
 
 
-@pytest.mark.parametrize(("link", "page"), [(PlanLink, "plans"), (ReportLink, "reports"), (DoctorLink, "doctor")])
+@pytest.mark.parametrize(
+    ("link", "page"),
+    [
+        (PlanLink, "plans"), (ReportLink, "reports"), (DoctorLink, "doctor"), (ScrubLink, "scrubs"),
+        (ScrubPlanLink, "scrub-plans"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("base_url", "expected"),
     [("http://host:8080", "http://host:8080"), ("https://host/airflow/", "https://host/airflow")],

@@ -188,7 +188,7 @@ def test_nobody_sees_anything_without_the_permission(
 def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
     app = web.create_app()
     paths = [getattr(route, "path", "").format(name="plan-1") for route in app.routes]
-    kinds = ("plans", "reports", "doctor")
+    kinds = ("plans", "reports", "doctor", "scrubs", "scrub-plans")
     assert sorted(paths) == sorted(f"/{kind}/plan-1{end}" for kind in kinds for end in ("", "/json"))
     with TestClient(app) as anonymous:
         assert {anonymous.get(path).status_code for path in paths} == {401}
@@ -209,7 +209,7 @@ def test_pages_and_their_json(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "name", ["..", "%2e%2e", "..%2f..%2fetc", ".hidden", "a%00b", "plan-1%2f..", "-x", "%C3%A9", "a" * 129]
 )
-@pytest.mark.parametrize("kind", ["plans", "reports", "doctor"])
+@pytest.mark.parametrize("kind", ["plans", "reports", "doctor", "scrubs", "scrub-plans"])
 def test_a_name_never_walks(client: TestClient, kind: str, name: str) -> None:
     answer = client.get(f"/{kind}/{name}/json")
     assert answer.status_code == 404

@@ -23,7 +23,10 @@ from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKin
 from tests.object_store_server import ObjectStoreServer
 
 SECRET = "s3cr3t"
-FILES = {"plans": "summary.json", "reports": "report.json", "doctor": "doctor.json"}
+FILES = {
+    "plans": "summary.json", "reports": "report.json", "doctor": "doctor.json", "scrubs": "scrub.json",
+    "scrub-plans": "scrub-plan.json",
+}  # fmt: skip
 WALKS = ("\n", "\u202e", "\u200f", "\x1b", "\ud800", "\u2028")
 
 

@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
-from airflow_provider_rlmm.event_log.topic_state import TopicState
+from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -19,7 +18,7 @@ from airflow_provider_rlmm.metadata.records import (
     parse_kafka_uuid,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.scrub import LogView, ScrubClass, classify_objects, missing_segments
+from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
@@ -143,41 +142,13 @@ def test_a_copy_that_points_elsewhere_stays_and_nothing_is_written_about_it() ->
     assert "DELETE_PARTITION_FINISHED" not in cluster.states()
 
 
-LISTED = pa.schema(
-    {
-        "key": pa.string(), "bytes": pa.int64(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32(),
-        "segment_id": pa.binary(),
-    }
-)  # fmt: skip
-
-
-def known(cluster: Cluster) -> set[TopicIdPartition]:
-    return {tip for number in range(cluster.log.partition_count) for tip in cluster.replay(number).histories}
-
-
 def test_a_scrub_of_the_recorded_run_finds_what_its_metadata_forgot() -> None:
     cluster, segments = recorded_run()
-    before = dict(cluster.log.high_water_marks())
-    rows, homes, tips = [], {}, known(cluster)
-    for stored in cluster.storage.list_objects():
-        found = cluster.layout.parse(stored.key)
-        assert found is not None
-        # A prefix that is no folder reads as a part of the topic's name: the topic id tells.
-        names = [p for place in cluster.layout.places if (p := cluster.layout.parse(stored.key, place)) is not None]
-        [segment] = [p for p in names if p.topic_id_partition in tips]
-        tip = segment.topic_id_partition
-        homes[tip.topic_id.bytes, tip.topic, tip.partition] = cluster.metadata_partition_of(tip)
-        rows.append((stored.key, stored.size, tip.topic_id.bytes, tip.topic, tip.partition, segment.id.bytes))
-    listed = pa.table([list(column) for column in zip(*rows, strict=True)], schema=LISTED)
-    state = TopicState(cluster.log, cluster.topics, keep_finished=True)
-    state.advance()
-    tables = state.state
-    view = LogView(tables.segments, tables.finished_segments, tables.user_partitions, before, frozenset())
-    found_classes = classify_objects(listed, view, homes).to_pylist()
+    found = scrub(cluster.log, cluster.topics, cluster.storage, known=(), clock=cluster.clock)
     expected = {
         key: (ScrubClass.FINISHED if s["verdict"].startswith("leaked") else
               ScrubClass.COPY_NEVER_FINISHED if s["verdict"].startswith("dangling") else ScrubClass.IN_USE)
         for s in segments for key in s["objects_present"]
     }  # fmt: skip
-    assert {row["key"]: row["class"] for row in found_classes} == expected
-    assert missing_segments(listed, view).num_rows == 0
+    assert {row["key"]: row["class"] for row in found.objects.to_pylist()} == expected
+    assert (found.missing.num_rows, found.foreign, dict(found.incomplete)) == (0, (), {})

@@ -21,10 +21,12 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.local_files import LocalFiles
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.opening import open_store
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
@@ -48,23 +50,11 @@ SECRET = "very-s3cret/value+"
 
 
 class FaultyLocalStore(LocalStore):
-    """A local folder whose calls can be made to fail as obstore's do: the first failure ends the call."""
+    """A local folder whose calls can be made to fail as obstore's do."""
 
-    refused: frozenset[str] = frozenset()
     failing_listing = 0
     listings = 0
-    deletes = 0
     refuses_put = False
-    when_deleted: Callable[[], None] | None = None
-
-    def delete(self, paths: str | Sequence[str]) -> None:
-        self.deletes += 1
-        bad = next((i for i, path in enumerate(paths) if path in self.refused), None)
-        super().delete(paths if bad is None else paths[:bad])
-        if self.when_deleted is not None:
-            self.when_deleted()
-        if bad is not None:
-            raise GenericError(f"cannot delete {paths[bad]}: refused by the test")
 
     def put(self, path: str, file: Any, **options: Any) -> Any:
         if self.refuses_put:
@@ -72,10 +62,35 @@ class FaultyLocalStore(LocalStore):
         return super().put(path, file, **options)
 
     def list(self, prefix: str | None = None, **options: Any) -> Any:
+        self.count_listing()
+        return super().list(prefix, **options)
+
+    def count_listing(self) -> None:
         self.listings += 1
         if self.listings == self.failing_listing:
             raise GenericError("listing failed in the test")
-        return super().list(prefix, **options)
+
+
+class FaultyFiles(LocalFiles):
+    """The files of that folder, some of which cannot be deleted."""
+
+    def __init__(self, root: Path, store: FaultyLocalStore) -> None:
+        super().__init__(root)
+        self.store = store
+        self.refused: frozenset[str] = frozenset()
+        self.deletes = 0
+        self.when_deleted: Callable[[], None] | None = None
+
+    def find(self, lookup: Lookup) -> list[StoredObject]:
+        self.store.count_listing()
+        return super().find(lookup)
+
+    def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
+        self.deletes += 1
+        failures = super().delete([key for key in keys if key not in self.refused])
+        if self.when_deleted is not None:
+            self.when_deleted()
+        return {**failures, **{key: "refused by the test" for key in keys if key in self.refused}}
 
 
 class LocalFolder:
@@ -85,7 +100,10 @@ class LocalFolder:
             root.mkdir()
         self.root = root
         self.store = FaultyLocalStore(root)
-        self.manager: RemoteStorageManager = ObjectStoreRemoteStorageManager(self.store, layout)
+        self.files = FaultyFiles(root, self.store)
+        manager = ObjectStoreRemoteStorageManager(self.store, layout)
+        manager._calls._files = self.files
+        self.manager: RemoteStorageManager = manager
 
     def put(self, key: str, data: bytes) -> None:
         path = self.root / key
@@ -111,7 +129,7 @@ class LocalFolder:
         self.root.with_name("renamed").rename(folder)
 
     def rename_folder_during_delete(self, prefix: str) -> None:
-        self.store.when_deleted = lambda: self.rename_folder(prefix, another=True)
+        self.files.when_deleted = lambda: self.rename_folder(prefix, another=True)
 
     def keys(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
@@ -120,7 +138,7 @@ class LocalFolder:
         shutil.rmtree(self.root)
 
     def refuse_delete(self, *keys: str) -> None:
-        self.store.refused = frozenset(keys)
+        self.files.refused = frozenset(keys)
 
     def fail_listing(self, number: int) -> None:
         self.store.failing_listing = self.store.listings + number
@@ -131,7 +149,7 @@ class LocalFolder:
             self.root.rename(self.root.with_name("unmounted"))
             self.root.mkdir()
 
-        self.store.when_deleted = swap
+        self.files.when_deleted = swap
 
 
 class ObstoreMemory:
@@ -252,19 +270,41 @@ def test_one_stubborn_object_among_many_is_isolated(folder: LocalFolder) -> None
     assert [s.outcome for s in report.segments].count(DeleteOutcome.PRESENT) == 1
     assert folder.keys() == {refused}
     second_page = 1
-    assert report.calls == folder.store.listings + second_page + folder.store.deletes
-    assert folder.store.deletes < 40
+    assert report.calls == folder.store.listings + second_page + folder.files.deletes
+    assert folder.files.deletes == 1
 
 
-def test_delete_calls_on_a_folder_that_refuses_everything_are_bounded(folder: LocalFolder) -> None:
-    segments = [segment(n) for n in range(300)]
-    keys = place(folder, *segments)
-    folder.refuse_delete(*keys)
-    report = folder.manager.delete_log_segments(segments)
-    assert {s.outcome for s in report.segments} == {DeleteOutcome.PRESENT}
-    assert {reason for s in report.segments for reason in s.reasons.values()} != set()
-    assert folder.store.deletes <= 250
-    assert folder.keys() == keys
+def test_a_batch_costs_the_same_whatever_lies_beside_it(folder: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    place(folder, *(segment(n) for n in range(20)))
+    looks: list[int] = []
+    real_find = folder.files.find
+
+    def find(lookup: Lookup) -> list[StoredObject]:
+        looks.append(len(lookup.keys))
+        return real_find(lookup)
+
+    monkeypatch.setattr(folder.files, "find", find)
+    monkeypatch.setattr(folder.store, "list", lambda *_, **__: pytest.fail("a listing costs what lies in the folder"))
+    report = folder.manager.delete_log_segments([segment(1), segment(2)], ())
+    assert [s.outcome for s in report.segments] == [DeleteOutcome.GONE] * 2
+    assert looks == [2 * len(LAYOUT.suffixes)] * 2
+    assert len(folder.keys()) == 18 * len(LAYOUT.required_keys(segment(1)))
+
+
+def test_a_link_in_the_way_is_not_followed(folder: LocalFolder, tmp_path: Path) -> None:
+    living = tmp_path / "living"
+    living.mkdir()
+    place(folder, segment(1))
+    keys = LAYOUT.required_keys(segment(1))
+    files = LocalFiles(folder.root)
+    for key in keys:
+        (living / Path(key).name).write_bytes(b"living")
+    (folder.root / PARTITION).rename(tmp_path / "moved")
+    (folder.root / PARTITION).symlink_to(living)
+    assert set(files.delete(keys)) == set(keys)
+    assert len(list(living.iterdir())) == len(keys)
+    with pytest.raises(OSError, match=PARTITION.rstrip("/").rpartition("/")[2]):
+        files.find(Lookup(PARTITION, sorted(keys), set(keys)))
 
 
 def test_large_files_are_copied_whole(folder: LocalFolder, tmp_path: Path) -> None:

@@ -100,6 +100,14 @@ def test_two_spellings_of_one_option_must_agree() -> None:
         ("gs://bucket/p", {"google_skip_signature": "true"}, "gs://bucket/p/place"),
         ("az://container/p", {"azure_storage_account_name": "acc"}, "az://container/p/place?endpoint=acc"),
         ("abfss://container@acc.dfs.core.windows.net/p", {}, "az://container/p/place?endpoint=acc"),
+        ("wasbs://container@acc.blob.core.windows.net/p", {}, "az://container/p/place?endpoint=acc"),
+        (
+            "abfss://container@acc.dfs.core.chinacloudapi.cn/p",
+            {},
+            "az://container/p/place?endpoint=acc%40https://acc.blob.core.chinacloudapi.cn",
+        ),
+        ("s3n://bucket/pre/fix", {}, "s3://bucket/pre/fix/place"),
+        ("gcs://bucket/p", {"google_skip_signature": "true"}, "gs://bucket/p/place"),
     ],
 )
 def test_a_location_is_one_word_without_a_secret(uri: str, options: Mapping[str, str], text: str) -> None:
@@ -114,6 +122,14 @@ def test_an_endpoint_of_the_environment_is_another_location(name: str, monkeypat
     assert before.endpoint == ""
     with_option = open_store("s3://bucket", {"aws_endpoint": "https://here"})
     assert location_of(with_option, "place/").endpoint == "https://here"
+
+
+@pytest.mark.parametrize("name", ["azure_storage_account_name", "AZURE_STORAGE_ACCOUNT_NAME", "account_name"])
+def test_an_option_leads_to_no_other_account_than_the_uri_names(name: str) -> None:
+    uri = "abfss://container@ours.dfs.core.windows.net/p"
+    assert location_of(open_store(uri, {name: "ours"}), "").endpoint == "ours"
+    with pytest.raises(ConfigurationError, match=f"names the storage account 'ours', and {name} another one"):
+        open_store(uri, {name: "theirs"})
 
 
 def test_a_local_location_names_path_and_inode(tmp_path: Path) -> None:

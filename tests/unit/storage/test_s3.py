@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
 from tests.contracts.layouts import WITHOUT_COPIES
 from tests.contracts.remote_storage import (
@@ -98,3 +98,30 @@ def test_in_a_bucket_that_is_only_read_the_expected_location_stands_for_the_stam
     assert not check_root(storage).verified
     check = check_root(storage, RootExpectation(expected_root=location))
     assert (how(check), check.root_ids) == (RootProof.EXPECTED_ROOT, {"kafka-tiered-storage": location})
+
+
+@pytest.mark.parametrize("where", ["backup/", "kafka-tiered-storage/backup/", None])
+def test_one_key_that_cannot_be_addressed_ends_only_its_own_folder(storage: S3Storage, where: str | None) -> None:
+    other = segment(2, partition=1)
+    keys = place(storage, segment(1), other)
+    folder = storage.layout.partition_prefix(other.remote_log_segment_id.topic_id_partition)
+    storage.put(f"{folder if where is None else where}a//b", b"1")
+    met = list(storage.manager.walk(()))
+    found = {o.key for o in met if isinstance(o, StoredObject)}
+    broken = [f.prefix for f in met if isinstance(f, Folder) and f.state is FolderState.BROKEN]
+    if where is None:
+        assert set(storage.layout.required_keys(segment(1))) <= found
+        assert all(prefix.startswith(folder) for prefix in broken)
+        assert broken
+    else:
+        assert (found, broken) == (keys, [])
+
+
+def test_known_partitions_are_found_where_their_place_cannot_be_listed(storage: S3Storage) -> None:
+    keys = place(storage, segment(1))
+    storage.put("kafka-tiered-storage//b", b"1")
+    met = list(storage.manager.walk([segment(1).remote_log_segment_id.topic_id_partition]))
+    assert {o.key for o in met if isinstance(o, StoredObject)} == keys
+    assert {f.prefix for f in met if isinstance(f, Folder) and f.state is FolderState.BROKEN} == {
+        "kafka-tiered-storage/"
+    }

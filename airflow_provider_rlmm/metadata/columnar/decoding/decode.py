@@ -114,17 +114,21 @@ def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:
     :param batch: what :func:`decode` returned, or some of its rows.
     """
     columns = [batch.column(name).to_pylist() for name in FIELDS]
+    # Most records are about a user partition that others are about, too.
+    tips: dict[tuple[Any, ...], TopicIdPartition] = {}
     for row in zip(*columns, strict=True):
-        yield _event(dict(zip(FIELDS, row, strict=True)))
+        yield _event(dict(zip(FIELDS, row, strict=True)), tips)
 
 
-def _event(row: dict[str, Any]) -> RemoteLogMetadata | None:
+def _event(row: dict[str, Any], tips: dict[tuple[Any, ...], TopicIdPartition]) -> RemoteLogMetadata | None:
     api_key = row["api_key"]
     if api_key is None:
         return None
     if api_key == SNAPSHOT_API_KEY:
         return RemoteLogSegmentMetadataSnapshot(UUID(bytes=row["segment_id"]), **_segment_fields(row))
-    topic_id_partition = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    about = row["topic_id"], row["topic"], row["partition"]
+    if (topic_id_partition := tips.get(about)) is None:
+        tips[about] = topic_id_partition = TopicIdPartition(UUID(bytes=about[0]), *about[1:])
     if api_key == PARTITION_DELETE_API_KEY:
         state = RemotePartitionDeleteState(row["state"])
         return RemotePartitionDeleteMetadata(topic_id_partition, state, row["event_timestamp_ms"], row["broker_id"])

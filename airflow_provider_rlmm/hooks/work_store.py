@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store of the work folder, opened by the connection that ``[rlmm] work_conn_id`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from threading import Lock
+from typing import Final
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.file_systems import OpenedStore
+from airflow_provider_rlmm.hooks.stores import store_access
+from airflow_provider_rlmm.settings import work_conn_id, work_uri
+from airflow_provider_rlmm.storage.credentials import StoreAccess
+from airflow_provider_rlmm.storage.opening import open_store, safe_text, secrets_in
+from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
+
+_Key = tuple[str, str, str, str]
+_LAST: Final[dict[_Key, StoreAccess]] = {}
+"""What the last connection gave: a run opens dozens of files, and a role need not be assumed for each."""
+_CHANGING: Final = Lock()
+
+
+def open_work_store(uri: str) -> OpenedStore | None:
+    """
+    Open a folder in an object store.
+
+    :param uri: the folder.
+    :return: ``None`` where no connection is named, or the folder is in a store of another kind than the work folder.
+    :raises ConfigurationError: if the connection does not exist, or does not fit the URI.
+    :raises StorageError: if the connection gives no credentials.
+    """
+    conn_id = work_conn_id()
+    where = read_store_uri(uri)
+    if conn_id is None or where.kind != read_store_uri(work_uri()).kind:
+        return None
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(f"[rlmm] work_conn_id names {conn_id!r}, which does not exist") from None
+    access = _access(uri, where, connection)
+    credentials = access.credentials
+    secrets = secrets_in(access.options) if credentials is None else credentials.secrets
+    return OpenedStore(open_store(uri, access.options, credentials), partial(_tell, secrets))
+
+
+def _tell(secrets: Iterable[str], error: Exception) -> str:
+    return " ".join(safe_text(error, secrets).split())
+
+
+def _access(uri: str, where: StoreUri, connection: Connection) -> StoreAccess:
+    # The whole connection: one that was changed is read anew.
+    key = (where.kind, where.account, connection.conn_id, connection.get_uri())
+    with _CHANGING:
+        if key not in _LAST:
+            access = store_access(uri, connection)
+            _LAST.clear()
+            _LAST[key] = access
+        return _LAST[key]

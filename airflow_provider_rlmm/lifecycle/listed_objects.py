@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a walk through the storage has listed, as columns."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.policy.scrub import LISTED_COLUMNS
+from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
+from airflow_provider_rlmm.storage.root import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
+_CHUNK_ROWS = 100_000
+
+_Reading = tuple[Place, RemoteLogSegmentId, str]
+"""What a key can be: of which place, of which segment, with which suffix."""
+
+
+def listed_schema() -> pa.Schema:
+    """Return the Arrow schema of a listing."""
+    import pyarrow as pa
+
+    types = {"bool": pa.bool_(), "binary": pa.binary(), "string": pa.string()}
+    return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in LISTED_COLUMNS])
+
+
+class ListedObjects:
+    """
+    Objects and folders as they are met.
+
+    :param layout: where the objects of a segment lie.
+    :param partition_count: number of metadata partitions.
+    """
+
+    def __init__(self, layout: Layout, partition_count: int) -> None:
+        self._layout = layout
+        self._home = lru_cache(maxsize=1 << 16)(lambda tip: metadata_partition_for(tip, partition_count))
+        self._rows: list[tuple[Any, ...]] = []
+        self._chunks: list[pa.Table] = []
+        self._ambiguous: dict[str, tuple[StoredObject, list[_Reading]]] = {}
+        self._whole: set[str] = set()
+        self.broken: dict[str, str] = {}
+        """Folder → why not all of it was listed."""
+        self.foreign: list[str] = []
+        """Folders of no topic, which were not looked into."""
+
+    def add(self, found: StoredObject | Folder) -> None:
+        """
+        Take note of an object or a folder.
+
+        :param found: what the walk has met; an object may come twice.
+        """
+        if isinstance(found, StoredObject):
+            readings = self._readings(found.key)
+            if len(readings) > 1:
+                # A prefix that is no folder reads as a part of a topic's name, too: the log tells.
+                self._ambiguous[found.key] = (found, readings)
+            else:
+                self._append(found, readings[0] if readings else None)
+        elif found.state is FolderState.FOREIGN:
+            self.foreign.append(found.prefix)
+        elif found.state is FolderState.BROKEN:
+            self.broken[found.prefix] = found.why
+        else:
+            self._whole.add(found.prefix)
+
+    def _readings(self, key: str) -> list[_Reading]:
+        parts = ((place, self._layout.parts(key, place)) for place in self._layout.places)
+        return [(place, *found) for place, found in parts if found is not None]
+
+    def _append(self, stored: StoredObject, reading: _Reading | None) -> None:
+        if reading is None:
+            parts: tuple[Any, ...] = (None,) * 7
+        else:
+            place, segment, suffix = reading
+            tip = segment.topic_id_partition
+            parts = (
+                place.name, suffix, tip.topic_id.bytes, tip.topic, tip.partition, segment.id.bytes, self._home(tip),
+            )  # fmt: skip
+        self._rows.append((stored.key, stored.size, stored.last_modified_ms, True, *parts))
+        if len(self._rows) >= _CHUNK_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        schema = listed_schema()
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        self._chunks.append(pa.Table.from_arrays(arrays, schema=schema))
+        self._rows = []
+
+    def segment_ids(self) -> pa.Array:
+        """Return the ids of all segments of which an object was listed, each once."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self._flush()
+        ids = [pc.unique(chunk["segment_id"]) for chunk in self._chunks]
+        ids.append(
+            pa.array([s.id.bytes for _, readings in self._ambiguous.values() for _, s, _ in readings], pa.binary())
+        )
+        return pc.drop_null(pc.unique(pa.chunked_array(ids, pa.binary())))
+
+    def table(self, names: Collection[tuple[bytes, str]]) -> pa.Table:
+        """
+        Return all objects, each once.
+
+        :param names: topic ids with their names, as the log has them: they tell what a key is that can be several.
+        :return: with :data:`~airflow_provider_rlmm.policy.scrub.LISTED_COLUMNS`.
+        """
+        import pyarrow as pa
+
+        for stored, readings in self._ambiguous.values():
+            named = [r for r in readings if (_tip(r).topic_id.bytes, _tip(r).topic) in names]
+            self._append(stored, (named or readings)[0])
+        self._ambiguous = {}
+        self._flush()
+        rows = pa.concat_tables(self._chunks)
+        if self.broken:
+            rows = self._each_once(rows)
+        return rows.combine_chunks()
+
+    def _each_once(self, rows: pa.Table) -> pa.Table:
+        """Return each object once, of folders that broke off marked as such."""
+        import numpy as np
+        import pyarrow as pa
+
+        keys = rows["key"].combine_chunks().dictionary_encode()
+        _, first = np.unique(keys.indices.to_numpy(), return_index=True)
+        rows = rows.take(pa.array(np.sort(first)))
+        is_whole = pa.array([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
+        return rows.set_column(rows.schema.get_field_index("is_whole"), "is_whole", is_whole)
+
+    def is_whole(self, key: str) -> bool:
+        """
+        Tell whether all that lies beside an object or below a folder was listed.
+
+        :param key: a key, or a prefix that ends in ``/``.
+        """
+        if not self.broken:
+            return True
+        if any(folder.startswith(key) for folder in self.broken):
+            return False
+        end = len(key)
+        while (end := key.rfind("/", 0, end)) >= 0:
+            folder = key[: end + 1]
+            if folder in self.broken:
+                return False
+            if folder in self._whole:
+                return True
+        return "" not in self.broken
+
+
+def _tip(reading: _Reading) -> TopicIdPartition:
+    return reading[1].topic_id_partition

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The scrub: what lies in storage beside what the log says, in the order that cannot lie.
+
+Watermarks W1, the listing of all places, watermarks W2, one read of the log from its beginning to W2 or later. Of the log
+only the segments that are not finished and those that were listed are held. Nothing is written or deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
+from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.scrub import (
+    DEFAULT_MAX_COPY_MS,
+    ScrubClass,
+    classify_objects,
+    missing_segments,
+    settled_copies,
+    size_differs,
+)
+from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrub:
+    """
+    What a scrub found.
+
+    :param objects: every listed object, with what
+        :func:`~airflow_provider_rlmm.policy.scrub.classify_objects` added.
+    :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
+    :param foreign: folders of no topic, which were not looked into.
+    :param incomplete: folder → why not all of it was listed.
+    :param doubtful: metadata partition → why what it does not say proves nothing.
+    :param before: W1: metadata partition → offset, exclusive.
+    :param read_until: metadata partition → offset up to which the log was read, exclusive.
+    :param began_at_ms: when W1 was taken, ms since the epoch.
+    """
+
+    objects: pa.Table
+    missing: pa.Table
+    foreign: tuple[str, ...]
+    incomplete: Mapping[str, str]
+    doubtful: Mapping[int, str]
+    before: Mapping[int, int]
+    read_until: Mapping[int, int]
+    began_at_ms: int
+
+
+def scrub(
+    log: MetadataLogReader,
+    topics: ClusterTopics,
+    storage: RemoteStorageManager,
+    *,
+    known: Iterable[TopicIdPartition],
+    clock: Clock,
+    max_copy_ms: int = DEFAULT_MAX_COPY_MS,
+) -> Scrub:
+    """
+    Compare storage and log.
+
+    :param log: the log.
+    :param topics: the cluster.
+    :param storage: remote storage, listed only; its root was proved before.
+    :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+    :param clock: time.
+    :param max_copy_ms: for how long a copy may be under way, ms.
+    :raises EventLogError: if the log cannot be read whole.
+    :raises StorageRootError: if the root is not the one that was proved, or is replaced meanwhile.
+    """
+    began_at_ms = clock()
+    before = dict(log.high_water_marks())
+    listed = ListedObjects(storage.layout, log.partition_count)
+    for found in storage.walk(frozenset(known)):
+        listed.add(found)
+    after = log.high_water_marks()
+    reading = ScrubReading(log, topics, clock, listed.segment_ids())
+    reading.read(after)
+    objects = listed.table(reading.names())
+    view = reading.view(before, began_at_ms - max_copy_ms)
+    copied = settled_copies(view)
+    classes = classify_objects(objects, view, size_differs(objects, copied, storage.layout.recorded_size))
+    required = [suffix for suffix, is_required in storage.layout.suffixes.items() if is_required]
+    missing = _of_whole_folders(missing_segments(objects, copied, required), listed, storage.layout, len(required))
+    logger.info("scrub: %d objects and %d records", objects.num_rows, reading.records)
+    return Scrub(
+        classes,
+        missing,
+        tuple(sorted(listed.foreign)),
+        listed.broken,
+        reading.doubtful,
+        before,
+        dict(reading.state.next_offsets),
+        began_at_ms,
+    )
+
+
+def _of_whole_folders(missing: pa.Table, listed: ListedObjects, layout: Layout, required: int) -> pa.Table:
+    """Return the segments whose folders were listed at every place that their copies can lie at, with class and reason."""
+    import pyarrow as pa
+
+    kinds, whys, kept = [], [], []
+    for row in missing.to_pylist():
+        metadata = metadata_of(row)
+        tip = metadata.remote_log_segment_id.topic_id_partition
+        try:
+            folders = [layout.partition_prefix(tip, place) for place in layout.places_of(metadata)]
+        except UnsafeObjectKeyError as e:
+            kind, why = ScrubClass.UNKNOWN, f"nobody can tell where it lies: {e}"
+        else:
+            if not all(map(listed.is_whole, folders)):
+                kept.append(False)
+                continue
+            kind, why = (
+                ScrubClass.MISSING,
+                f"{row['objects']} of {required} objects are there, in {in_quotes(folders[0])}",
+            )
+        kept.append(True)
+        kinds.append(kind.value)
+        whys.append(why)
+    rows = missing.filter(pa.array(kept, pa.bool_()))
+    return rows.append_column("class", pa.array(kinds, pa.string())).append_column("why", pa.array(whys, pa.string()))
+
+
+_PLAIN = (
+    "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
+    "custom_metadata", "txn_idx_empty",
+)  # fmt: skip
+
+
+def metadata_of(row: Mapping[str, Any]) -> RemoteLogSegmentMetadata:
+    """
+    Return a copied segment as far as it is needed to tell where it lies.
+
+    :param row: of the table ``segments``, with or without its lists.
+    """
+    tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+    return RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"])),
+        segment_leader_epochs=((0, row["start_offset"]),),
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        **{name: row[name] for name in _PLAIN},
+    )

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Deletes the objects that a scrub's plan names, and writes no event: the log calls their segments finished, or never knew them.
+
+Follow :meth:`ScrubCleaner.clean`: per batch one look at the cluster, watermarks, a listing of the very objects, one more read
+of the log, and the rules of the scrub once more. Only what is still what the plan calls it goes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import PlanError, StorageRootError
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.file_systems import read_file
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
+from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.attention import Attention
+from airflow_provider_rlmm.policy.hold import HoldSource
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.scrub import (
+    DEFAULT_MAX_COPY_MS,
+    ScrubClass,
+    classify_objects,
+    settled_copies,
+    size_differs,
+)
+from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
+from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, Amount
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.storage.root import RootCheck
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+DELETION_DOCUMENT = "scrub-deletion.json"
+_MAX_BYTES = 32 * 2**20
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class ScrubDeletion:
+    """What became of a plan's objects."""
+
+    dry_run: bool  # whether nothing was deleted
+    deleted: dict[str, Amount] = field(default_factory=dict)  # per class; in a dry run: what would have been
+    gone_before: int = 0  # objects that were not there any more
+    held: int = 0  # objects of topics that a hold names by now
+    left: list[Refusal] = field(default_factory=list)  # the first objects that are still there, and why
+    left_objects: int = 0  # all of them
+    folders_removed: int = 0  # folders of deleted topics that had become empty
+    duration_ms: int = 0  # ms
+
+    def note_deleted(self, kind: str, size: int) -> None:
+        """
+        Count an object as deleted.
+
+        :param kind: its class.
+        :param size: bytes.
+        """
+        before = self.deleted.get(kind, Amount(0, 0))
+        self.deleted[kind] = Amount(before.objects + 1, before.bytes + size)
+
+    def note_left(self, row: Row, why: str, kind: RefusalKind) -> None:
+        """
+        Count an object as left.
+
+        :param row: of the plan.
+        :param why: the reason.
+        :param kind: what kind of reason.
+        """
+        self.left_objects += 1
+        todo = (
+            "nothing: scrub again"
+            if kind is RefusalKind.NEXT_RUN
+            else "look at the rights on the bucket, then scrub again"
+        )
+        refusal = Refusal(f"object {row['key']}", why, todo, kind, row["metadata_partition"], topic=row["topic"])
+        logger.warning("left: %s: %s", refusal.what, why)
+        if len(self.left) < MAX_LISTED:
+            self.left.append(refusal)
+
+    def counts(self) -> dict[str, Any]:
+        """Return how much was deleted and left, for logs and XComs."""
+        deleted = {kind: asdict(amount) for kind, amount in sorted(self.deleted.items())}
+        others = {"gone_before": self.gone_before, "held": self.held, "left": self.left_objects}
+        others["folders_removed"] = self.folders_removed
+        return {"would_delete" if self.dry_run else "deleted": deleted, **others, "dry_run": self.dry_run}
+
+    def problems(self) -> Iterator[Attention]:
+        """Yield what needs a person: what storage did not let go."""
+        for refusal in self.left:
+            if refusal.kind.needs_person:
+                yield Attention.of_refusal(refusal)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+
+def deletion_of(uri: str) -> ScrubDeletion:
+    """
+    Read what a run has deleted; nothing where it did not come to that.
+
+    :param uri: of the run's folder.
+    :raises PlanError: if it cannot be understood.
+    """
+    try:
+        plain = json.loads(bytes(read_file(f"{uri}/{DELETION_DOCUMENT}", _MAX_BYTES)))
+        deleted = {kind: Amount(**amount) for kind, amount in plain.pop("deleted").items()}
+        left = [Refusal(**{**entry, "kind": RefusalKind(entry["kind"])}) for entry in plain.pop("left")]
+        return ScrubDeletion(**plain, deleted=deleted, left=left)
+    except FileNotFoundError:
+        return ScrubDeletion(dry_run=True)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as e:
+        raise PlanError(
+            f"{uri}/{DELETION_DOCUMENT} cannot be read ({e}); look at the log of the task that deleted"
+        ) from e
+
+
+def require_places(planned: pa.Table, check: RootCheck) -> None:
+    """
+    Refuse to delete at a place that is not shown to be the cluster's now.
+
+    :param planned: rows of a plan's table.
+    :param check: what was found out about the storage root.
+    :raises StorageRootError: naming the places.
+    """
+    if unproven := sorted(set(planned["place"].to_pylist()) - check.verified_places):
+        raise StorageRootError(
+            f"places {', '.join(unproven)} of the plan are not shown to be this cluster's now: {check.reason}; nothing is "
+            "deleted, scrub again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubCleaner:
+    """
+    Deletes what a scrub's plan names.
+
+    :param log: the log, read only.
+    :param topics: the cluster.
+    :param storage: remote storage; its root was proved before.
+    :param limits: how much at once.
+    :param clock: time.
+    :param hold: what is never touched, asked before every batch.
+    :param require_writes: raises where nothing may be deleted; gets what was to be done.
+    :param sole_owner: whether topic ids that the log never named may go, too.
+    :param dry_run: say what would be deleted, delete nothing.
+    """
+
+    log: MetadataLogReader
+    topics: ClusterTopics
+    storage: RemoteStorageManager
+    limits: ScrubLimits
+    clock: Clock
+    hold: HoldSource
+    require_writes: Callable[[str], None]
+    sole_owner: bool = False
+    dry_run: bool = False
+
+    def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
+        """
+        Delete.
+
+        :param planned: rows of a plan's table.
+        :param report: gets what becomes of each object, also where an error ends the work.
+        :raises ClusterMismatchError: if the topics are those of another cluster than the log.
+        :raises WritesNotAllowedError: if nothing may be deleted.
+        :raises StorageError: if storage cannot be listed, or is not the one that was proved.
+        :raises EventLogError: if the log or the cluster cannot be read.
+        """
+        import pyarrow.compute as pc
+
+        reading = ScrubReading(self.log, self.topics, self.clock, pc.unique(planned["segment_id"]))
+        # From the end of each folder on: what comes behind is gone, so that listings stay short.
+        rows = planned.sort_by([("key", "descending")]).to_pylist()
+        segments = [list(objects) for _, objects in groupby(rows, key=_segment_of)]
+        for at in range(0, len(segments), self.limits.batch_segments):
+            batch = segments[at : at + self.limits.batch_segments]
+            self._clean_batch(list(chain.from_iterable(batch)), reading, report)
+        if report.deleted and not self.dry_run:
+            report.folders_removed = len(self._remove_empty_folders(rows))
+
+    def _remove_empty_folders(self, rows: Sequence[Row]) -> Sequence[str]:
+        """Remove what is empty by now of topics that are gone: into a living one's folder a broker may write right now."""
+        names = {_tip(row).topic_id: frozenset({_tip(row).topic}) for row in rows}
+        absent = look(self.topics, self.log, names).proof.absent
+        return self.storage.remove_empty_folders([row["key"] for row in rows if _tip(row).topic_id in absent])
+
+    def _clean_batch(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> None:
+        look(self.topics, self.log, {})
+        hold = self.hold()
+        free = [row for row in rows if hold.refusal_of(_tip(row), ()) is None]
+        report.held += len(rows) - len(free)
+        going = {row["key"]: row for row in self._still_as_planned(free, reading, report)}
+        if not going:
+            return
+        left: Mapping[str, str] = {}
+        if not self.dry_run:
+            self.require_writes(f"delete {len(going)} objects that a scrub has found")
+            left = self.storage.delete_objects(tuple(going))
+        for key, row in going.items():
+            if key in left:
+                report.note_left(row, left[key], RefusalKind.STORAGE)
+            else:
+                logger.info("%s %s (%s)", "would delete" if self.dry_run else "deleted", key, row["class"])
+                report.note_deleted(row["class"], row["bytes"])
+
+    def _still_as_planned(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> Iterator[Row]:
+        """Yield what is there as the scrub has seen it, and what the log, read after that, still calls the same."""
+        before = dict(self.log.high_water_marks())
+        stored = self.storage.stored_objects([row["key"] for row in rows])
+        there = []
+        for row in rows:
+            found = stored.get(row["key"])
+            if found is None:
+                report.gone_before += 1
+            elif found != StoredObject(row["key"], row["bytes"], row["last_modified_ms"]):
+                report.note_left(row, "it was written again after the scrub", RefusalKind.NEXT_RUN)
+            else:
+                there.append(row)
+        reading.read(self.log.high_water_marks())
+        classes = self._classes([stored[row["key"]] for row in there], before, reading)
+        for row in there:
+            kind = classes[row["key"]]
+            if kind == row["class"] and self._may_go(kind):
+                yield row
+            else:
+                report.note_left(row, f"it was {row['class']} at the scrub and is {kind} now", RefusalKind.NEXT_RUN)
+
+    def _may_go(self, kind: str) -> bool:
+        if kind == ScrubClass.UNKNOWN_TOPIC_ID.value:
+            return self.sole_owner
+        return kind in (ScrubClass.FINISHED.value, ScrubClass.UNREFERENCED.value)
+
+    def _classes(
+        self, objects: Sequence[StoredObject], before: Mapping[int, int], reading: ScrubReading
+    ) -> Mapping[str, str]:
+        listed = ListedObjects(self.storage.layout, self.log.partition_count)
+        for stored in objects:
+            listed.add(stored)
+        table = listed.table(reading.names())
+        view = reading.view_of_listed(before, self.clock() - DEFAULT_MAX_COPY_MS)
+        rows = classify_objects(
+            table, view, size_differs(table, settled_copies(view), self.storage.layout.recorded_size)
+        )
+        return dict(zip(rows["key"].to_pylist(), rows["class"].to_pylist(), strict=True))
+
+
+def _segment_of(row: Row) -> tuple[Any, ...]:
+    return row["topic_id"], row["partition"], row["segment_id"]
+
+
+def _tip(row: Row) -> TopicIdPartition:
+    return TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])

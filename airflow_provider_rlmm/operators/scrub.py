@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scrub of remote storage, and the deletion of what it has found: the steps of the DAG ``remote_storage_scrub``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_rlmm.clock import HOUR_MS, Clock, ProvenClock, monotonic_clock
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
+from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
+from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
+from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+    from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
+    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+
+DAY_MS = 24 * HOUR_MS
+MAX_EXPIRES_IN_MS = 30 * DAY_MS
+
+
+class RemoteStorageScrubOperator(BaseOperator):
+    """
+    Compare what lies in remote storage with the metadata topic; nothing is written to either.
+
+    The run's folder gets ``scrub.parquet``, one row per object that is not in use and per segment that lacks an object, and
+    ``scrub.json``. The task fails, after these are written, as long as something needs a person that nobody has acknowledged
+    (Airflow variable ``rlmm_acknowledgements``): missing objects, folders that could not be listed whole, objects of which
+    nothing can be told.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
+    :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None`` shows no cost.
+    :param fail_on_problems: fail the task for what needs a person.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :return: per class the number of ``objects`` and their ``bytes``, and the ``scrub``'s folder.
+    :raises AirflowFailException: naming how many things need a person, and the first of them.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises EventLogError: if the topic cannot be read whole.
+    """
+
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides",
+    )  # fmt: skip
+    operator_extra_links = (ScrubLink(),)
+    ui_color = "#d5e8d4"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        max_copy_ms: int | str = DEFAULT_MAX_COPY_MS,
+        price_per_gb_month: float | str | None = None,
+        fail_on_problems: bool | str = True,
+        overrides: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.max_copy_ms = max_copy_ms
+        self.price_per_gb_month = price_per_gb_month
+        self.fail_on_problems = fail_on_problems
+        self.overrides = overrides
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Scrub."""
+        from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
+
+        conn_id, fail = (
+            given.text("rlmm_conn_id", self.rlmm_conn_id),
+            given.flag("fail_on_problems", self.fail_on_problems),
+        )
+        max_copy_ms = given.integer("max_copy_ms", self.max_copy_ms)
+        price_micros = given.price_micros("price_per_gb_month", self.price_per_gb_month)
+        limits = given.cleaner_limits({"overrides": self.overrides})
+        name = given.artifact_name(context)
+        with cleaner_session(context, conn_id, limits, dry_run=True) as session:
+            summary, rows = _scrubbed(session, name, limits, max_copy_ms, price_micros)
+        ScrubLink.persist(context, name)
+        uri = artifact_uri(name)
+        counts = {kind: {"objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()}
+        self.log.info("scrub %s: %s", name, counts)
+        judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
+        if fail:
+            _fail_on(judgement, uri)
+        return {**counts, "scrub": uri}
+
+
+class PlanRemoteStorageScrubOperator(BaseOperator):
+    """
+    Write down which of the objects that the scrub of this run has found may go: those of finished segments, and those that no
+    record has named for long enough.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
+    :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
+    :param dry_run_only: as the task after this one is told; a plan changes nothing.
+    :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
+    :return: ``objects``, ``segments`` and ``bytes`` that are planned, ``waiting``, ``held``, ``elsewhere`` and
+        ``left_for_later`` objects.
+    :raises PlanError: if this run has no scrub, or one of another cluster.
+    :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
+    """
+
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+    )  # fmt: skip
+    operator_extra_links = (ScrubLink(), ScrubPlanLink())
+    ui_color = "#cfe3f7"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        blast_radius: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
+        max_segments_this_run: int | str | None = None,
+        dry_run_only: bool | str = False,
+        expires_in_ms: int = DAY_MS,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.blast_radius = blast_radius
+        self.hold = hold
+        self.max_segments_this_run = max_segments_this_run
+        self.dry_run_only = dry_run_only
+        self.expires_in_ms = expires_in_ms
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Plan."""
+        from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
+        from airflow_provider_rlmm.policy.scrub_plan import Choice
+
+        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
+        limits, radius = given.scrub_limits(self.limits), given.blast_radius(self.blast_radius)
+        expires_in_ms = given.integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
+        most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
+        hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
+        name = given.artifact_name(context)
+        with cleaner_session(context, conn_id, _overrides(limits), dry_run=dry_run, hold=hold) as session:
+            layout = session.storage.get_storage_manager().layout
+            sole_owner = session.hook.get_connection_settings().sole_owner
+            choice = Choice(
+                limits,
+                frozenset(layout.suffixes),
+                session.hold(),
+                sole_owner=sole_owner,
+                max_segments=most,
+            )
+            plan = plan_scrub(
+                artifact_uri(name),
+                choice,
+                cluster_id=session.cluster_id,
+                now_ms=session.clock(),
+                expires_in_ms=expires_in_ms,
+                blast_radius=radius,
+                clock=str(session.clock),
+            )
+        ScrubLink.persist(context, name)
+        ScrubPlanLink.persist(context, name)
+        plan.check_blast_radius()
+        others = {what: getattr(plan, what).objects for what in ("waiting", "held", "elsewhere", "left_for_later")}
+        counts = {"objects": plan.file.rows, "segments": plan.planned.segments, "bytes": plan.planned.bytes, **others}
+        self.log.info("plan %s: %s", name, counts)
+        return counts
+
+
+class DeleteScrubbedObjectsOperator(BaseOperator):
+    """
+    Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
+    :param hold: topics that are not to be touched, besides those of the connection and of the plan.
+    :param dry_run_only: say what would be deleted, do nothing.
+    :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, and
+        ``dry_run``.
+    :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
+    :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises RlmmError: if the rules forbid to go on; what was done stays done.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    operator_extra_links = (ScrubLink(), ScrubPlanLink())
+    ui_color = "#f2b8b5"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.hold = hold
+        self.dry_run_only = dry_run_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Delete."""
+        from airflow_provider_rlmm.lifecycle.plan_files import write_document
+        from airflow_provider_rlmm.lifecycle.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
+
+        limits, dry_run = given.scrub_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
+        conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
+        name, began = given.artifact_name(context), monotonic_clock()
+        ScrubLink.persist(context, name)
+        ScrubPlanLink.persist(context, name)
+        report, uri = ScrubDeletion(dry_run), artifact_uri(name)
+
+        def keep() -> None:
+            # Said first: where the report cannot be written, the log is the only place left.
+            self.log.info("objects of the scrub: %s", report.counts())
+            report.duration_ms = monotonic_clock() - began
+            write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
+
+        try:
+            with cleaner_session(context, conn_id, _overrides(limits), dry_run=dry_run, hold=hold) as session:
+                _delete(session, uri, limits, report)
+        except BaseException:
+            # Whatever becomes of the report, this error is the one to be raised.
+            with suppress(OSError, PlanError):
+                keep()
+            raise
+        keep()
+        return report.counts()
+
+
+class ReportRemoteStorageScrubOperator(BaseOperator):
+    """
+    Say what of a run needs a person, and fail for it: what the scrub has found, and what could not be deleted.
+
+    It is to run whatever became of the tasks before it (``trigger_rule="all_done"``).
+
+    :return: what was deleted, or would be.
+    :raises PlanError: if the run has no scrub.
+    :raises AirflowFailException: naming how many things need a person that nobody has acknowledged, and the first of them.
+    """
+
+    operator_extra_links = (ScrubLink(), ScrubPlanLink())
+    ui_color = "#c8e6c9"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Report."""
+        from airflow_provider_rlmm.lifecycle.scrub_cleaner import deletion_of
+        from airflow_provider_rlmm.lifecycle.scrub_files import problems_of, read_scrub
+
+        name = given.artifact_name(context)
+        uri = artifact_uri(name)
+        summary, rows = read_scrub(uri)
+        ScrubLink.persist(context, name)
+        ScrubPlanLink.persist(context, name)
+        deletion = deletion_of(uri)
+        found = [*problems_of(summary, rows), *deletion.problems()]
+        if failed := failed_before(self, context):
+            why, todo = f"{failed} tasks before this one failed", "look at their logs, then run again"
+            kind = RunProblem.TASK_FAILED.value
+            found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
+        _fail_on(judged(self.log, found, summary.cluster_id), uri)
+        return deletion.counts()
+
+
+def _fail_on(judgement: Judgement, uri: str) -> None:
+    if judgement.failing:
+        raise AirflowFailException(f"{judgement.headline()} The scrub is {uri}. {HOW_TO_ACKNOWLEDGE}")
+
+
+def _overrides(limits: ScrubLimits) -> CleanerLimits:
+    return CleanerLimits(overrides=limits.overrides)
+
+
+def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion) -> None:
+    """Check the plan and the storage root, and delete."""
+    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
+    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+
+    plan, rows = read_scrub_plan(uri)
+    plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
+    plan.check_blast_radius()
+    storage, sole_owner = session.storage.get_storage_manager(), session.hook.get_connection_settings().sole_owner
+    with session.topic() as topic:
+        root = session.prove_root(topic, _overrides(limits), storage)
+    require_places(rows, root.check)
+    cleaner = ScrubCleaner(
+        session.log,
+        session.topics,
+        storage,
+        limits,
+        session.clock,
+        hold=lambda: Hold.of(session.hold().entries, plan.hold),
+        require_writes=session.hook.get_publisher(session.log).require_writes,
+        sole_owner=sole_owner and plan.sole_owner,
+        dry_run=report.dry_run,
+    )
+    cleaner.clean(rows, report)
+
+
+def _scrubbed(
+    session: CleanerSession, name: str, limits: CleanerLimits, max_copy_ms: int, price_micros: int | None
+) -> tuple[ScrubSummary, pa.Table]:
+    """Scrub, write what was found, and record it as the latest of its cluster."""
+    from airflow_provider_rlmm.lifecycle.scrub import scrub
+    from airflow_provider_rlmm.lifecycle.scrub_files import (
+        ScrubOrigin,
+        latest_rows,
+        record_latest,
+        rows_of,
+        write_scrub,
+    )
+
+    proven = _is_proven(session.clock, limits)
+    storage = session.storage.get_storage_manager()
+    with session.topic() as topic:
+        root = session.prove_root(topic, limits, storage)
+        topic.advance()
+        known = topic.partitions()
+    found = scrub(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
+    proven = proven and _is_proven(session.clock, limits)
+    topic_id = session.log.topic_id
+    earlier = latest_rows(session.cluster_uri, artifact_uri, session.cluster_id, topic_id)
+    rows = rows_of(found, time_is_proven=proven, earlier=earlier)
+    origin = ScrubOrigin(name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price_micros)
+    summary = write_scrub(artifact_uri(name), found, rows, origin)
+    record_latest(session.cluster_uri, summary)
+    return summary, rows
+
+
+def _is_proven(clock: Clock, limits: CleanerLimits) -> bool:
+    """Tell whether a wait may be measured by a clock."""
+    return UNPROVEN_CLOCK in limits.overrides or (isinstance(clock, ProvenClock) and clock.proof.proven)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which of the objects that a scrub has found may go, and the plan that names them.
+
+Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough apart;
+never those of a segment that is not finished. A topic id that the log never named is another cluster's for all we know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.errors import BlastRadiusError, ConfigurationError, PlanError
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, OVERRIDES, BlastRadius
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.plan import Count, PlanFile
+from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub_summary import Amount
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCRUB_PLAN_FORMAT = 1
+"""Version of the document; one of another version is not read."""
+
+SCRUB_PLAN_DOCUMENT = "scrub-plan.json"
+SCRUB_PLAN_TABLE = "scrub-plan.parquet"
+
+DEFAULT_MIN_UNREFERENCED_MS = 72 * HOUR_MS
+FLOOR_UNREFERENCED_MS = 24 * HOUR_MS
+SHORT_WAIT = "short_unreferenced_wait"
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubLimits:
+    """
+    Limits of what a scrub may delete.
+
+    :param min_unreferenced_ms: how far apart the first and the last scrub that found an object without a record must be, and
+        how old the object must be, ms.
+    :param batch_segments: segments that are looked at and deleted together, at most
+        :data:`~airflow_provider_rlmm.policy.guards.MAX_BATCH_SEGMENTS`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
+    """
+
+    min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
+    batch_segments: int = 500
+    overrides: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        values.integer("min_unreferenced_ms", self.min_unreferenced_ms)
+        values.integer("batch_segments", self.batch_segments, 1, MAX_BATCH_SEGMENTS)
+        values.names("overrides", self.overrides, OVERRIDES)
+        if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:
+            raise ConfigurationError(
+                f"min_unreferenced_ms {self.min_unreferenced_ms} is below 24 h: this needs the override {SHORT_WAIT!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubPlan:
+    """
+    The small JSON document beside the table of a scrub's plan.
+
+    :param plan_id: names this plan in logs, reports and links.
+    :param scrub_sha256: of the table that it was made from.
+    :param cluster_id: the cluster that it was made for; it is worth nothing on another.
+    :param metadata_topic_id: of the log that the scrub has read, Kafka's base64 form.
+    :param created_at_ms: ms since the epoch.
+    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
+    :param clock: which clock was used and how it was proven, in words.
+    :param min_unreferenced_ms: the wait that unreferenced objects have behind them, ms.
+    :param sole_owner: whether the connection says that nobody else keeps objects in this storage.
+    :param classes: planned objects per :class:`~airflow_provider_rlmm.policy.scrub.ScrubClass`.
+    :param planned: segments and bytes of all classes together.
+    :param known: segments and bytes that the scrub has listed.
+    :param waiting: objects whose wait is not over.
+    :param held: objects of topics that a hold names.
+    :param elsewhere: objects at places that are not shown to be this cluster's.
+    :param left_for_later: objects beyond what this run may take.
+    :param hold: topic names, patterns and ids that were not to be touched.
+    :param root: what the scrub saw of the storage root, plain JSON.
+    :param blast_radius: the limit that it was judged by.
+    :param within_blast_radius: the verdict.
+    :param file: the table.
+    """
+
+    plan_id: str
+    scrub_sha256: str
+    cluster_id: str
+    metadata_topic_id: str
+    created_at_ms: int
+    expires_at_ms: int
+    clock: str
+    min_unreferenced_ms: int
+    sole_owner: bool
+    classes: Mapping[str, Amount]
+    planned: Count
+    known: Count
+    waiting: Amount
+    held: Amount
+    elsewhere: Amount
+    left_for_later: Amount
+    hold: tuple[str, ...]
+    root: Mapping[str, Any]
+    blast_radius: BlastRadius
+    within_blast_radius: bool
+    file: PlanFile
+
+    def check_valid(self, cluster_id: str, metadata_topic_id: str, now_ms: int) -> None:
+        """
+        Refuse a plan that may no longer be applied, or not here.
+
+        :param cluster_id: id of the connected cluster.
+        :param metadata_topic_id: of the log that is read now, Kafka's base64 form.
+        :param now_ms: ms since the epoch.
+        :raises PlanError: naming the plan and what to do.
+        """
+        if (cluster_id, metadata_topic_id) != (self.cluster_id, self.metadata_topic_id):
+            raise PlanError(
+                f"plan {self.plan_id} was made for cluster {self.cluster_id!r} and metadata topic {self.metadata_topic_id}, "
+                f"this is {cluster_id!r} and {metadata_topic_id}; scrub again"
+            )
+        if now_ms >= self.expires_at_ms:
+            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; scrub again")
+
+    def check_blast_radius(self) -> None:
+        """
+        Refuse a plan that is larger than the limit that it was judged by.
+
+        :raises BlastRadiusError: naming the limit, what was planned and what to do.
+        """
+        if excess := self.blast_radius.excess(self.planned, self.known):
+            raise BlastRadiusError(
+                f"plan {self.plan_id} would delete objects of {self.planned.segments} of {self.known.segments} segments, "
+                f"{self.planned.bytes} bytes: {excess}; look at the plan, then raise the limit for this run by name"
+            )
+
+    def to_json(self) -> str:
+        """
+        Return the document.
+
+        :raises PlanError: if it contradicts itself.
+        """
+        text = json.dumps(strict.sealed(asdict(self), SCRUB_PLAN_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise PlanError(f"the document of plan {self.plan_id} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> ScrubPlan:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises PlanError: if it is not, to the letter.
+        """
+        try:
+            plan: ScrubPlan = strict.record(cls, _FIELDS)(strict.unsealed(text, SCRUB_PLAN_FORMAT), "plan")
+            if plan.within_blast_radius != (plan.blast_radius.excess(plan.planned, plan.known) is None):
+                raise ValueError("the verdict on the blast radius is not that of its numbers")
+            if plan.file.rows != sum(amount.objects for amount in plan.classes.values()):
+                raise ValueError("the table has other rows than the classes add up to")
+        except ValueError as e:
+            raise PlanError(f"the plan of a scrub cannot be read ({e}); scrub again") from e
+        return plan
+
+
+_AMOUNT = strict.record(Amount, {"objects": strict.integer, "bytes": strict.integer})
+_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("plan_id", "scrub_sha256", "cluster_id", "metadata_topic_id", "clock"), strict.string),
+    **dict.fromkeys(("created_at_ms", "expires_at_ms", "min_unreferenced_ms"), strict.integer),
+    **dict.fromkeys(("sole_owner", "within_blast_radius"), strict.boolean),
+    "classes": strict.by_name(_AMOUNT),
+    **dict.fromkeys(("planned", "known"), _COUNT),
+    **dict.fromkeys(("waiting", "held", "elsewhere", "left_for_later"), _AMOUNT),
+    "hold": strict.array(strict.string),
+    "root": strict.by_name(strict.any_json),
+    "blast_radius": strict.record(
+        BlastRadius, {"max_segments": strict.integer, "max_bytes": strict.integer, "max_share": strict.share}
+    ),
+    "file": strict.record(
+        PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What may go of a scrub's table, and what may not yet or not at all."""
+
+    rows: pa.Table  # rows of the table
+    waiting: Amount  # objects whose wait is not over
+    held: Amount  # objects of topics that a hold names
+    elsewhere: Amount  # objects at places that are not shown to be this cluster's
+    left_for_later: Amount  # objects beyond what this run may take
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """
+    By what rules objects are chosen.
+
+    :param limits: the wait.
+    :param suffixes: of the objects that the layout knows; others are never deleted.
+    :param hold: what is never touched.
+    :param scrubbed_at_ms: proven time of the scrub, ms since the epoch; ``None`` where nothing proves it.
+    :param places: names of the places that are shown to be this cluster's.
+    :param sole_owner: whether topic ids that the log never named may go, too.
+    :param max_segments: no more segments than these, ``None`` for all.
+    """
+
+    limits: ScrubLimits
+    suffixes: Collection[str]
+    hold: Hold
+    scrubbed_at_ms: int | None = None
+    places: Collection[str] = ()
+    sole_owner: bool = False
+    max_segments: int | None = None
+
+    def of(self, rows: pa.Table) -> Chosen:
+        """
+        Choose what may go.
+
+        All objects of a segment that no record names wait for the youngest of them.
+
+        :param rows: the table of a scrub.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        classes = [
+            ScrubClass.FINISHED,
+            ScrubClass.UNREFERENCED,
+            *([ScrubClass.UNKNOWN_TOPIC_ID] if self.sole_owner else []),
+        ]
+        wanted = pc.is_in(rows["class"], value_set=pa.array([kind.value for kind in classes]))
+        known_suffix = pc.is_in(rows["suffix"], value_set=pa.array(sorted(self.suffixes), pa.string()))
+        rows = rows.filter(pc.and_(wanted, known_suffix))
+        rows, elsewhere = _split(rows, pc.is_in(rows["place"], value_set=pa.array(sorted(self.places), pa.string())))
+        rows, held = _split(
+            rows, pa.array([not self._is_held(row) for row in rows.select(_TIP).to_pylist()], pa.bool_())
+        )
+        young = {tuple(row[name] for name in _SEGMENT) for row in rows.to_pylist() if not self._is_over(row)}
+        waits = [tuple(row.values()) in young for row in rows.select(_SEGMENT).to_pylist()]
+        rows, waiting = _split(rows, pa.array([not is_young for is_young in waits], pa.bool_()))
+        rows, later = self._first(rows.sort_by([("key", "ascending")]))
+        return Chosen(rows, waiting, held, elsewhere, later)
+
+    def _is_held(self, row: Mapping[str, Any]) -> bool:
+        tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
+        return self.hold.refusal_of(tip, ()) is not None
+
+    def _is_over(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether the wait of an object is over; what is finished has none."""
+        if row["class"] == ScrubClass.FINISHED.value:
+            return True
+        if row["first_seen_ms"] is None or self.scrubbed_at_ms is None:
+            return False
+        # Between two scrubs, not since the first one: somebody may have named it since.
+        since_ms: int = max(row["first_seen_ms"], row["last_modified_ms"])
+        return since_ms <= self.scrubbed_at_ms - self.limits.min_unreferenced_ms
+
+    def _first(self, rows: pa.Table) -> tuple[pa.Table, Amount]:
+        import pyarrow as pa
+
+        if self.max_segments is None:
+            return rows, Amount(0, 0)
+        seen: dict[tuple[Any, ...], int] = {}
+        numbers = [seen.setdefault(tuple(row.values()), len(seen)) for row in rows.select(_SEGMENT).to_pylist()]
+        return _split(rows, pa.array([number < self.max_segments for number in numbers], pa.bool_()))
+
+
+_TIP = ["topic_id", "topic", "partition"]
+_SEGMENT = ["topic_id", "partition", "segment_id"]
+
+
+def _split(rows: pa.Table, mask: Any) -> tuple[pa.Table, Amount]:
+    """Return the rows of a mask, and how much the others are."""
+    import pyarrow.compute as pc
+
+    mask = pc.fill_null(mask, False)
+    others = rows.filter(pc.invert(mask))
+    return rows.filter(mask), Amount(others.num_rows, pc.sum(others["bytes"]).as_py() or 0)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a scrub found, as one table and one small JSON document beside it, and what of it needs a person.
+
+The document names the table with its size, rows and SHA-256 and carries a SHA-256 of itself. A later scrub takes from the
+table since when an object has been without a record, and a plan takes from it what may go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.attention import Attention
+from airflow_provider_rlmm.policy.plan import PlanFile
+from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.quoting import in_quotes
+
+SCRUB_FORMAT = 1
+"""Version of the document; one of another version is not read."""
+
+SCRUB_DOCUMENT = "scrub.json"
+SCRUB_TABLE = "scrub.parquet"
+MAX_LISTED = 1_000
+"""Topics, folders and problems that the document lists; all are counted."""
+
+GIGABYTE = 2**30
+"""Bytes of the gigabyte that stores charge for."""
+
+SCRUB_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("class", "string"),  # a ScrubClass, never IN_USE: what is in use is counted only
+    ("key", "string"),  # null for a segment that lacks an object
+    ("bytes", "int64"),  # null for a folder; of a segment that lacks an object: the segment's
+    ("last_modified_ms", "int64"),  # the store's own time
+    ("first_seen_ms", "int64"),  # since when scrubs by proven time have found it without a record, else null
+    ("place", "string"),
+    ("suffix", "string"),
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),  # 16 bytes
+    ("metadata_partition", "int32"),
+    ("offset", "int64"),  # of the segment's last event, null where there is none
+    ("why", "string"),
+)
+"""Name and Arrow type of every column of the table: one row per object, segment that lacks one, or folder of no topic."""
+
+
+class ScrubProblem(StrEnum):
+    """Kinds of what needs a person after a scrub, besides missing objects."""
+
+    SCRUB_UNKNOWN = "SCRUB_UNKNOWN"  # of some objects nothing can be told
+    LISTING_INCOMPLETE = "LISTING_INCOMPLETE"  # a folder could not be listed whole
+    SCRUB_NOT_LISTED = "SCRUB_NOT_LISTED"  # there is more than the document lists
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much there is of something."""
+
+    objects: int  # number of objects; of missing ones, of segments
+    bytes: int  # their sizes, summed
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAmount:
+    """How much of one class there is of one topic."""
+
+    kind: ScrubClass  # the class
+    topic: str  # its name in the keys, or in the log
+    topic_id: str  # Kafka's base64 form
+    objects: int  # number of objects; of missing ones, of segments
+    bytes: int  # their sizes, summed
+    oldest_ms: int | None  # time of the oldest object, ms since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something and why."""
+
+    what: str  # a folder or a metadata partition
+    why: str  # the reason
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubSummary:
+    """
+    The small JSON document of a scrub.
+
+    :param scrub_id: names this scrub in logs, reports and links.
+    :param cluster_id: the cluster.
+    :param metadata_topic_id: of the metadata topic, Kafka's base64 form: what a log of another id never named means nothing.
+    :param began_at_ms: when its reading began, ms since the epoch.
+    :param clock: which clock was used and how it was proven, in words.
+    :param time_is_proven: whether waits may be measured by it.
+    :param read_until: metadata partition → offset, exclusive, up to which the topic was read.
+    :param root: what was seen of the storage root, plain JSON.
+    :param listed: everything that was listed.
+    :param listed_segments: segments of which an object was listed.
+    :param classes: per :class:`~airflow_provider_rlmm.policy.scrub.ScrubClass`.
+    :param topics: per class and topic, the largest first, at most :data:`MAX_LISTED`.
+    :param topics_left_out: how many more there are.
+    :param incomplete: folders that could not be listed whole, at most :data:`MAX_LISTED`.
+    :param incomplete_left_out: how many more there are.
+    :param doubtful: metadata partitions of which not all records count.
+    :param foreign_folders: folders of no topic, which were not looked into.
+    :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
+    :param file: the table.
+    """
+
+    scrub_id: str
+    cluster_id: str
+    metadata_topic_id: str
+    began_at_ms: int
+    clock: str
+    time_is_proven: bool
+    read_until: Mapping[int, int]
+    root: Mapping[str, Any]
+    listed: Amount
+    listed_segments: int
+    classes: Mapping[str, Amount]
+    topics: tuple[TopicAmount, ...]
+    topics_left_out: int
+    incomplete: tuple[Told, ...]
+    incomplete_left_out: int
+    doubtful: Mapping[int, str]
+    foreign_folders: int
+    price_micros: int | None
+    file: PlanFile
+
+    def cost_of(self, stored_bytes: int) -> float | None:
+        """
+        Return what bytes cost in a month, ``None`` where no price was given.
+
+        :param stored_bytes: how many.
+        """
+        return None if self.price_micros is None else stored_bytes / GIGABYTE * self.price_micros / 1_000_000
+
+    def to_json(self) -> str:
+        """
+        Return the document; keys of JSON objects are strings.
+
+        :raises PlanError: if it does not read back as it was written.
+        """
+        text = json.dumps(strict.sealed(asdict(self), SCRUB_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise PlanError(f"the document of scrub {self.scrub_id} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> ScrubSummary:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises PlanError: if it is not, to the letter.
+        """
+        try:
+            summary: ScrubSummary = strict.record(cls, _FIELDS)(strict.unsealed(text, SCRUB_FORMAT), "scrub")
+        except ValueError as e:
+            raise PlanError(f"the document of a scrub cannot be read ({e}); scrub again") from e
+        return summary
+
+
+_AMOUNTS: Mapping[str, strict.Reader[Any]] = {"objects": strict.integer, "bytes": strict.integer}
+_AMOUNT = strict.record(Amount, _AMOUNTS)
+
+
+def _classes(value: object, what: str) -> dict[str, Amount]:
+    found = strict.by_name(_AMOUNT)(value, what)
+    return {strict.one_of(ScrubClass)(name, what).value: amount for name, amount in found.items()}
+
+
+_TOPIC = strict.record(
+    TopicAmount,
+    {
+        "kind": strict.one_of(ScrubClass), "topic": strict.string, "topic_id": strict.string, **_AMOUNTS,
+        "oldest_ms": strict.optional(strict.integer),
+    },
+)  # fmt: skip
+_FILE = strict.record(
+    PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
+)
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("scrub_id", "cluster_id", "metadata_topic_id", "clock"), strict.string),
+    **dict.fromkeys(
+        ("began_at_ms", "listed_segments", "topics_left_out", "incomplete_left_out", "foreign_folders"), strict.integer
+    ),
+    "time_is_proven": strict.boolean,
+    "read_until": strict.by_partition(strict.integer),
+    "root": strict.by_name(strict.any_json),
+    "listed": _AMOUNT,
+    "classes": _classes,
+    "topics": strict.array(_TOPIC),
+    "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
+    "doubtful": strict.by_partition(strict.string),
+    "price_micros": strict.optional(strict.integer),
+    "file": _FILE,
+}
+
+
+def problems(
+    summary: ScrubSummary, missing: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
+) -> Iterator[Attention]:
+    """
+    Yield what needs a person: missing objects, folders that were not listed whole, and what nothing can be told of.
+
+    :param summary: of the scrub.
+    :param missing: the first rows of class ``MISSING``, one per segment.
+    :param unknown: one row per topic, metadata partition and reason of class ``UNKNOWN``, the first of them.
+    """
+    for row in missing:
+        yield Attention(
+            RefusalKind.MISSING_OBJECTS.value,
+            f"segment {row['segment']} of {row['topic']}-{row['partition']}",
+            f"the log calls it copied before and after the listing: {row['why']}",
+            "look whether a prefix, a bucket or a rule of the bucket has changed; consumers that read this far back fail",
+            row["topic"],
+            row["metadata_partition"],
+            row["offset"],
+        )
+    for told in summary.incomplete:
+        yield Attention(
+            ScrubProblem.LISTING_INCOMPLETE.value,
+            f"folder {in_quotes(told.what)}",
+            f"it could not be listed whole, so nothing there was judged: {told.why}",
+            "give the principal the right to list it, or move the key that the store cannot address out of it",
+        )
+    for row in unknown:
+        yield Attention(
+            ScrubProblem.SCRUB_UNKNOWN.value,
+            f"objects of topic id {row['topic_id']}",
+            f"of some of its objects nothing can be told: {row['why']}",
+            "have the doctor examine the metadata partition",
+            row["topic"],
+            row["metadata_partition"],
+        )
+    counted = summary.classes.get(ScrubClass.MISSING.value, Amount(0, 0)).objects
+    left_out = {
+        "segments that lack an object": counted - len(missing),
+        "folders that were not listed whole": summary.incomplete_left_out,
+    }
+    for what, count in left_out.items():
+        if count > 0:
+            yield Attention(
+                ScrubProblem.SCRUB_NOT_LISTED.value,
+                f"{count} more {what}",
+                "the document lists the first ones only",
+                f"look into {SCRUB_TABLE}",
+                acknowledgeable=False,
+            )

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+All that lies at the places of a layout, folder by folder.
+
+One key that a store cannot address, such as ``a//b``, ends every listing that would name it. So the folders right below a
+place are listed one by one, those of no topic not at all, and where a listing ends early only its folder is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
+from airflow_provider_rlmm.storage.root import Place, is_stamp
+
+_MAX_FAILURES: Final = 10
+"""Folders in a row that cannot be listed before the others are not asked for any more: each may cost a time-out."""
+
+
+class ListingCalls(Protocol):
+    """What a walk asks of a store; see :class:`~airflow_provider_rlmm.storage.layout_storage.LayoutRemoteStorageManager`."""
+
+    def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """List the objects below a prefix, however deep, in any order."""
+
+    def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
+        """List the directories right below a prefix, without trailing ``/``, and the objects there."""
+
+
+@dataclass(slots=True)
+class Walker:
+    """
+    One walk.
+
+    :param calls: the store.
+    :param layout: where objects of segments lie.
+    :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+    """
+
+    calls: ListingCalls
+    layout: Layout
+    known: Collection[TopicIdPartition]
+    _failures: int = field(default=0, init=False)
+    _why: str = field(default="", init=False)
+
+    def walk(self) -> Iterator[StoredObject | Folder]:
+        """Yield objects and folders; an object may come twice where the listing of its folder ended early."""
+        prefixes = {place.prefix for place in self.layout.places}
+        for prefix in sorted(prefixes):
+            # One below another is met on the way.
+            if not any(prefix.startswith(other) for other in prefixes - {prefix}):
+                yield from self._place(prefix)
+
+    def _place(self, prefix: str) -> Iterator[StoredObject | Folder]:
+        """Yield what lies below a prefix at which places lie, or below which they do."""
+        places = [place for place in self.layout.places if place.prefix == prefix]
+        deeper = [place.prefix for place in self.layout.places if place.prefix != prefix]
+        try:
+            directories, objects = self.calls.level(prefix)
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            yield self._broken(prefix, e)
+            yield from self._by_name(prefix)
+            return
+        self._failures = 0
+        yield Folder(prefix, FolderState.WHOLE)
+        yield from (stored for stored in objects if not is_stamp(stored.key))
+        for name in directories:
+            directory = f"{name}/"
+            if is_stamp(directory):
+                continue
+            if any(place.startswith(directory) for place in deeper):
+                yield from self._place(directory)
+            elif any(self._is_of_topics(directory, place) for place in places):
+                yield from self._folder(directory)
+            else:
+                yield Folder(directory, FolderState.FOREIGN)
+
+    def _is_of_topics(self, directory: str, place: Place) -> bool:
+        if not self.layout.folders_name_topics:
+            return True
+        return self.layout.topic_id_of_directory(directory, place) is not None
+
+    def _by_name(self, prefix: str) -> Iterator[StoredObject | Folder]:
+        """Yield what lies in the folders of known user partitions below a prefix that cannot be listed itself."""
+        folders = set()
+        for place in self.layout.places:
+            for tip in self.known if place.prefix.startswith(prefix) else ():
+                try:
+                    folders.add(self.layout.partition_prefix(tip, place))
+                except UnsafeObjectKeyError:
+                    # A record that lies about its topic; the doctor tells of it.
+                    continue
+        for folder in sorted(folders - {prefix}):
+            yield from self._folder(folder)
+
+    def _folder(self, prefix: str) -> Iterator[StoredObject | Folder]:
+        """Yield all that lies in a folder of topics; where it cannot be listed at once, level by level."""
+        if self._failures >= _MAX_FAILURES:
+            yield Folder(prefix, FolderState.BROKEN, self._why)
+            return
+        try:
+            yield from self.calls.objects(prefix)
+        except StorageRootError:
+            raise
+        except StorageError:
+            yield from self._by_levels(prefix)
+        else:
+            self._failures = 0
+            yield Folder(prefix, FolderState.WHOLE)
+
+    def _by_levels(self, prefix: str) -> Iterator[StoredObject | Folder]:
+        try:
+            directories, objects = self.calls.level(prefix)
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            yield self._broken(prefix, e)
+            return
+        self._failures = 0
+        yield Folder(prefix, FolderState.WHOLE)
+        yield from objects
+        for name in directories:
+            yield from self._folder(f"{name}/")
+
+    def _broken(self, prefix: str, error: StorageError) -> Folder:
+        self._failures += 1
+        self._why = str(error)
+        return Folder(prefix, FolderState.BROKEN, str(error))

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rlmm.dev.s3;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+
+import org.apache.kafka.server.log.remote.storage.LogSegmentData;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
+
+/**
+ * A plugin for tests that leaves in S3 what Aiven's leaves there: its keys, its custom metadata, its order of puts and its
+ * way to delete. It was written from what was seen of that one.
+ *
+ * <p>Three objects per segment, {@code .log}, {@code .indexes}, {@code .rsm-manifest}, are put in this order. Copying, deleting
+ * and reading the manifest go by the configured prefix; reading log and indexes by that of the custom metadata, where it is there.
+ *
+ * <p>The file {@code <suffix>.linger.ms} in the folder of the property {@code faults.dir} holds a number of milliseconds to wait
+ * after the put of an object with that suffix: {@code log.linger.ms}.
+ */
+public final class AivenKeysRemoteStorageManager implements RemoteStorageManager {
+    private static final List<String> SUFFIXES = List.of("log", "indexes", "rsm-manifest");
+    private static final Pattern PART = Pattern.compile("\"([A-Z_]+)\":\\[(\\d+),(\\d+)\\]");
+
+    private S3Bucket bucket;
+    private String prefix;
+    private Set<Integer> fields;
+    private Path faults;
+
+    @Override
+    public void configure(Map<String, ?> configs) {
+        bucket = new S3Bucket(URI.create(text(configs, "s3.endpoint", "")), text(configs, "s3.bucket", ""),
+            text(configs, "s3.region", ""), text(configs, "s3.access.key", ""), text(configs, "s3.secret.key", ""));
+        prefix = text(configs, "key.prefix", "");
+        faults = Path.of(text(configs, "faults.dir", ""));
+        Map<String, Integer> known = Map.of("REMOTE_SIZE", AivenCustomMetadata.REMOTE_SIZE,
+            "OBJECT_PREFIX", AivenCustomMetadata.OBJECT_PREFIX, "OBJECT_KEY", AivenCustomMetadata.OBJECT_KEY);
+        fields = Pattern.compile(",").splitAsStream(text(configs, "custom.metadata.fields.include", ""))
+            .filter(name -> !name.isBlank()).map(name -> known.get(name.strip())).collect(Collectors.toSet());
+    }
+
+    private static String text(Map<String, ?> configs, String name, String otherwise) {
+        Object value = configs.get(name);
+        return value == null ? otherwise : value.toString();
+    }
+
+    @Override
+    public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata metadata, LogSegmentData data)
+            throws RemoteStorageException {
+        try {
+            var indexes = new ByteArrayOutputStream();
+            var parts = new ArrayList<String>();
+            append(IndexType.OFFSET, Files.readAllBytes(data.offsetIndex()), indexes, parts);
+            append(IndexType.TIMESTAMP, Files.readAllBytes(data.timeIndex()), indexes, parts);
+            append(IndexType.PRODUCER_SNAPSHOT, Files.readAllBytes(data.producerSnapshotIndex()), indexes, parts);
+            append(IndexType.LEADER_EPOCH, bytes(data.leaderEpochIndex()), indexes, parts);
+            if (data.transactionIndex().isPresent()) {
+                append(IndexType.TRANSACTION, Files.readAllBytes(data.transactionIndex().get()), indexes, parts);
+            }
+            byte[] manifest = ("{\"indexes\":{" + String.join(",", parts) + "}}").getBytes(StandardCharsets.UTF_8);
+            List<byte[]> objects = List.of(Files.readAllBytes(data.logSegment()), indexes.toByteArray(), manifest);
+            for (int i = 0; i < objects.size(); i++) {
+                bucket.put(prefix + mainPath(metadata) + "." + SUFFIXES.get(i), objects.get(i));
+                pause(SUFFIXES.get(i) + ".linger.ms");
+            }
+            return customMetadata(metadata, objects.stream().mapToLong(bytes -> bytes.length).sum());
+        } catch (IOException e) {
+            cleanUp(metadata, e);
+            throw new RemoteStorageException("segment " + metadata.remoteLogSegmentId() + " is not copied", e);
+        }
+    }
+
+    private static void append(IndexType type, byte[] index, ByteArrayOutputStream indexes, List<String> parts) {
+        parts.add(String.format(Locale.ROOT, "\"%s\":[%d,%d]", type, indexes.size(), index.length));
+        indexes.writeBytes(index);
+    }
+
+    private static byte[] bytes(ByteBuffer buffer) {
+        byte[] copy = new byte[buffer.remaining()];
+        buffer.duplicate().get(copy);
+        return copy;
+    }
+
+    private Optional<CustomMetadata> customMetadata(RemoteLogSegmentMetadata metadata, long size) {
+        var values = new TreeMap<Integer, Object>(Map.of(AivenCustomMetadata.REMOTE_SIZE, size,
+            AivenCustomMetadata.OBJECT_PREFIX, prefix, AivenCustomMetadata.OBJECT_KEY, mainPath(metadata)));
+        values.keySet().retainAll(fields);
+        return values.isEmpty() ? Optional.empty() : Optional.of(new CustomMetadata(AivenCustomMetadata.write(values)));
+    }
+
+    private void cleanUp(RemoteLogSegmentMetadata metadata, IOException cause) {
+        try {
+            bucket.delete(configuredKeys(metadata));
+        } catch (IOException e) {
+            cause.addSuppressed(e);
+        }
+    }
+
+    @Override
+    public InputStream fetchLogSegment(RemoteLogSegmentMetadata metadata, int start) throws RemoteStorageException {
+        manifest(metadata);
+        return part(metadata, "log", start + "-");
+    }
+
+    @Override
+    public InputStream fetchLogSegment(RemoteLogSegmentMetadata metadata, int start, int end)
+            throws RemoteStorageException {
+        manifest(metadata);
+        return part(metadata, "log", start + "-" + end);
+    }
+
+    @Override
+    public InputStream fetchIndex(RemoteLogSegmentMetadata metadata, IndexType type) throws RemoteStorageException {
+        Matcher found = PART.matcher(manifest(metadata));
+        while (found.find()) {
+            long position = Long.parseLong(found.group(2));
+            long size = Long.parseLong(found.group(3));
+            if (!found.group(1).equals(type.name())) {
+                continue;
+            }
+            return size == 0 ? InputStream.nullInputStream()
+                : part(metadata, "indexes", position + "-" + (position + size - 1));
+        }
+        throw new RemoteResourceNotFoundException("segment " + metadata.remoteLogSegmentId() + " has no index " + type);
+    }
+
+    private String manifest(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
+        return new String(read(prefix + mainPath(metadata) + ".rsm-manifest", ""), StandardCharsets.UTF_8);
+    }
+
+    private InputStream part(RemoteLogSegmentMetadata metadata, String suffix, String range)
+            throws RemoteStorageException {
+        Map<Integer, Object> custom = metadata.customMetadata()
+            .map(bytes -> AivenCustomMetadata.read(bytes.value())).orElse(Map.of());
+        String where = (String) custom.getOrDefault(AivenCustomMetadata.OBJECT_PREFIX, prefix)
+            + custom.getOrDefault(AivenCustomMetadata.OBJECT_KEY, mainPath(metadata));
+        return new ByteArrayInputStream(read(where + "." + suffix, range));
+    }
+
+    private byte[] read(String key, String range) throws RemoteStorageException {
+        try {
+            return bucket.get(key, range)
+                .orElseThrow(() -> new RemoteResourceNotFoundException("there is no object " + key));
+        } catch (IOException e) {
+            throw new RemoteStorageException("object " + key + " cannot be read", e);
+        }
+    }
+
+    @Override
+    public void deleteLogSegmentData(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
+        try {
+            bucket.delete(configuredKeys(metadata));
+        } catch (IOException e) {
+            throw new RemoteStorageException("segment " + metadata.remoteLogSegmentId() + " is not deleted", e);
+        }
+    }
+
+    @Override
+    public void close() {
+    }
+
+    private Set<String> configuredKeys(RemoteLogSegmentMetadata metadata) {
+        return SUFFIXES.stream().map(suffix -> prefix + mainPath(metadata) + "." + suffix)
+            .collect(Collectors.toCollection(HashSet::new));
+    }
+
+    private static String mainPath(RemoteLogSegmentMetadata metadata) {
+        var partition = metadata.remoteLogSegmentId().topicIdPartition();
+        return String.format(Locale.ROOT, "%s-%s/%d/%020d-%s", partition.topic(), partition.topicId(),
+            partition.partition(), metadata.startOffset(), metadata.remoteLogSegmentId().id());
+    }
+
+    private void pause(String name) throws IOException {
+        try {
+            Thread.sleep(Long.parseLong(Files.readString(faults.resolve(name)).strip()));
+        } catch (NoSuchFileException e) {
+            // Nobody asked for it.
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IOException("interrupted in an injected pause", e);
+        }
+    }
+}

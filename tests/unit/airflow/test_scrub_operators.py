@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of the scrub over the in-process log and an in-memory store: what they find, plan, delete and fail on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.errors import BlastRadiusError, PlanError, StorageError, WritesNotAllowedError
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.operators.scrub import (
+    DeleteScrubbedObjectsOperator,
+    PlanRemoteStorageScrubOperator,
+    RemoteStorageScrubOperator,
+    ReportRemoteStorageScrubOperator,
+)
+from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
+from airflow_provider_rlmm.policy.attention import SUGGESTED_MS, iso_time
+from airflow_provider_rlmm.storage.layouts import AivenLayout
+from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip
+
+TOPIC = tip("orders", 0, 7)
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    return tmp_path / "work"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
+    fields = {"allow_writes": True, "expected_cluster_id": "cluster-1"} | extra
+    monkeypatch.setenv("AIRFLOW_CONN_RLMM_DEFAULT", json.dumps({"conn_type": "rlmm", "extra": fields}))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
+    """A living topic, and one with a segment that is finished and still has its objects; the test turns the proven clock."""
+    fake = Cluster(2, layout=AivenLayout("kafka/"))
+    fake.topics = InProcessClusterTopics({"alive": fake.alive.topic_id}, cluster_id="cluster-1")
+    fake.segment(TOPIC, 0, S.DELETE_SEGMENT_FINISHED)
+
+    def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
+        return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
+
+    connect(monkeypatch)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", proven)
+    for hook, name, value in (
+        (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
+        (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),
+        (RemoteStorageHook, "get_storage_manager", fake.storage),
+    ):
+        monkeypatch.setattr(hook, name, lambda self, value=value: value)
+    return fake
+
+
+class Run:
+    """One run of the DAG."""
+
+    def __init__(self, run_id: str = "run", failed: int = 0) -> None:
+        self.pushed: dict[str, Any] = {}
+        ti = SimpleNamespace(
+            xcom_push=lambda key, value: self.pushed.update({key: value}), get_ti_count=lambda **_: failed
+        )
+        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="dag", run_id=run_id)}
+
+    def scrub(self, **arguments: Any) -> dict[str, Any]:
+        return RemoteStorageScrubOperator(task_id="scrub", **arguments).execute(self.context)
+
+    def plan(self, **arguments: Any) -> dict[str, int]:
+        given = {"blast_radius": {"max_share": 1.0}} | arguments
+        return PlanRemoteStorageScrubOperator(task_id="plan", **given).execute(self.context)
+
+    def delete(self, **arguments: Any) -> dict[str, Any]:
+        return DeleteScrubbedObjectsOperator(task_id="delete", **arguments).execute(self.context)
+
+    def report(self) -> dict[str, Any]:
+        task = ReportRemoteStorageScrubOperator(task_id="report")
+        task.upstream_task_ids = {"delete"}
+        return task.execute(self.context)
+
+
+FINISHED = {"FINISHED": {"objects": 3, "bytes": 30}}
+
+
+def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluster, work: Path) -> None:
+    before, run = set(cluster.storage.keys), Run()
+    assert run.scrub(price_per_gb_month="0.023") == {
+        "IN_USE": {"objects": 3, "bytes": 30}, **FINISHED, "scrub": str(work / "dag.run"),
+    }  # fmt: skip
+    rows = pq.read_table(work / "dag.run" / "scrub.parquet").to_pylist()
+    assert {row["class"] for row in rows} == {"FINISHED"}
+    assert run.plan() == {
+        "objects": 3, "segments": 1, "bytes": 30, "waiting": 0, "held": 0, "elsewhere": 0, "left_for_later": 0,
+    }  # fmt: skip
+    assert run.delete(dry_run_only="True")["would_delete"] == FINISHED
+    assert set(cluster.storage.keys) == before
+    assert run.delete()["deleted"] == FINISHED
+    assert run.report()["deleted"] == FINISHED
+    assert run.pushed == {"rlmm_scrub": "dag.run", "rlmm_scrub_plan": "dag.run"}
+    assert {key.split("/")[1].split("-")[0] for key in cluster.storage.keys} == {"alive"}
+    document = json.loads((work / "dag.run" / "scrub.json").read_text())
+    assert "0.00" in scrub_page("dag.run", document)
+    assert "finished" in scrub_page("dag.run", document)
+    plan = json.loads((work / "dag.run" / "scrub-plan.json").read_text())
+    assert "Objects to delete" in scrub_plan_page("dag.run", plan)
+
+
+def test_two_scrubs_of_two_runs_make_a_plan(cluster: Cluster) -> None:
+    cluster.segment(TOPIC, 2)
+    for key in cluster.layout.required_keys(add(TOPIC, 1)):
+        cluster.storage.put_object(key, b"x", START_MS)
+    Run("first").scrub()
+    cluster.now_ms += 73 * HOUR_MS
+    run = Run("second")
+    run.scrub()
+    assert run.plan()["objects"] == 6
+    assert run.delete()["deleted"].keys() == {"FINISHED", "UNREFERENCED"}
+
+
+def test_what_needs_a_person_fails_the_run_after_the_healthy_rest(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.segment(TOPIC, 1, objects=False)
+    run = Run()
+    with pytest.raises(
+        AirflowFailException, match=r"1 thing needs a person\. The first: MISSING_OBJECTS segment .*orders"
+    ):
+        run.scrub()
+    run.scrub(fail_on_problems="False")
+    run.plan()
+    assert run.delete()["deleted"] == FINISHED
+    with pytest.raises(AirflowFailException, match="MISSING_OBJECTS"):
+        run.report()
+    offset = cluster.log.high_water_marks()[cluster.metadata_partition_of(TOPIC)] - 1
+    where = {"metadata_partition": cluster.metadata_partition_of(TOPIC), "offset": offset, "topic": "orders"}
+    [row] = pq.read_table(f"{run.scrub(fail_on_problems=False)['scrub']}/scrub.parquet").to_pylist()
+    what = f"segment {kafka_uuid_str(UUID(bytes=row['segment_id']))} of orders-0"
+    said = {"cluster_id": "cluster-1", "by": "me", "why": "known", "until": _in_a_week(), "kind": "MISSING_OBJECTS"}
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", json.dumps([said | where | {"what": what}]))
+    run.scrub()
+
+
+def _in_a_week() -> str:
+    return iso_time(system_clock() + SUGGESTED_MS)
+
+
+def test_a_task_that_failed_fails_the_report(cluster: Cluster) -> None:
+    run = Run(failed=1)
+    run.scrub()
+    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+        run.report()
+
+
+def test_a_store_that_refuses_needs_a_person(cluster: Cluster) -> None:
+    def refuse(effect: str, _: str) -> None:
+        if effect == "delete":
+            raise StorageError("access denied")
+
+    run = Run()
+    run.scrub()
+    run.plan()
+    cluster.storage.on_effect = refuse
+    assert run.delete()["left"] == 3
+    with pytest.raises(AirflowFailException, match=r"3 things need a person.*access denied"):
+        run.report()
+
+
+def test_a_plan_that_is_too_large_is_written_and_never_applied(cluster: Cluster, work: Path) -> None:
+    run = Run()
+    run.scrub()
+    with pytest.raises(BlastRadiusError, match="max_segments is 1"):
+        run.plan(blast_radius={"max_segments": 0, "max_share": 1.0})
+    assert (work / "dag.run" / "scrub-plan.json").exists()
+    with pytest.raises(BlastRadiusError, match="max_segments is 1"):
+        run.delete()
+
+
+def test_a_run_without_scrub_or_plan_deletes_nothing(cluster: Cluster) -> None:
+    before, run = set(cluster.storage.keys), Run()
+    for step in (run.plan, run.delete, run.report):
+        with pytest.raises(PlanError):
+            step()
+    assert set(cluster.storage.keys) == before
+
+
+def test_the_connection_decides(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    stray = tip("stray", 0, 50)
+    for key in cluster.layout.required_keys(add(stray, 1)):
+        cluster.storage.put_object(key, b"x", START_MS)
+    Run("first").scrub()
+    cluster.now_ms += 73 * HOUR_MS
+    run = Run()
+    run.scrub()
+    assert run.plan()["objects"] == 3
+    connect(monkeypatch, sole_owner=True, hold="orders")
+    assert (run.plan()["objects"], run.plan()["held"]) == (3, 3)
+    connect(monkeypatch, sole_owner="false")
+    assert run.delete()["left"] == 3
+    connect(monkeypatch, sole_owner=True, allow_writes=False)
+    with pytest.raises(WritesNotAllowedError):
+        run.delete()
+    report = json.loads((work / "dag.run" / "scrub-deletion.json").read_text())
+    assert (report["deleted"], report["dry_run"]) == ({}, False)
+    connect(monkeypatch, sole_owner=True)
+    assert run.delete()["deleted"].keys() == {"UNKNOWN_TOPIC_ID"}
