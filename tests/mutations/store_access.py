@@ -76,7 +76,7 @@ STORE_ACCESS = [
         CREDENTIALS,
         "safe_text(e, self.secrets)",
         "e",
-        f"{_CREDENTIALS}test_without_credentials_no_request_is_made_and_the_reason_is_said_without_secrets",
+        f"{_CREDENTIALS}test_a_refusal_carries_neither_secrets_nor_a_cause",
     ),
     Mutation(
         "secrets",

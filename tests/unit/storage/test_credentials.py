@@ -74,10 +74,11 @@ def test_without_credentials_no_request_is_made_and_the_reason_is_said_without_s
     assert SECRET not in text
 
 
-def test_a_refusal_carries_no_cause() -> None:
+def test_a_refusal_carries_neither_secrets_nor_a_cause() -> None:
     def fail() -> Mapping[str, Any]:
         raise ValueError(SECRET)
 
     with pytest.raises(StorageAccessError) as caught:
         StoreCredentials("connection 'c'", fail, [SECRET])()
+    assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
