@@ -36,6 +36,8 @@ LIMITS = {
     "min_unreferenced_ms": "{{ params.min_unreferenced_ms }}",
     "batch_segments": "{{ params.batch_segments }}",
     "overrides": "{{ params.overrides }}",
+    "objects_per_second": "{{ params.objects_per_second }}",
+    "deletion_window": "{{ params.deletion_window }}",
 }
 
 RADIUS = {
@@ -84,6 +86,18 @@ with DAG(
             examples=sorted(OVERRIDES),
             values_display=OVERRIDES,
             description="Named overrides; they need expected_cluster_id in the connection",
+        ),
+        "objects_per_second": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            description="The most that each cleaning task deletes; empty: as many as the store allows",
+        ),
+        "deletion_window": Param(
+            None,
+            type=["null", "string"],
+            examples=["22:00-06:00 Europe/Berlin"],
+            description="Time of day at which deletion may run; what is left then is for the next run; empty: any",
         ),
         "hold": Param(
             [],

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.file_systems import read_file
@@ -160,6 +161,7 @@ class ScrubCleaner:
     :param require_writes: raises where nothing may be deleted; gets what was to be done.
     :param sole_owner: whether topic ids that the log never named may go, too.
     :param dry_run: say what would be deleted, delete nothing.
+    :param sleep: waits for seconds, where the limits want a rest between batches.
     """
 
     log: MetadataLogReader
@@ -171,6 +173,7 @@ class ScrubCleaner:
     require_writes: Callable[[str], None]
     sole_owner: bool = False
     dry_run: bool = False
+    sleep: Callable[[float], object] = time.sleep
 
     def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
         """
@@ -202,6 +205,11 @@ class ScrubCleaner:
         return self.storage.remove_empty_folders([row["key"] for row in rows if _tip(row).topic_id in absent])
 
     def _clean_batch(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> None:
+        limits, began = self.limits.of_the_cleaner, monotonic_clock()
+        if not self.dry_run and (why := limits.why_closed(self.clock())) is not None:
+            for row in rows:
+                report.note_left(row, why, RefusalKind.NEXT_RUN)
+            return
         look(self.topics, self.log, {})
         hold = self.hold()
         free = [row for row in rows if hold.refusal_of(_tip(row), ()) is None]
@@ -220,6 +228,8 @@ class ScrubCleaner:
                 report.note_deleted(row["class"], row["bytes"])
                 if not self.dry_run:
                     logger.info("deleted %s (%s)", key, row["class"])
+        if not self.dry_run and (seconds := limits.rest_s(len(going), (monotonic_clock() - began) / 1000)) > 0:
+            self.sleep(seconds)
 
     def _still_as_planned(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> Iterator[Row]:
         """Yield what is there as the scrub has seen it, and what the log, read after that, still calls the same."""

@@ -150,6 +150,8 @@ _SCRUB_LIMITS: Mapping[str, Reader] = {
     "min_unreferenced_ms": integer,
     "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
     "overrides": values.strings,
+    "objects_per_second": partial(optional_integer, minimum=1),
+    "deletion_window": _optional_text,
 }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,7 +161,7 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
         most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
         hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
         name = given.artifact_name(context)
-        with cleaner_session(context, conn_id, _overrides(limits), dry_run=dry_run, hold=hold) as session:
+        with cleaner_session(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
             layout = session.storage.get_storage_manager().layout
             sole_owner = session.hook.get_connection_settings().sole_owner
             choice = Choice(
@@ -241,7 +243,7 @@ class DeleteScrubbedObjectsOperator(BaseOperator):
             write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
 
         try:
-            with cleaner_session(context, conn_id, _overrides(limits), dry_run=dry_run, hold=hold) as session:
+            with cleaner_session(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
                 _delete(session, uri, limits, report)
         except BaseException:
             # Whatever becomes of the report, this error is the one to be raised.
@@ -291,10 +293,6 @@ def _fail_on(judgement: Judgement, uri: str) -> None:
         raise AirflowFailException(f"{judgement.headline()} The scrub is {uri}. {HOW_TO_ACKNOWLEDGE}")
 
 
-def _overrides(limits: ScrubLimits) -> CleanerLimits:
-    return CleanerLimits(overrides=limits.overrides)
-
-
 def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion) -> None:
     """Check the plan and the storage root, and delete."""
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
@@ -305,7 +303,7 @@ def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: Scru
     plan.check_blast_radius()
     storage, sole_owner = session.storage.get_storage_manager(), session.hook.get_connection_settings().sole_owner
     with session.topic() as topic:
-        root = session.prove_root(topic, _overrides(limits), storage)
+        root = session.prove_root(topic, limits.of_the_cleaner, storage)
     require_places(rows, root.check)
     cleaner = ScrubCleaner(
         session.log,
@@ -337,7 +335,9 @@ def _scrubbed(
     proven = _is_proven(session.clock, limits)
     storage = session.storage.get_storage_manager()
     with session.topic() as topic:
-        root = session.prove_root(topic, limits, storage)
+        # Whether deletion frees space is for those to ask who delete.
+        looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
+        root = session.prove_root(topic, looking, storage)
         topic.advance()
         known = topic.partitions()
     found = scrub(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.errors import BlastRadiusError, ConfigurationError, P
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
-from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, OVERRIDES, BlastRadius
+from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import Count, PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
@@ -49,17 +49,31 @@ class ScrubLimits:
     :param batch_segments: segments that are looked at and deleted together, at most
         :data:`~airflow_provider_rlmm.policy.guards.MAX_BATCH_SEGMENTS`.
     :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :param objects_per_second: the most that is deleted on an average; ``None`` for all that the store allows.
+    :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
     min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
     batch_segments: int = 500
     overrides: frozenset[str] = frozenset()
+    objects_per_second: int | None = None
+    deletion_window: str | None = None
+
+    @property
+    def of_the_cleaner(self) -> CleanerLimits:
+        """Those that the cleaner has, too."""
+        return CleanerLimits(
+            batch_segments=self.batch_segments,
+            overrides=self.overrides,
+            objects_per_second=self.objects_per_second,
+            deletion_window=self.deletion_window,
+        )
 
     def __post_init__(self) -> None:
         values.integer("min_unreferenced_ms", self.min_unreferenced_ms)
-        values.integer("batch_segments", self.batch_segments, 1, MAX_BATCH_SEGMENTS)
-        values.names("overrides", self.overrides, OVERRIDES)
+        # It refuses what is wrong with the others.
+        _ = self.of_the_cleaner
         if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:
             raise ConfigurationError(
                 f"min_unreferenced_ms {self.min_unreferenced_ms} is below 24 h: this needs the override {SHORT_WAIT!r}"

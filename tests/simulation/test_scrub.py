@@ -25,7 +25,7 @@ from tests.simulation.runs import play, remembered_decoding
 from tests.simulation.world import World
 from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
 
-SEEDS = 40
+SEEDS = 20
 
 
 class Remains:

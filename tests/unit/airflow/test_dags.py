@@ -107,7 +107,10 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
     for task_id in ("plan", "delete"):
         task = rendered(scrub, task_id)
         assert task.dry_run_only is True
-        assert task.limits == {"min_unreferenced_ms": 259_200_000, "batch_segments": 500, "overrides": []}
+        assert task.limits == {
+            "min_unreferenced_ms": 259_200_000, "batch_segments": 500, "overrides": [], "objects_per_second": None,
+            "deletion_window": None,
+        }  # fmt: skip
     assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
     assert rendered(scrub, "plan").blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.5}
 

@@ -15,7 +15,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import BlastRadiusError, PlanError, StorageError, WritesNotAllowedError
+from airflow_provider_rlmm.errors import (
+    BlastRadiusError,
+    HiddenCopiesError,
+    PlanError,
+    StorageError,
+    WritesNotAllowedError,
+)
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -29,6 +35,7 @@ from airflow_provider_rlmm.operators.scrub import (
 )
 from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
 from airflow_provider_rlmm.policy.attention import SUGGESTED_MS, iso_time
+from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip
 
@@ -219,3 +226,17 @@ def test_the_connection_decides(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     assert (report["deleted"], report["dry_run"]) == ({}, False)
     connect(monkeypatch, sole_owner=True)
     assert run.delete()["deleted"].keys() == {"UNKNOWN_TOPIC_ID"}
+
+
+def test_a_bucket_that_keeps_what_is_deleted_is_reported_on_and_nothing_goes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, run = set(cluster.storage.keys), Run()
+    effect = DeletionEffect(Freed.NEVER, "versions are kept", rule="set a rule")
+    monkeypatch.setattr(cluster.storage, "deletion_effect", lambda keys=(): effect)
+    run.scrub()
+    run.plan()
+    with pytest.raises(HiddenCopiesError, match="versions are kept"):
+        run.delete()
+    assert set(cluster.storage.keys) == before
+    assert run.delete(limits={"overrides": ["versioned_bucket"]})["deleted"] == FINISHED

@@ -505,6 +505,21 @@ def test_empty_folders_of_deleted_topics_go_last(tmp_path: Path) -> None:
     assert scrubs.cluster.layout.places[0].prefix.rstrip("/") in {path.name for path in (tmp_path / "tiered").iterdir()}
 
 
+def test_nothing_goes_outside_the_window_and_no_faster_than_it_may(scrubs: Scrubs) -> None:
+    keys = scrubs.finished(1)
+    scrubs.scrub()
+    scrubs.plan()
+    hour = scrubs.cluster.now_ms // HOUR_MS % 24
+    shut = f"{(hour + 2) % 24:02}:00-{(hour + 3) % 24:02}:00 UTC"
+    report = scrubs.delete(limits=ScrubLimits(deletion_window=shut))
+    assert keys <= scrubs.cluster.storage.keys
+    assert (report.left_objects, list(report.problems())) == (3, [])
+    rested: list[float] = []
+    scrubs.delete(limits=ScrubLimits(objects_per_second=1), sleep=rested.append)
+    assert keys.isdisjoint(scrubs.cluster.storage.keys)
+    assert 0 < sum(rested) <= 3
+
+
 # --- what needs a person ------------------------------------------------------------------------------------------------
 
 
