@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a real broker leaves behind in S3 under Aiven's keys, cleaned by one run of the DAG under a real scheduler."""
+"""All that a real broker leaves behind in S3 under Aiven's keys, cleaned by the DAGs under a real scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from dev import formatter, tiering
 from dev.airflow import LocalAirflow
-from dev.s3 import BUCKET, MotoServer, store_options
+from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from dev.s3_proxy import S3Proxy
 from dev.s3_tiering import S3Kafka
 from tests.integration.kafka_topics import delete_topic
@@ -31,7 +31,6 @@ from tests.scrub import scrub
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.scenarios, pytest.mark.timeout(1800)]
 
-CLEANER = "remote_log_cleaner"
 BEFORE, NOW = "kafka/before/", "flat"
 SEGMENTS = {"cut-short": 6, "s3-down": 9, "in-mid-copy": 4, "moved": 4}
 """What is left of each topic; of one of those in mid-copy there is only the log."""
@@ -84,34 +83,34 @@ def airflow(local_airflow: LocalAirflow, scene: Scene) -> LocalAirflow:
     }
     bootstrap = {"bootstrap.servers": scene.kafka.bootstrap_servers}
     local_airflow.add_connection("kafka_s3", {"conn_type": "kafka", "extra": bootstrap})
+    store = {"region_name": REGION, "endpoint_url": scene.kafka.endpoint}
     local_airflow.add_connection(
-        "s3_store", {"conn_type": "generic", "extra": dict(store_options(scene.kafka.endpoint))}
+        "s3_store", {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": store}
     )
     local_airflow.add_connection("rlmm_s3", {"conn_type": "rlmm", "extra": rlmm})
     return local_airflow
 
 
-def run_cleaner(airflow: LocalAirflow) -> dict[str, Any]:
-    """Run the DAG to its success; returns the totals of its report."""
+def run(airflow: LocalAirflow, dag_id: str, **more: Any) -> dict[str, Any]:
+    """Run a DAG to its success; returns what its last task says."""
     conf = {
         "rlmm_conn_id": "rlmm_s3",
         "dry_run": False,
-        "min_absence_ms": 0,
         "overrides": ["short_min_absence"],
         "max_share": 1.0,
         "batch_segments": 3,
     }
-    run_id = airflow.trigger(CLEANER, conf)
-    state = airflow.wait(CLEANER, run_id, timeout=300)
-    tasks = airflow.task_instances(CLEANER, run_id)
+    run_id = airflow.trigger(dag_id, conf | more)
+    state = airflow.wait(dag_id, run_id, timeout=300)
+    tasks = airflow.task_instances(dag_id, run_id)
     failed = [(t["task_id"], t["map_index"], t["try_number"]) for t in tasks if t["state"] == "failed"]
-    logs = [airflow.task_log(CLEANER, run_id, name, map_index=index, try_number=n) for name, index, n in failed]
+    logs = [airflow.task_log(dag_id, run_id, name, map_index=index, try_number=n) for name, index, n in failed]
     assert state == "success", "\n".join(logs)
-    totals: dict[str, Any] = airflow.xcom(CLEANER, run_id, "report")
-    return totals
+    said: dict[str, Any] = airflow.xcom(dag_id, run_id, "report")
+    return said
 
 
-def test_one_run_cleans_what_was_left_behind_and_a_scrub_finds_what_was_forgotten(
+def test_one_run_cleans_what_was_left_behind_and_a_scrub_what_was_forgotten(
     airflow: LocalAirflow, scene: Scene
 ) -> None:
     kafka, storage = scene.kafka, storage_of(scene.kafka, [BEFORE])
@@ -120,7 +119,7 @@ def test_one_run_cleans_what_was_left_behind_and_a_scrub_finds_what_was_forgotte
     assert {topic: len(keys) for topic, keys in there.items()} == objects
     everything = kafka.remote_objects().keys()
 
-    totals = run_cleaner(airflow)
+    totals = run(airflow, "remote_log_cleaner", min_absence_ms=0)
     assert totals["segments_deleted"] == sum(SEGMENTS.values())
     assert totals["objects_deleted"] == sum(objects.values())
     assert (totals["segments_left"], totals["refusals"]) == (0, 0)
@@ -132,6 +131,12 @@ def test_one_run_cleans_what_was_left_behind_and_a_scrub_finds_what_was_forgotte
     assert len(scene.forgotten) == 4 * OBJECTS
     assert forgotten_objects(kafka, storage) == dict.fromkeys(scene.forgotten, ScrubClass.FINISHED)
     assert scrub(kafka, layout=storage.layout) == [f"unreferenced object {key}" for key in sorted(scene.forgotten)]
-    secret = store_options(kafka.endpoint)["aws_secret_access_key"]
-    assert not [file for file in airflow.home.rglob("*.log") if secret in file.read_text(errors="replace")]
-    assert secret not in json.dumps(totals)
+
+    scrubbed = run(airflow, "remote_storage_scrub")
+    assert scrubbed["deleted"].keys() == {ScrubClass.FINISHED}
+    assert scrubbed["deleted"][ScrubClass.FINISHED]["objects"] == len(scene.forgotten)
+    assert scrub(kafka, layout=storage.layout) == []
+    tiering.tiering_alive(kafka, LIVING)
+    logs = [file for file in airflow.home.rglob("*.log") if SECRET_KEY in file.read_text(errors="replace")]
+    assert logs == []
+    assert SECRET_KEY not in json.dumps([totals, scrubbed])

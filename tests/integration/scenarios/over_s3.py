@@ -8,14 +8,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import UUID
 
-import pyarrow as pa
-
-from airflow_provider_rlmm.event_log.topic_state import TopicState
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.policy.scrub import LogView, ScrubClass, classify_objects, missing_segments
+from airflow_provider_rlmm.lifecycle.scrub import scrub as scrub_storage
+from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering
@@ -36,13 +34,6 @@ from tests.integration.scenarios.provoke import (
 
 OBJECTS = 3
 """Of a segment."""
-
-LISTED = pa.schema(
-    {
-        "key": pa.string(), "bytes": pa.int64(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32(),
-        "segment_id": pa.binary(),
-    }
-)  # fmt: skip
 
 
 @contextmanager
@@ -109,22 +100,11 @@ def killed_between_two_objects(kafka: S3Kafka, topic: str, last: Object, there: 
 
 
 def forgotten_objects(kafka: S3Kafka, storage: ObjectStoreRemoteStorageManager) -> dict[str, str]:
-    """Return the objects that a scrub does not find in use: key → what they are, in the order that cannot lie."""
+    """Return the objects that a scrub does not find in use: key → what they are."""
     config = KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})
     with KafkaMetadataEventLog(config) as log, closing(KafkaClusterTopics(config)) as topics:
-        before = dict(log.high_water_marks())
-        rows, homes = [], {}
-        for key, size in kafka.remote_objects().items():
-            segment = storage.layout.parse(key)
-            assert segment is not None
-            tip = segment.topic_id_partition
-            homes[tip.topic_id.bytes, tip.topic, tip.partition] = metadata_partition_for(tip, log.partition_count)
-            rows.append((key, size, tip.topic_id.bytes, tip.topic, tip.partition, segment.id.bytes))
-        topic = TopicState(log, topics, keep_finished=True)
-        topic.advance()
-        found = topic.state
-        view = LogView(found.segments, found.finished_segments, found.user_partitions, before, frozenset())
-    listed = pa.table([list(column) for column in zip(*rows, strict=True)], schema=LISTED)
-    assert missing_segments(listed, view).num_rows == 0
-    classes = {row["key"]: row["class"] for row in classify_objects(listed, view, homes).to_pylist()}
-    return {key: kind for key, kind in classes.items() if kind != ScrubClass.IN_USE}
+        found = scrub_storage(log, topics, storage, known=(), clock=system_clock)
+    assert found.missing.num_rows == 0
+    objects = found.objects.select(["key", "class"]).to_pylist()
+    assert {row["key"] for row in objects} == kafka.remote_objects().keys()
+    return {row["key"]: row["class"] for row in objects if row["class"] != ScrubClass.IN_USE}

@@ -107,8 +107,8 @@ def test_a_changed_prefix(kafka: S3Kafka, proxy: S3Proxy) -> None:
     A topic that is deleted in an orderly way leaves clean metadata: the cleaner has nothing to do there, a scrub finds the
     objects. One whose deletion is cut short is cleaned below the former prefix, if the connection names it.
 
-    Protection: a copy lies where its custom metadata says, or it is refused (``AivenLayout.places_of``); without, where the
-    connection does not name the former prefix, its segments count as missing.
+    Protection: a copy lies where its custom metadata says, or it is refused (``AivenLayout.places_of``); without, the living
+    copies of before seem to be missing, and the run ends with the wrong reason.
     """
     before = kafka.key_prefix
     forgotten, moved = (tiered_topic(kafka, name, 2, 2) for name in ("forgotten", "moved"))
