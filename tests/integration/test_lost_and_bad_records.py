@@ -47,8 +47,8 @@ from airflow_provider_rlmm.operators.failing import ACKNOWLEDGEMENTS_VARIABLE
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records
+from tests.integration.operators import NOW, DagRun, TaskInstance, connect
 from tests.integration.scenarios.orphans import clone_orphans, clone_unnamed
-from tests.integration.test_remote_log_cleaner import NOW, DagRun, TaskInstance, connect
 from tests.scrub import Place, scrub, unfinished_segments
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
