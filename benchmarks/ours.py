@@ -19,7 +19,7 @@ import psutil
 import pyarrow as pa
 
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState
+from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, Progress, TopicState
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
@@ -98,7 +98,6 @@ class TimedLog(KafkaMetadataEventLog):
 
     def __init__(self, config: KafkaClientConfig) -> None:
         super().__init__(config, TOPIC)
-        self.records = 0
         self.read_s = 0.0
 
     def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Any]]:
@@ -106,7 +105,6 @@ class TimedLog(KafkaMetadataEventLog):
         started = time.perf_counter()
         batches = super().read_many(ranges)
         while (found := next(batches, None)) is not None:
-            self.records += found[1].num_rows
             self.read_s += time.perf_counter() - started
             yield found
             started = time.perf_counter()
@@ -119,7 +117,7 @@ class TopicRun:
     A state of the topic as of now, and what it took.
 
     :param topic_state: ready to answer.
-    :param records: read for it.
+    :param records: read for it, without those that only show that the log is the same.
     :param seconds: from opening the clients to closing them.
     :param read_s: of these, s in reads of the log.
     """
@@ -168,14 +166,20 @@ def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
 
 
 def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> TopicRun:
+    records = 0
+
+    def note(progress: Progress) -> None:
+        nonlocal records
+        records = progress.records
+
     started = time.perf_counter()
     with _clients(config) as (log, topics):
         topic_state = begin(
             log,
             topics,
         )
-        topic_state.advance()
-    return TopicRun(topic_state, log.records, time.perf_counter() - started, log.read_s)
+        topic_state.advance(note)
+    return TopicRun(topic_state, records, time.perf_counter() - started, log.read_s)
 
 
 @contextmanager

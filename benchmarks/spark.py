@@ -100,7 +100,7 @@ def _throw_away(frame: Any) -> None:
 @contextmanager
 def session(folder: Path) -> Iterator[Any]:
     """
-    Open a session on this machine; nothing is set but what ``spark-submit`` gives the job.
+    Open a session on this machine; nothing is set but what ``spark-submit`` gives the job, and that consumers go with it.
 
     :param folder: for the package's zip.
     """
@@ -111,12 +111,20 @@ def session(folder: Path) -> Iterator[Any]:
     }
     from pyspark.sql import SparkSession
 
+    # A submitted job ends with its consumers. Here dozens follow each other, and Spark keeps those of each for five minutes,
+    # with what they have read: together they fill the heap.
+    kept = {
+        f"spark.kafka.consumer.{cache}.{name}": "5s"
+        for cache in ("cache", "fetchedData.cache")
+        for name in ("timeout", "evictorThreadRunInterval")
+    }
     jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
     (
         SparkSession.builder.master(f"local[{CORES}]")
         .config("spark.ui.enabled", "false")
         .config("spark.submit.pyFiles", str(build_py_files(folder)))
         .config("spark.jars", jars)
+        .config(map=kept)
         .getOrCreate()
     )
     spark = load_job().open_session()
