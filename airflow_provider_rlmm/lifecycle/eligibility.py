@@ -160,9 +160,7 @@ class Eligibility:
     listed: frozenset[UUID] = frozenset()  # its segments of which storage lists an object
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()  # those that may be deleted, by start offset
     left: tuple[Left, ...] = ()  # what stays, and why
-    others: frozenset[str] = (
-        frozenset()
-    )  # keys of segments that may be deleted, with suffixes that the layout does not know
+    others: frozenset[str] = frozenset()  # keys of these with suffixes that the layout does not know
 
 
 def find_eligible(
