@@ -248,8 +248,8 @@ class FailingBetweenBatches:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
 
-    def delete_log_segments(self, metadatas: Any) -> Any:
-        report = self._storage.delete_log_segments(metadatas)
+    def delete_log_segments(self, metadatas: Any, others: Any = None) -> Any:
+        report = self._storage.delete_log_segments(metadatas, others)
         self._batches += 1
         if self._batches == 1:
             self._fail()
