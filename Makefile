@@ -115,8 +115,8 @@ bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own 
 bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)
 	$(BIN)/python -m benchmarks.scale; scale=$$?; $(BIN)/python -m benchmarks.replay && exit $$scale
 
-bench-deletion: setup ## The cleaner beside the broker's own deletion of the same segments, with its budgets (10 minutes)
-	$(BIN)/python -m benchmarks.deletion
+bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
+	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

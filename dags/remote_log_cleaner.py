@@ -31,7 +31,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
-from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
+from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",
@@ -71,7 +71,7 @@ with DAG(
             86_400_000, type="integer", minimum=0, description="Two observations of absence are this far apart, ms"
         ),
         "batch_segments": Param(
-            500,
+            DEFAULT_BATCH_SEGMENTS,
             type="integer",
             minimum=1,
             maximum=MAX_BATCH_SEGMENTS,

@@ -28,7 +28,7 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
     ReportRemoteStorageScrubOperator,
 )
-from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, OVERRIDES
+from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
 
@@ -73,7 +73,7 @@ with DAG(
             description="Two scrubs that find an object without a record are this far apart, ms",
         ),
         "batch_segments": Param(
-            500,
+            DEFAULT_BATCH_SEGMENTS,
             type="integer",
             minimum=1,
             maximum=MAX_BATCH_SEGMENTS,

@@ -7,6 +7,7 @@ import http.client
 import itertools
 import sys
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
@@ -24,7 +25,7 @@ class S3Proxy(ThreadingHTTPServer):
     :ivar throttle_every: every so manyth request is answered with 503 SlowDown and goes no further; 0 for none.
     :ivar refused: requests that were cut, also because the server was not there.
     :ivar throttled: requests that were answered with SlowDown.
-    :ivar passed: requests that the server answered.
+    :ivar methods: requests that the server answered, by method.
     """
 
     daemon_threads = True
@@ -34,7 +35,8 @@ class S3Proxy(ThreadingHTTPServer):
         self.server_behind = port
         self.down = False
         self.throttle_every = 0
-        self.refused = self.throttled = self.passed = 0
+        self.refused = self.throttled = 0
+        self.methods: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
 
@@ -42,6 +44,11 @@ class S3Proxy(ThreadingHTTPServer):
     def endpoint(self) -> str:
         """Where clients are to connect to."""
         return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def passed(self) -> int:
+        """Requests that the server answered."""
+        return self.methods.total()
 
     def throttles(self) -> bool:
         """Tell whether the next request is one too many."""
@@ -101,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         finally:
             connection.close()
-        self.server.passed += 1
+        self.server.methods[self.command] += 1
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in _NOT_PASSED_ON}
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         self._answer(answer.status, headers, data, length)

@@ -202,11 +202,29 @@ def _decide(
         raise
     except StorageError as e:
         return Eligibility(storage_refusal(history.topic_id_partition, context.replay.metadata_partition, e))
-    listed = frozenset(objects)
-    refused = refused or context.incompleteness(history, listed)
+    refused = refused or context.incompleteness(history, objects.keys())
     if refused is not None:
-        return Eligibility(refused, listed)
-    segments, left, others = [], [], set()
+        return Eligibility(refused, frozenset(objects))
+    decided = _judged(history, context, objects, planned)
+    if any(left.missing for left in decided.left):
+        # Another cleaner may have deleted them since this one read the log; it has said so there before it did.
+        context.replay.advance()
+        refused = context.refusal(history, seen)
+        decided = Eligibility(refused) if refused is not None else _judged(history, context, objects, planned)
+    return decided
+
+
+def _judged(
+    history: UserPartitionHistory,
+    context: CleaningContext,
+    objects: Mapping[UUID, Sequence[StoredObject]],
+    planned: frozenset[UUID],
+) -> Eligibility:
+    """Decide about every unfinished segment by one listing of the user partition."""
+    listed = frozenset(objects)
+    segments: list[RemoteLogSegmentMetadata] = []
+    left: list[Left] = []
+    others: set[str] = set()
     for metadata in history.unfinished():
         reason = _why_left(history, metadata, listed, planned, context)
         if reason is None:

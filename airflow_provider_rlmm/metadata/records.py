@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -62,6 +62,10 @@ class TopicIdPartition:
     topic: str
     partition: int
 
+    def __hash__(self) -> int:
+        # The fields' own hashes cost several times as much, for every event that is replayed.
+        return hash((self.topic_id.int, self.partition))
+
     def __str__(self) -> str:
         return f"{kafka_uuid_str(self.topic_id)}:{name_in_text(self.topic)}-{self.partition}"
 
@@ -77,6 +81,9 @@ class RemoteLogSegmentId:
 
     topic_id_partition: TopicIdPartition
     id: UUID
+
+    def __hash__(self) -> int:
+        return hash(self.id.int)
 
     def __str__(self) -> str:
         return f"{self.topic_id_partition}/{kafka_uuid_str(self.id)}"
@@ -121,12 +128,18 @@ class RemoteLogSegmentMetadata:
         """
         if update.remote_log_segment_id != self.remote_log_segment_id:
             raise ValueError(f"update of {update.remote_log_segment_id} does not fit {self.remote_log_segment_id}")
-        return replace(
-            self,
-            broker_id=update.broker_id,
-            event_timestamp_ms=update.event_timestamp_ms,
-            custom_metadata=update.custom_metadata,
-            state=update.state,
+        return RemoteLogSegmentMetadata(
+            self.remote_log_segment_id,
+            self.start_offset,
+            self.end_offset,
+            self.max_timestamp_ms,
+            update.broker_id,
+            update.event_timestamp_ms,
+            self.segment_size_in_bytes,
+            update.custom_metadata,
+            update.state,
+            self.segment_leader_epochs,
+            self.txn_idx_empty,
         )
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 
+DEFAULT_BATCH_SEGMENTS = 2_000
+"""One look at the cluster and two rounds of records for so many segments cost little beside what they are for."""
+
 MAX_BATCH_SEGMENTS = 10_000
 """What is started, deleted and finished together is held in memory, and looked at the cluster for once."""
 
@@ -55,7 +58,7 @@ class CleanerLimits:
     """
 
     min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
-    batch_segments: int = 500
+    batch_segments: int = DEFAULT_BATCH_SEGMENTS
     max_missing_segments: int = 10
     allowed_quarantine: frozenset[str] = frozenset()
     overrides: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.errors import BlastRadiusError, ConfigurationError, P
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import Count, PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
@@ -55,7 +55,7 @@ class ScrubLimits:
     """
 
     min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
-    batch_segments: int = 500
+    batch_segments: int = DEFAULT_BATCH_SEGMENTS
     overrides: frozenset[str] = frozenset()
     objects_per_second: int | None = None
     deletion_window: str | None = None

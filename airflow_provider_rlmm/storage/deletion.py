@@ -8,7 +8,7 @@ Pure: no call is made here, so every implementation of the protocol comes to the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -55,6 +55,11 @@ class DeletionBatch:
         self._by_stem = {stem: i for i, stems in enumerate(self._stems) for stem in stems}
         self._stem_lengths = sorted({len(stem) for stem in self._by_stem}, reverse=True)
         self._seen: list[dict[str, _Seen]] = [{} for _ in metadatas]
+        self._keys: defaultdict[str, set[str]] = defaultdict(set)
+        self._stems_below: defaultdict[str, list[str]] = defaultdict(list)
+        for stem in self._by_stem:
+            self._stems_below[parent_of(stem)].append(stem)
+            self._keys[parent_of(stem)].update(stem + suffix for suffix in layout.suffixes)
         if len(self._by_stem) != sum(map(len, self._stems)):
             raise ValueError("a segment is named twice in one deletion, so that its outcome would be ambiguous")
         for stem, index in self._by_stem.items():
@@ -70,15 +75,13 @@ class DeletionBatch:
 
         :param others: further keys, of which those of the batch's segments are looked for; those that were seen are anyway.
         """
-        stems: defaultdict[str, list[str]] = defaultdict(list)
-        keys: defaultdict[str, set[str]] = defaultdict(set)
-        for stem in self._by_stem:
-            stems[parent_of(stem)].append(stem)
-            keys[parent_of(stem)].update(stem + suffix for suffix in self._layout.suffixes)
         for key in chain(filter(self._segment_of, others), *self._seen):
-            keys[parent_of(key)].add(key)
+            self._keys[parent_of(key)].add(key)
         # What nobody knows may lie in a folder of its own.
-        return [Lookup(prefix, sorted(stems.get(prefix, wanted)), wanted) for prefix, wanted in keys.items()]
+        return [
+            Lookup(prefix, sorted(self._stems_below.get(prefix, wanted)), wanted)
+            for prefix, wanted in self._keys.items()
+        ]
 
     def see_before(self, objects: Iterable[StoredObject]) -> None:
         """
@@ -97,7 +100,7 @@ class DeletionBatch:
         self,
         objects: Iterable[StoredObject],
         failures: Mapping[str, str],
-        sent: Collection[str],
+        sent: Set[str],
         throttled: Collection[str] = (),
     ) -> tuple[SegmentDeletion, ...]:
         """
@@ -116,10 +119,11 @@ class DeletionBatch:
     def outcomes_untouched(self) -> tuple[SegmentDeletion, ...]:
         """Return the outcomes where nothing was deleted: the listing before is the listing after."""
         return tuple(
-            self._outcome(i, {key: o.suffix for key, o in seen.items()}, {}, ()) for i, seen in enumerate(self._seen)
+            self._outcome(i, {key: o.suffix for key, o in seen.items()}, {}, frozenset())
+            for i, seen in enumerate(self._seen)
         )
 
-    def outcomes_unknown(self, reason: str, sent: Collection[str]) -> tuple[SegmentDeletion, ...]:
+    def outcomes_unknown(self, reason: str, sent: Set[str]) -> tuple[SegmentDeletion, ...]:
         """
         Return the outcomes for a deletion that no listing could confirm.
 
@@ -138,14 +142,14 @@ class DeletionBatch:
         index: int,
         left: Mapping[str, str],
         failures: Mapping[str, str],
-        sent: Collection[str],
+        sent: Set[str],
         throttled: Collection[str] = (),
     ) -> SegmentDeletion:
         segment, seen = self._segments[index], self._seen[index]
         if not seen and not left:
             unseen = dict.fromkeys(self._stems[index], "no object with this key was listed")
             return SegmentDeletion(segment, DeleteOutcome.NEVER_SEEN, 0, 0, unseen)
-        gone = [o.size for key, o in seen.items() if key not in left]
+        gone = [o.size for key, o in seen.items() if key not in left] if left else [o.size for o in seen.values()]
         return SegmentDeletion(
             remote_log_segment_id=segment,
             outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,
@@ -178,7 +182,7 @@ class DeletionBatch:
         return None
 
 
-def _those_in(seen: Iterable[str], sent: Collection[str]) -> tuple[str, ...]:
+def _those_in(seen: Iterable[str], sent: Set[str]) -> tuple[str, ...]:
     return tuple(key for key in seen if key in sent)
 
 

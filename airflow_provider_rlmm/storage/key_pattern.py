@@ -10,6 +10,7 @@ ids and numbers.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter
@@ -192,7 +193,8 @@ class KeyPattern:
         return self._first_folder is not None
 
 
-def _values_of(tip: TopicIdPartition) -> dict[str, object]:
+@lru_cache(maxsize=1024)
+def _values_of(tip: TopicIdPartition) -> Mapping[str, object]:
     if not is_legal_topic_name(tip.topic):
         raise UnsafeObjectKeyError(
             f"topic name {in_quotes(tip.topic)} of topic id {kafka_uuid_str(tip.topic_id)} is not one that "

@@ -24,7 +24,6 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
 )
 from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,
@@ -73,28 +72,43 @@ _REPLACED: Final = (
 
 class SegmentsOfKeys:
     """
-    Tells of many keys which segment they belong to: of the objects of one segment only the first is parsed.
+    Tells of many keys which segment of a user partition they belong to; of the objects of a segment only the first is parsed.
 
     :param layout: the layout.
     :param place: whose keys they are.
+    :param topic_id_partition: the user partition.
     """
 
-    def __init__(self, layout: Layout, place: Place) -> None:
+    def __init__(self, layout: Layout, place: Place, topic_id_partition: TopicIdPartition) -> None:
         self._layout = layout
         self._place = place
+        self._topic_id_partition = topic_id_partition
         # The longest first: one may be the end of another.
         self._suffixes = sorted(layout.suffixes, key=len, reverse=True)
-        self._by_stem: dict[str, RemoteLogSegmentId] = {}
+        self._extensions = frozenset(s for s in self._suffixes if s.rfind(".") == 0 and not self._ends_another(s))
+        self._by_stem: dict[str, UUID] = {}
 
-    def __call__(self, key: str) -> RemoteLogSegmentId | None:
-        """See :meth:`Layout.parse`."""
-        for suffix in self._suffixes:
-            if key.endswith(suffix):
-                stem = key[: len(key) - len(suffix)]
-                if (known := self._by_stem.get(stem)) is None and (known := self._layout.parse(key, self._place)):
-                    self._by_stem[stem] = known
-                return known
-        return self._layout.parse(key, self._place)
+    def _ends_another(self, suffix: str) -> bool:
+        return any(other.endswith(suffix) for other in self._suffixes if other != suffix)
+
+    def __call__(self, key: str) -> UUID | None:
+        """Return the segment's id, ``None`` for a key of no segment or of another user partition's."""
+        stem = self._stem_of(key)
+        if stem is None:
+            return self._parsed(key)
+        if (known := self._by_stem.get(stem)) is None and (known := self._parsed(key)) is not None:
+            self._by_stem[stem] = known
+        return known
+
+    def _stem_of(self, key: str) -> str | None:
+        dot = key.rfind(".")
+        if key[dot:] in self._extensions:
+            return key[:dot]
+        return next((key[: len(key) - len(suffix)] for suffix in self._suffixes if key.endswith(suffix)), None)
+
+    def _parsed(self, key: str) -> UUID | None:
+        segment = self._layout.parse(key, self._place)
+        return segment.id if segment is not None and segment.topic_id_partition == self._topic_id_partition else None
 
 
 class LayoutRemoteStorageManager:
@@ -199,11 +213,10 @@ class LayoutRemoteStorageManager:
         found: dict[UUID, dict[str, StoredObject]] = {}
         with self._steady(prefixes.values()):
             for place, prefix in prefixes.items():
-                segment_of = SegmentsOfKeys(self._layout, place)
+                segment_of = SegmentsOfKeys(self._layout, place, topic_id_partition)
                 for stored in self._calls.objects(prefix):
-                    segment = segment_of(stored.key)
-                    if segment is not None and segment.topic_id_partition == topic_id_partition:
-                        found.setdefault(segment.id, {})[stored.key] = stored
+                    if (segment_id := segment_of(stored.key)) is not None:
+                        found.setdefault(segment_id, {})[stored.key] = stored
         return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:

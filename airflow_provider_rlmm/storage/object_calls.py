@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ class DeleteCalls:
     """What a store answered to a deletion. It proves nothing: a listing does."""
 
     failures: Mapping[str, str]  # key → why the store says that it was not deleted
-    sent: Collection[str]  # keys that a call was made for, answered or not
+    sent: Set[str]  # keys that a call was made for, answered or not
     throttled: Collection[str] = ()  # keys that are left because the store throttled or did not answer for too long
 
 

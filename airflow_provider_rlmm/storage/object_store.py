@@ -165,7 +165,7 @@ class _ObstoreCalls:
         except StorageUnavailableError as e:
             # What the call does in the end is for later listings to tell.
             failures = dict.fromkeys(keys, str(e))
-        return DeleteCalls(failures, keys)
+        return DeleteCalls(failures, frozenset(keys))
 
     def _delete_chunk(self, chunk: Sequence[str]) -> Refused | None:
         """Make one request; return what the store refused, ``None`` where it did all."""

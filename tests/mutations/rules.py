@@ -360,6 +360,15 @@ RULES = [
         "lifecycle/test_planner.py::test_an_update_whose_add_is_nowhere_is_refused_whatever_else_was_finished",
     ),
     Mutation(
+        "unseen",
+        "what another run deletes right before a listing counts as missing",
+        ELIGIBILITY,
+        "        context.replay.advance()",
+        "        pass",
+        "lifecycle/test_two_cleaners.py::test_what_another_run_deletes_right_before_a_listing_is_not_missing",
+        simulated=False,
+    ),
+    Mutation(
         "reports",
         "a segment is counted by every run that finished it",
         PARTITION_WORK,
@@ -460,7 +469,7 @@ RULES = [
         WRITE_GUARD,
         "write guard",
         "does not compare what it encoded",
-        "    if read_back != event:",
+        "        if read_back != event:",
         "event_log/test_write_guard.py::test_an_event_that_reads_back_differently_is_refused",
     ),
     Mutation(

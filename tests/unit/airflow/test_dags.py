@@ -108,7 +108,7 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
         task = rendered(scrub, task_id)
         assert task.dry_run_only is True
         assert task.limits == {
-            "min_unreferenced_ms": 259_200_000, "batch_segments": 500, "overrides": [], "objects_per_second": None,
+            "min_unreferenced_ms": 259_200_000, "batch_segments": 2_000, "overrides": [], "objects_per_second": None,
             "deletion_window": None,
         }  # fmt: skip
     assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
@@ -131,7 +131,7 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
     assert plan.blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.25}
     assert plan.limits == {
         "min_absence_ms": 86_400_000,
-        "batch_segments": 500,
+        "batch_segments": 2_000,
         "max_missing_segments": 10,
         "allowed_quarantine": [],
         "overrides": ["short_min_absence"],

@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import Cluster, deletion, tip
 
 GONE = tip()
@@ -39,6 +47,28 @@ def test_a_segment_is_counted_by_the_run_whose_finished_came_first() -> None:
     assert sum(objects for _, objects in done) <= 15
     finished = [line for line in cluster.ours() if line.startswith("DELETE_SEGMENT_FINISHED")]
     assert len(finished) > 3, "both runs wrote about the same segments"
+
+
+def test_what_another_run_deletes_right_before_a_listing_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = marked()
+    inner: list[MetadataPartitionReport] = []
+    listing = cluster.storage.list_log_segments
+
+    def cleaned_first(of: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        """Another run does all the work after this one has read the log."""
+        monkeypatch.undo()
+        inner.append(cluster.clean())
+        return listing(of)
+
+    monkeypatch.setattr(cluster.storage, "list_log_segments", cleaned_first)
+    outer = cluster.clean()
+    assert [(p.outcome, p.segments_deleted) for p in inner[0].partitions] == [("FINISHED", 3)]
+    (partition,) = outer.partitions
+    (refusal,) = partition.refusals
+    assert (refusal.kind, refusal.why) == (
+        RefusalKind.NEXT_RUN,
+        "its deletion is not under way: another run has finished it",
+    )
 
 
 def test_a_start_that_lands_behind_the_end_of_another_run_opens_nothing_and_is_settled() -> None:
