@@ -32,7 +32,7 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 WritableEvent = RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
@@ -119,6 +119,8 @@ def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: Meta
             "written; compare the topic's partition count with the brokers' configuration"
         )
     subjects: set[RemoteLogSegmentId | TopicIdPartition] = set()
+    homes: dict[TopicIdPartition, int] = {}
+    records: list[tuple[int, bytes]] = []
     for event in events:
         _check_event(event, state, log.topic_id)
         tip = topic_id_partition_of(event)
@@ -126,25 +128,21 @@ def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: Meta
         if subject in subjects:
             raise UnsafeEventError(f"two events about {subject} in one batch: publish them one after the other")
         subjects.add(subject)
-    tips = frozenset(map(topic_id_partition_of, events))
-    homes = {tip: metadata_partition_for(tip, log.partition_count) for tip in tips}
-    return [(homes[topic_id_partition_of(event)], value) for event, value in zip(events, _encoded(events), strict=True)]
+        if tip not in homes:
+            homes[tip] = metadata_partition_for(tip, log.partition_count)
+        records.append((homes[tip], _encode(event)))
+    return records
 
 
-def _encoded(events: Sequence[OfferedEvent]) -> list[bytes]:
-    from airflow_provider_rlmm.metadata.columnar import decode, iter_events
-
-    values: list[bytes] = []
-    for event in events:
-        try:
-            values.append(serialize(event))
-        except MalformedMetadataError as e:
-            raise UnsafeEventError(f"event about {topic_id_partition_of(event)} cannot be encoded: {e}") from e
-    # All at once: one by one they cost as much as all that is written and read.
-    for event, read_back in zip(events, iter_events(decode(values)), strict=True):
-        if read_back != event:
-            raise UnsafeEventError(f"event about {topic_id_partition_of(event)} reads back differently: not written")
-    return values
+def _encode(event: OfferedEvent) -> bytes:
+    try:
+        value = serialize(event)
+        read_back = deserialize(value)
+    except MalformedMetadataError as e:
+        raise UnsafeEventError(f"event about {topic_id_partition_of(event)} cannot be encoded: {e}") from e
+    if read_back != event:
+        raise UnsafeEventError(f"event about {topic_id_partition_of(event)} reads back differently: not written")
+    return value
 
 
 def _check_event(event: OfferedEvent, state: ReplayedState, metadata_topic_id: UUID) -> None:

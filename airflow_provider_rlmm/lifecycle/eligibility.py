@@ -161,6 +161,7 @@ class Eligibility:
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()  # those that may be deleted, by start offset
     left: tuple[Left, ...] = ()  # what stays, and why
     others: frozenset[str] = frozenset()  # keys of these with suffixes that the layout does not know
+    foreign_offset: int | None = None  # of the last foreign segment event that was known when this was decided
 
 
 def find_eligible(
@@ -232,7 +233,7 @@ def _judged(
             others |= _keys_of_another_kind(metadata, objects, context.storage.layout)
         else:
             left.append(reason)
-    return Eligibility(None, listed, tuple(segments), tuple(left), frozenset(others))
+    return Eligibility(None, listed, tuple(segments), tuple(left), frozenset(others), history.last_foreign_offset)
 
 
 def _keys_of_another_kind(

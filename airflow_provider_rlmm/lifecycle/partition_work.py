@@ -32,7 +32,6 @@ class UserPartitionWork:
         self.tip = history.topic_id_partition
         self.eligibility = eligibility
         self._metadata_partition = metadata_partition
-        self._foreign_offset = history.last_foreign_offset
         self.segments = self.objects = self.bytes = 0
         self.stopped = eligibility.refused is not None or not (eligibility.segments or not history.unfinished())
         """Whether nothing more is done in this run."""
@@ -69,8 +68,8 @@ class UserPartitionWork:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether somebody else has written about its segments since the run began."""
-        return self.history.last_foreign_offset != self._foreign_offset
+        """Whether somebody else has written about its segments since it was decided upon."""
+        return self.history.last_foreign_offset != self.eligibility.foreign_offset
 
     def current(
         self, segments: Sequence[RemoteLogSegmentMetadata], state: RemoteLogSegmentState | None = None

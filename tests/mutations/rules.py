@@ -469,7 +469,7 @@ RULES = [
         WRITE_GUARD,
         "write guard",
         "does not compare what it encoded",
-        "        if read_back != event:",
+        "    if read_back != event:",
         "event_log/test_write_guard.py::test_an_event_that_reads_back_differently_is_refused",
     ),
     Mutation(

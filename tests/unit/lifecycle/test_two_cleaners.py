@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
+from airflow_provider_rlmm.lifecycle.cleaner import _prepared
+from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.plan import RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from tests.unit.lifecycle.builders import Cluster, deletion, tip
+from tests.unit.lifecycle.builders import Cluster, add, deletion, tip
 
 GONE = tip()
 
@@ -69,6 +72,36 @@ def test_what_another_run_deletes_right_before_a_listing_is_not_missing(monkeypa
         RefusalKind.NEXT_RUN,
         "its deletion is not under way: another run has finished it",
     )
+
+
+def test_what_a_later_look_at_the_log_brings_disturbs_those_that_were_decided_upon_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = tip(partition=1)
+    cluster = Cluster(1)
+    for of in (GONE, other):
+        cluster.segments(of, 2)
+    cluster.mark_and_wait()
+    there, listing = cluster.keys_of(GONE), cluster.storage.list_log_segments
+    works: list[UserPartitionWork] = []
+
+    def while_the_second_is_listed(of: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        """Its objects are not there, so that the log is read on; and a broker writes about the first one."""
+        if of != other:
+            return listing(of)
+        monkeypatch.undo()
+        cluster.foreign(add(GONE, 77))
+        return {}
+
+    def prepared(*arguments: Any) -> list[UserPartitionWork]:
+        works.extend(_prepared(*arguments))
+        return works
+
+    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.cleaner._prepared", prepared)
+    monkeypatch.setattr(cluster.storage, "list_log_segments", while_the_second_is_listed)
+    cluster.clean()
+    assert [(work.tip, work.is_disturbed, work.segments) for work in works] == [(GONE, True, 0), (other, False, 0)]
+    assert cluster.keys_of(GONE) == there
 
 
 def test_a_start_that_lands_behind_the_end_of_another_run_opens_nothing_and_is_settled() -> None:
