@@ -122,8 +122,8 @@ bench-publish: setup ## Measure publishing in a batch beside one by one, on a re
 	$(BIN)/python -m benchmarks.publish
 
 lock: setup ## Resolve the dependencies anew into requirements.lock and requirements-stores.lock
-	$(UV_COMPILE) --group dev --upgrade -o requirements.lock
-	$(UV_COMPILE) --group stores --upgrade -o requirements-stores.lock
+	$(UV_COMPILE) --extra airflow --extra spark --group dev --upgrade -o requirements.lock
+	$(UV_COMPILE) --extra airflow --extra spark --group stores --upgrade -o requirements-stores.lock
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-stores dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

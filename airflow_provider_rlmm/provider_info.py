@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow's providers manager learns about this package, without importing anything of it."""
+"""What Airflow's providers manager learns about this package, without importing what it describes."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from airflow_provider_rlmm.extras import require_airflow
 
 _INTEGRATION = "Kafka remote log (KIP-405)"
 _PACKAGE = "airflow_provider_rlmm"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's description in the form of Airflow's ``provider_info.schema.json``."""
+    """
+    Return the provider's description in the form of Airflow's ``provider_info.schema.json``.
+
+    :raises RuntimeError: if this Airflow is none that the tests have seen.
+    """
+    require_airflow()
     return {
         "package-name": "airflow-provider-rlmm",
         "name": "Kafka Remote Log Metadata",

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
@@ -26,7 +26,12 @@ from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
-from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates
+from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates, require_pyspark
+
+try:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+except ModuleNotFoundError as e:
+    raise ModuleNotFoundError(f"{WITHOUT_SPARK} ({e})", name=e.name) from None
 
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
@@ -48,7 +53,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
     :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``.
-    :raises ConfigurationError: if the Spark connection asks for cluster mode.
+    :raises ConfigurationError: if the Spark connection asks for cluster mode, or PySpark is missing or there in two versions.
     :raises EventLogAccessError: if the metadata topic may not be described. Any other topic that may not be is refused by
         name in the plan's summary, if the metadata topic knows it.
     :raises PlanError: with the job's own words, if it made no plan.
@@ -74,6 +79,7 @@ class SegmentRetentionOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Observe the cluster, then run the job."""
         name = artifact_name(context)
+        require_pyspark()
         self.min_age_ms = integer("min_age_ms", self.min_age_ms)
         self.jars = text_or_none("jars", self.jars)
         self._require_client_mode()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from airflow_provider_rlmm.errors import ConfigurationError
 
 PY_FILES_NAME = "airflow_provider_rlmm.zip"
 
@@ -30,6 +32,34 @@ _SHIPPED = (
 )
 # The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def require_pyspark() -> None:
+    """
+    Refuse an environment in which no Spark job can work, before anything of Spark is started.
+
+    Airflow's Spark provider asks for ``pyspark-client``, which writes the same files as ``pyspark``: where their versions
+    differ, each has overwritten some of the other's.
+
+    :raises ConfigurationError: if PySpark is missing, or there in two versions.
+    """
+    pyspark, client = _version_of("pyspark"), _version_of("pyspark-client")
+    if pyspark is None:
+        raise ConfigurationError(
+            "PySpark is not installed where this task runs: pip install 'airflow-provider-rlmm[spark]'"
+        )
+    if client not in (None, pyspark):
+        raise ConfigurationError(
+            f"pyspark {pyspark} and pyspark-client {client} are installed and write the same files, so no Spark job works: "
+            f"pip install --force-reinstall --no-deps pyspark=={client} pyspark-client=={client}"
+        )
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
 def kafka_connector_coordinates() -> str:

@@ -164,3 +164,49 @@ def test_an_editable_install_copies_nothing(tmp_path: Path, monkeypatch: pytest.
         copied = [name for name in archive.namelist() if ".dist-info/" not in name]
         (pth,) = copied
         assert archive.read(pth).decode().split() == [str(ROOT)]
+
+
+CORE = """
+import importlib
+for name in ("metadata.columnar", "policy.plan", "event_log.write_guard", "kafka.event_log", "storage.object_store",
+             "lifecycle.cleaner", "lifecycle.scrub", "doctor.examine", "manager.topic_based"):
+    importlib.import_module(f"airflow_provider_rlmm.{name}")
+from airflow_provider_rlmm.storage.layouts import layout_named
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+root = Path.cwd() / "storage"
+root.mkdir()
+(root / "a-file").write_text("x")
+storage = ObjectStoreRemoteStorageManager(root.as_uri(), layout_named("local-tiered-storage"))
+try:
+    import airflow_provider_rlmm.operators.cleaner
+except ModuleNotFoundError as e:
+    without = str(e)
+print(json.dumps({"objects": [o.key for o in storage.list_objects()], "without": without,
+                  "airflow": "airflow" in sys.modules, "spark": "pyspark" in sys.modules}))
+"""
+
+
+def test_the_core_works_without_airflow_and_spark(installed: Installed, tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    run(uv(), "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    run(uv(), "pip", "install", "--quiet", "--no-config", "--python", python, installed.wheel)
+    found = Installed(installed.wheel, python, tmp_path).ask(CORE)
+    assert found == {
+        "objects": ["a-file"],
+        "without": "hooks, operators and pages of airflow-provider-rlmm need Airflow: "
+        "pip install 'airflow-provider-rlmm[airflow]'",
+        "airflow": False,
+        "spark": False,
+    }
+
+
+def test_what_a_stranger_resolves_has_spark_in_one_version(installed: Installed, tmp_path: Path) -> None:
+    """Far from the checkout, whose own settings nobody has."""
+    wanted = tmp_path / "wanted.txt"
+    wanted.write_text(f"airflow-provider-rlmm[airflow,spark] @ {installed.wheel.as_uri()}\n")
+    command = [uv(), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate", wanted]
+    done = subprocess.run([str(word) for word in command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    versions = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+    assert versions["pyspark"] == versions["pyspark-client"] == "4.0.0"
+    assert versions["apache-airflow"].startswith("3.3.")
