@@ -31,7 +31,7 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import SEGMENT_UPDATE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from benchmarks.measuring import Budget
+from benchmarks.measuring import Budget, faster, turn_by_turn
 from benchmarks.orphans import (
     Place,
     Planned,
@@ -98,76 +98,59 @@ def _cluster() -> Iterator[Cluster]:
 
 
 def _measured(arguments: argparse.Namespace) -> Iterator[Budget]:
-    few, many = Shape(4, arguments.segments), Shape(arguments.small, 10)
-    pairs: dict[Shape, tuple[list[float], list[float]]] = {few: ([], []), many: ([], [])}
-    for _ in range(arguments.runs):
-        for shape, (ours, peer) in pairs.items():
-            with _cluster() as cluster:
-                ours.append(_ours(cluster, shape).seconds)
-            with _cluster() as cluster:
-                peer.append(_broker(cluster, shape))
-    for shape, bound in ((few, 2.0), (many, 0.5)):
-        yield _beside(f"P4 {shape}", shape, *pairs[shape], bound)
-    with _cluster() as cluster:
-        retained = _by_retention(cluster, Shape(4, max(1, arguments.segments // 25)))
-    rate = few.total / statistics.median(pairs[few][0])
+    few, many, runs = Shape(4, arguments.segments), Shape(arguments.small, 10), arguments.runs
+    ours, peer = turn_by_turn(lambda: _ours(few).seconds, lambda: _broker(few), runs)
+    yield faster(f"P4 {few}", ours, peer, few.total, 2.0, what="segments")
+    rate, retained = few.total / statistics.median(ours), _by_retention(Shape(4, max(1, arguments.segments // 25)))
     yield Budget("P4 beside deletion by retention", rate / retained, 30, True, [f"peer {retained:,.0f} segments/s"])
-    yield _growth(arguments)
+    ours, peer = turn_by_turn(lambda: _ours(many).seconds, lambda: _broker(many), runs)
+    yield faster(f"P4 {many}", ours, peer, many.total, 0.5, what="segments")
+    yield _growth(Shape(1, arguments.segments), Shape(1, arguments.large))
 
 
-def _beside(name: str, shape: Shape, ours: Sequence[float], peer: Sequence[float], bound: float) -> Budget:
-    lines = [
-        f"{who} {statistics.median(times):8.3f} s ({min(times):.3f} to {max(times):.3f}, n={len(times)}), "
-        f"{shape.total / statistics.median(times):>8,.0f} segments/s"
-        for who, times in (("ours", ours), ("peer", peer))
-    ]
-    return Budget(name, statistics.median(peer) / statistics.median(ours), bound, True, lines)
-
-
-def _growth(arguments: argparse.Namespace) -> Budget:
+def _growth(small: Shape, large: Shape) -> Budget:
     """What CPU time a segment costs in a large user partition, beside one in a small one."""
-    small, large = Shape(1, arguments.segments), Shape(1, arguments.large)
-    each: dict[Shape, float] = {}
-    for shape in (small, large):
-        with _cluster() as cluster:
-            each[shape] = _ours(cluster, shape).cpu_s / shape.total
+    each = {shape: _ours(shape).cpu_s / shape.total for shape in (small, large)}
     details = [f"{shape.segments:>8,} segments: {1e6 * cost:,.0f} us each" for shape, cost in each.items()]
     return Budget("P4 cost of a segment in a large partition", each[large] / each[small], 1.2, False, details)
 
 
-def _ours(cluster: Cluster, shape: Shape) -> Taken:
+def _ours(shape: Shape) -> Taken:
     """Make segments of a topic that does not exist, and return what cleaning them takes."""
-    count = cluster.kafka.metadata_partitions
-    tips = absent_tips(count, shape)
-    planned = _lay(cluster, tips, shape.segments)
-    mark(cluster.config, tips)
-    snapshots = SnapshotFile(str(cluster.root.parent / "topic.snapshot"))
-    return cleaned_in(task_of(cluster.config, cluster.place, cluster.kafka.cluster_id, snapshots), planned, count)
+    with _cluster() as cluster:
+        count = cluster.kafka.metadata_partitions
+        tips = absent_tips(count, shape)
+        planned = _lay(cluster, tips, shape.segments)
+        mark(cluster.config, tips)
+        snapshots = SnapshotFile(str(cluster.root.parent / "topic.snapshot"))
+        return cleaned_in(task_of(cluster.config, cluster.place, cluster.kafka.cluster_id, snapshots), planned, count)
 
 
-def _broker(cluster: Cluster, shape: Shape) -> float:
+def _broker(shape: Shape) -> float:
     """Make segments of a living topic, delete it, and return how long its broker takes."""
     name = "deleted"
-    planned = _lay_of_living(cluster, name, shape)
-    admin = AdminClient(dict(cluster.config.properties))
-    return _until_finished(cluster, planned, lambda: admin.delete_topics([name])[name].result(30.0))
+    with _cluster() as cluster:
+        planned = _lay_of_living(cluster, name, shape)
+        admin = AdminClient(dict(cluster.config.properties))
+        return _until_finished(cluster, planned, lambda: admin.delete_topics([name])[name].result(30.0))
 
 
-def _by_retention(cluster: Cluster, shape: Shape) -> float:
+def _by_retention(shape: Shape) -> float:
     """Return how many segments per second the broker deletes because they are too old."""
     name = "retained"
-    # Large local segments: what lies in them must not be copied beside what is made here.
-    planned = _lay_of_living(cluster, name, shape, **{"retention.ms": "-1", "internal.segment.bytes": str(1 << 20)})
-    # A broker takes a remote segment behind the end of its own log for somebody else's, and lets it be.
-    _produce(cluster, name, shape.partitions, 10 * shape.segments + 1)
     entry = ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
-    admin = AdminClient(dict(cluster.config.properties))
+    with _cluster() as cluster:
+        # Large local segments: what lies in them must not be copied beside what is made here.
+        planned = _lay_of_living(cluster, name, shape, **{"retention.ms": "-1", "internal.segment.bytes": str(1 << 20)})
+        # A broker takes a remote segment behind the end of its own log for somebody else's, and lets it be.
+        _produce(cluster, name, shape.partitions, 10 * shape.segments + 1)
+        admin = AdminClient(dict(cluster.config.properties))
 
-    def shorten() -> object:
-        return admin.incremental_alter_configs([resource])[resource].result(30.0)
+        def shorten() -> object:
+            return admin.incremental_alter_configs([resource])[resource].result(30.0)
 
-    return shape.total / _until_finished(cluster, planned, shorten)
+        return shape.total / _until_finished(cluster, planned, shorten)
 
 
 def _lay_of_living(cluster: Cluster, name: str, shape: Shape, **config: str) -> Planned:

@@ -21,6 +21,7 @@ from pathlib import Path
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.storage.layouts import AivenLayout
+from benchmarks.measuring import spread, turn_by_turn
 from benchmarks.orphans import (
     Place,
     Shape,
@@ -54,10 +55,9 @@ def main() -> int:
     arguments = parser.parse_args()
     shape = Shape(4, arguments.segments)
     with tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder, VersityGateway(Path(folder)) as server:
-        ours, peer = [], []
-        for _ in range(arguments.runs):
-            ours.append(_ours(server, server.endpoint, shape))
-            peer.append(_loop(server, shape))
+        ours, peer = turn_by_turn(
+            lambda: _ours(server, server.endpoint, shape), lambda: _loop(server, shape), arguments.runs
+        )
         with S3Proxy(server.port) as proxy:
             _ours(server, proxy.endpoint, shape, proxy.methods.clear)
             _print(shape, ours, peer, proxy.methods)
@@ -67,10 +67,8 @@ def main() -> int:
 def _print(shape: Shape, ours: list[float], peer: list[float], methods: Counter[str]) -> None:
     objects = shape.total * len(LAYOUT.suffixes)
     print(f"{shape} with {objects:,} objects; {statistics.median(peer) / statistics.median(ours):.2f}x the loop's rate")
-    for who, times in (("cleaner", ours), ("boto3", peer)):
-        median = statistics.median(times)
-        spread = f"{median:8.3f} s ({min(times):.3f} to {max(times):.3f}, n={len(times)})"
-        print(f"    {who:8} {spread}, {shape.total / median:>8,.0f} segments/s")
+    for who, times in (("ours", ours), ("boto3", peer)):
+        print(f"    {spread(who, times, shape.total, 'segments')}")
     per_thousand = {method: 1000 * count / shape.total for method, count in sorted(methods.items())}
     said = ", ".join(f"{count:.1f} {method}" for method, count in per_thousand.items())
     listed = sum(count for method, count in per_thousand.items() if method not in ("POST", "DELETE"))

@@ -63,21 +63,24 @@ def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def spread(name: str, times: Sequence[float], count: int) -> str:
+def spread(name: str, times: Sequence[float], count: int, what: str = "values") -> str:
     """
     Say median and range of some runs.
 
     :param name: whose they are.
     :param times: s.
     :param count: values of one run.
+    :param what: they are.
     """
     return (
         f"{name:6} {statistics.median(times):8.3f} s ({min(times):.3f} to {max(times):.3f}, n={len(times)}), "
-        f"{count / statistics.median(times):>12,.0f} values/s"
+        f"{count / statistics.median(times):>12,.0f} {what}/s"
     )
 
 
-def faster(name: str, ours: Sequence[float], peer: Sequence[float], count: int, bound: float, *more: str) -> Budget:
+def faster(
+    name: str, ours: Sequence[float], peer: Sequence[float], count: int, bound: float, *more: str, what: str = "values"
+) -> Budget:
     """
     Compare two times of the same work: the ratio says how many times faster ours is.
 
@@ -87,6 +90,13 @@ def faster(name: str, ours: Sequence[float], peer: Sequence[float], count: int, 
     :param count: values of one run.
     :param bound: the least ratio.
     :param more: further details.
+    :param what: the values are.
     """
     ratio = statistics.median(peer) / statistics.median(ours)
-    return Budget(name, ratio, bound, True, [spread("ours", ours, count), spread("peer", peer, count), *more])
+    return Budget(
+        name,
+        ratio,
+        bound,
+        True,
+        [spread(who, times, count, what) for who, times in (("ours", ours), ("peer", peer))] + [*more],
+    )

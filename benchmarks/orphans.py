@@ -14,8 +14,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.event_log.protocol import Acked
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
@@ -41,6 +43,8 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.storage.layouts import Layout, LayoutOptions, layout_named
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
+from benchmarks.topic import METADATA_PARTITIONS, publish
+from dev.broker import METADATA_TOPIC
 
 TASKS = 2
 GROUP_ID = "benchmark-cleaner"
@@ -145,11 +149,8 @@ def _copied(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadataUpdat
 
 
 def _publish(config: KafkaClientConfig, records: Sequence[tuple[TopicIdPartition, bytes]]) -> None:
-    with KafkaMetadataEventLog(config) as log:
-        values = [(metadata_partition_for(tip, log.partition_count), value) for tip, value in records]
-        for start in range(0, len(values), 50_000):
-            outcomes = log.publish(values[start : start + 50_000])
-            assert all(isinstance(outcome, Acked) for outcome in outcomes)
+    homes = np.array([metadata_partition_for(tip, METADATA_PARTITIONS) for tip, _ in records])
+    publish(config, pa.array([value for _, value in records], pa.binary()), homes, METADATA_TOPIC)
 
 
 def mark(config: KafkaClientConfig, tips: Sequence[TopicIdPartition]) -> None:

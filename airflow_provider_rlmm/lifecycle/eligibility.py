@@ -176,7 +176,7 @@ def find_eligible(
     :param context: what the run shares.
     :param planned: segments that may be deleted.
     :raises StorageRootError: if the root is gone, or more expected segments are missing than the limit allows.
-    :raises EventLogError: if the cluster cannot be asked.
+    :raises EventLogError: if the cluster cannot be asked, or the log not be read on where segments seem to be missing.
     """
     seen = context.look(work)
     found: dict[TopicIdPartition, Eligibility] = {}
