@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URIs of object stores as users, Hadoop and Azure spell them, and as obstore takes them."""
+"""URIs of object stores as users, Hadoop and Azure spell them, and as obstore takes them; and what no URI may hold."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.quoting import in_quotes
@@ -25,6 +26,8 @@ _HOSTS: Final = {
 
 _AT_ACCOUNT: Final = ("abfs", "abfss", "wasb", "wasbs")
 _PUBLIC_CLOUD: Final = "core.windows.net"
+# abfss://container@account.dfs.core.windows.net: what stands before the @ is no login there.
+_AZURE_CONTAINER: Final = re.compile(r"(abfs|wasb)s?://[a-z0-9-]{3,63}@[^@:]+", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +77,54 @@ def read_store_uri(uri: str) -> StoreUri:
         )
     endpoint = "" if cloud == _PUBLIC_CLOUD else f"https://{account}.blob.{cloud}"
     return StoreUri(kind, f"{kind}://{container}{parts.path}", account, endpoint)
+
+
+def refuse_secrets_in_uri(what: str, uri: str, instead: str) -> None:
+    """
+    Refuse a URI that holds credentials, a query or a fragment: URIs are logged, shown and handed to other programs.
+
+    :param what: the setting, for the message. The value is not repeated: whoever put a secret into it must not find it in a
+        log.
+    :param uri: with or without a scheme.
+    :param instead: what to do, for the message.
+    :raises ConfigurationError: naming the setting.
+    """
+    if not uri.isprintable():
+        raise ConfigurationError(f"{what} holds a line break, a control character or a mark of direction: remove it")
+    if _holds_secrets(uri):
+        raise ConfigurationError(f"{what} must hold neither credentials nor a query or fragment; {instead}")
+
+
+def _holds_secrets(uri: str) -> bool:
+    if "?" in uri or "#" in uri:
+        return True
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        # Not a number behind the colon: the half of a login whose password has a slash.
+        return True
+    if "@" in parts.netloc:
+        return _AZURE_CONTAINER.fullmatch(f"{parts.scheme}://{parts.netloc}") is None
+    return ":" in parts.netloc and "@" in parts.path
+
+
+def is_below(uri: str, root: str) -> bool:
+    """
+    Tell whether a URI of an object store lies below another, or is the same.
+
+    :param uri: with a scheme; one that walks (``..``), or hides that it does, lies nowhere.
+    :param root: with a scheme.
+    """
+    inner, outer = urlsplit(_usual_scheme(uri)), urlsplit(_usual_scheme(root))
+    if (inner.scheme, inner.netloc) != (outer.scheme, outer.netloc) or not inner.scheme:
+        return False
+    path, above = (unquote(parts.path).removeprefix("/").rstrip("/").split("/") for parts in (inner, outer))
+    if any(step in {".", ".."} for step in path):
+        return False
+    return above == [""] or path[: len(above)] == above
+
+
+def _usual_scheme(uri: str) -> str:
+    # Hadoop's name of the same thing.
+    return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, Connection
@@ -12,55 +11,30 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
 from airflow_provider_rlmm.hooks.stores import store_access
+from airflow_provider_rlmm.session.storage_access import StorageAccess
 from airflow_provider_rlmm.storage.credentials import StoreAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-    from airflow_provider_rlmm.storage.root import RootExpectation
+    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
 
 
-class RemoteStorageHook(RlmmHook):
+class RemoteStorageHook(RlmmHook, StorageAccess):
     """Opens the remote storage that a connection of type ``rlmm`` (:class:`.RlmmHook`) names."""
 
     hook_name = "Kafka Remote Log Storage"
 
-    def get_storage_manager(self) -> ObjectStoreRemoteStorageManager:
+    def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
         """
-        Open the storage; apart from looking at a local folder, and assuming a role that the connection names, this makes no
-        call.
+        Return what opens the store, by the connection that ``storage_conn_id`` names.
 
-        :raises ConfigurationError: if the connection, the layout or the store's options are not usable.
-        :raises StorageAccessError: if the role may not be assumed.
-        :raises StorageRootError: if a local folder does not exist.
-        :raises StorageUnavailableError: if whoever gives the role does not answer.
+        :param uri: the storage root.
+        :raises ConfigurationError: naming the connection and the field, never a value.
         """
-        from airflow_provider_rlmm.storage.layouts import layout_named
-        from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-
         settings = self.get_connection_settings()
-        uri = settings.required_storage_uri()
-        access, inspector = StoreAccess(), None
-        if settings.storage_conn_id is not None:
-            connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
-            access, inspector = store_access(uri, connection), bucket_inspector(uri, connection)
-        layout = layout_named(settings.layout, settings.layout_options)
-        return ObjectStoreRemoteStorageManager(
-            uri, layout, options=access.options, credentials=access.credentials, inspector=inspector
-        )
-
-    def root_expectation(
-        self, overrides: Collection[str] = (), recorded: Collection[str] = frozenset()
-    ) -> RootExpectation:
-        """
-        Return what is known about the storage root before it is looked at.
-
-        :param overrides: overrides in force.
-        :param recorded: root ids that earlier plans and reports of the cluster recorded.
-        """
-        from airflow_provider_rlmm.storage.root import MOVE_STAMP, RootExpectation
-
-        expected_root = self.get_connection_settings().expected_root
-        return RootExpectation(frozenset(recorded), expected_root, MOVE_STAMP in overrides)
+        if settings.storage_conn_id is None:
+            return StoreAccess(), None
+        connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
+        return store_access(uri, connection), bucket_inspector(uri, connection)
 
 
 def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Connection:

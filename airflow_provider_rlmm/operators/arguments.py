@@ -23,6 +23,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
+from airflow_provider_rlmm.settings import plan_uri
 
 MAX_NAME = 128
 MAX_TEXT = 4_096
@@ -67,6 +68,12 @@ def text(name: str, value: object) -> str:
 def text_or_none(name: str, value: object) -> str | None:
     """Return a text argument, ``None`` where it is ``None`` or empty; see :data:`Reader`."""
     return None if value is None or value == "" else text(name, value)
+
+
+def plan_or_none(name: str, value: object) -> str | None:
+    """Return the folder of a plan of which the name or the URI is given, ``None`` where none is; see :data:`Reader`."""
+    source_plan = text_or_none(name, value)
+    return None if source_plan is None else plan_uri(source_plan)
 
 
 def metadata_partition(name: str, value: object) -> int:

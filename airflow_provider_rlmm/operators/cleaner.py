@@ -5,28 +5,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, cast
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle import run_report as documents
-from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan, write_document, write_plan
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, named, totals, with_earlier_try
+from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
+from airflow_provider_rlmm.lifecycle.reports import named, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
-from airflow_provider_rlmm.operators.session import cleaner_session
-from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.session.cleaning import DAY_MS, MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_uri
-
-DAY_MS = 86_400_000
-MAX_EXPIRES_IN_MS = 30 * DAY_MS
 
 
 class MarkDeletedPartitionsOperator(BaseOperator):
@@ -63,19 +56,14 @@ class MarkDeletedPartitionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Mark."""
-        from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+        from airflow_provider_rlmm.session.cleaning import mark
 
         conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        source_plan = given.text_or_none("source_plan", self.source_plan)
+        source_plan = given.plan_or_none("source_plan", self.source_plan)
         limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
-        with cleaner_session(context, conn_id, limits, dry_run=dry_run) as session:
-            work = session.work_of(source_plan)
-            publisher = session.hook.get_publisher(session.log)
-            with session.topic() as topic:
-                report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
         uri = artifact_uri(given.artifact_name(context))
-        write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
-        _log_refusals(self.log, report.refusals)
+        with session_of(context, conn_id, limits, dry_run=dry_run) as session:
+            report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
         return {
             "would_mark" if dry_run else "marked": len(report.marked),
             "already_marked": report.already_marked,
@@ -132,25 +120,27 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[int]:
         """Plan."""
-        from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+        from airflow_provider_rlmm.session.cleaning import plan
 
         conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        source_plan = given.text_or_none("source_plan", self.source_plan)
+        source_plan = given.plan_or_none("source_plan", self.source_plan)
         limits, radius = given.cleaner_limits(self.limits), given.blast_radius(self.blast_radius)
         expires_in_ms = given.integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
         most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
         hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
         name = given.artifact_name(context)
-        with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
-            work = session.work_of(source_plan)
-            with session.topic() as topic:
-                root = session.prove_root(topic, limits)
-                planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
-                plan = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=most)
-        plan = replace(plan, summary=replace(plan.summary, root=root.to_dict(), clock=str(session.clock)))
-        summary = write_plan(artifact_uri(name), plan.rows, plan.summary.judged_by(radius))
+        with session_of(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            summary = plan(
+                session,
+                artifact_uri(name),
+                name,
+                limits=limits,
+                blast_radius=radius,
+                source_plan=source_plan,
+                max_segments=most,
+                expires_in_ms=expires_in_ms,
+            )
         PlanLink.persist(context, name)
-        _log_refusals(self.log, summary.refusals)
         summary.check_blast_radius()
         planned, parts = summary.planned, sorted(summary.by_metadata_partition)
         self.log.info(
@@ -202,83 +192,24 @@ class CleanMetadataPartitionOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
+        from airflow_provider_rlmm.session.cleaning import clean
+
         self.metadata_partition = given.metadata_partition("metadata_partition", self.metadata_partition)
         name = given.artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        report = self._clean(context, artifact_uri(name))
-        kept = self._keep(artifact_uri(name), report)
-        for line in report.would_write:
-            self.log.info("would write %s", line)
-        counts = totals([kept])
-        # The UI names the mapped task by its template, which is rendered again after this.
-        done = "would be deleted" if report.dry_run else "deleted"
-        label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
-        cast("dict[str, Any]", context)["rlmm_counts"] = label
-        return {**named(counts, report.dry_run), "dry_run": report.dry_run}
-
-    def _clean(self, context: Context, uri: str) -> MetadataPartitionReport:
-        from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-        from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
-
         limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
         conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
+        uri = artifact_uri(name)
         summary = read_plan(uri)
-        with cleaner_session(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
-            summary.check_valid(session.cluster_id, session.clock())
-            summary.check_blast_radius()
-            planned = planned_segments(uri, summary, self.metadata_partition)
-
-            def on_root(root: ProvenRoot) -> None:
-                if not dry_run:
-                    record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
-
-            cleaner = RemoteLogCleaner(
-                session.log,
-                session.hook.get_publisher(session.log, open_ahead=not dry_run),
-                session.hook.get_offset_store(),
-                session.topics,
-                session.storage.get_storage_manager(),
-                limits=limits,
-                expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
-                clock=session.clock,
-                dry_run=dry_run,
-                hold=lambda: Hold.of(session.hold().entries, summary.hold),
-                root=session.root_expectation(limits),
-                samples=samples_of(summary.root),
-                on_root=on_root,
-                snapshots=session.snapshots,
-            )
-            tail, on_interrupted = summary.tail_of(self.metadata_partition), partial(self._keep_interrupted, uri)
-            return cleaner.clean(self.metadata_partition, planned, tail, on_interrupted=on_interrupted)
-
-    def _keep(self, uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
-        """Write the report of this try, with what earlier tries of the run did; return it."""
-        _log_refusals(self.log, [*report.refusals, *(r for p in report.partitions for r in p.refusals)])
-        part, document = documents.part_name(self.metadata_partition), report.to_dict()
-        try:
-            earlier = None if report.dry_run else documents.read_checked(uri, part, check_part)
-        except PlanError as e:
-            what = f"metadata partition {self.metadata_partition}"
-            why = f"what an earlier try of its task did is not in this report: {e}"
-            kind, what_to_do = RefusalKind.REPORT, "look at the log of that try"
-            document["refusals"].append(asdict(Refusal(what, why, what_to_do, kind, self.metadata_partition)))
-        else:
-            document = with_earlier_try(document, earlier) if earlier else document
-        try:
-            write_document(uri, part, json.dumps(document))
-        except OSError:
-            # On a full disk the log is the only place left to say it.
-            self.log.error("the report cannot be written; this try did: %s", totals([report.to_dict()]))
-            raise
-        return document
-
-    def _keep_interrupted(self, uri: str, report: MetadataPartitionReport) -> None:
-        """Write the report of a try that an error ended; whatever becomes of it, that error is the one to be raised."""
-        try:
-            self._keep(uri, report)
-        except (OSError, PlanError) as e:
-            self.log.error("no report of this try: %s", e)
+        with session_of(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
+            kept = clean(session, uri, summary, self.metadata_partition, limits=limits, dry_run=dry_run)
+        counts = totals([kept])
+        # The UI names the mapped task by its template, which is rendered again after this.
+        done = "would be deleted" if dry_run else "deleted"
+        label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
+        cast("dict[str, Any]", context)["rlmm_counts"] = label
+        return {**named(counts, dry_run), "dry_run": dry_run}
 
 
 class ReportRemoteLogCleanupOperator(BaseOperator):
@@ -332,8 +263,3 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         return counts
-
-
-def _log_refusals(log: Any, refusals: Sequence[Refusal]) -> None:
-    for refusal in refusals:
-        log.warning("left: %s: %s. To do: %s", refusal.what, refusal.why, refusal.what_to_do)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
-from airflow_provider_rlmm.operators.session import cleaner_session
+from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
 
 
@@ -103,18 +103,18 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
         limits = cleaner_limits(self.limits)
         events = [parse_event(raw, system_clock()) for raw in mappings("events", self.events)]
         conn_id = text("rlmm_conn_id", self.rlmm_conn_id)
-        with cleaner_session(context, conn_id, limits, dry_run=False) as session:
+        with session_of(context, conn_id, limits, dry_run=False) as session:
             with_storage = needs_storage(events)
             written = publish_events(
                 events,
                 log=session.log,
-                publisher=session.hook.get_publisher(session.log),
+                publisher=session.access.get_publisher(session.log),
                 topics=session.topics,
                 limits=limits,
                 storage=session.storage.get_storage_manager() if with_storage else None,
                 root=session.root_expectation(limits) if with_storage else UNKNOWN_ROOT,
                 hold=session.hold,
-                expected_cluster_id=session.hook.get_connection_settings().expected_cluster_id,
+                expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
                 snapshots=session.snapshots,
             )

@@ -3,39 +3,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.clock import HOUR_MS, Clock, ProvenClock, monotonic_clock
-from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
-from airflow_provider_rlmm.operators.session import CleanerSession, cleaner_session
+from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
-from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.session.cleaning import DAY_MS, MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_uri
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
-    from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
-    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
-
-DAY_MS = 24 * HOUR_MS
-MAX_EXPIRES_IN_MS = 30 * DAY_MS
 
 
 class RemoteStorageScrubOperator(BaseOperator):
@@ -84,17 +65,18 @@ class RemoteStorageScrubOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Scrub."""
         from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
+        from airflow_provider_rlmm.session.scrubbing import scrub
 
-        conn_id, fail = (
-            given.text("rlmm_conn_id", self.rlmm_conn_id),
-            given.flag("fail_on_problems", self.fail_on_problems),
-        )
+        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
+        fail = given.flag("fail_on_problems", self.fail_on_problems)
         max_copy_ms = given.integer("max_copy_ms", self.max_copy_ms)
         price_micros = given.price_micros("price_per_gb_month", self.price_per_gb_month)
         limits = given.cleaner_limits({"overrides": self.overrides})
         name = given.artifact_name(context)
-        with cleaner_session(context, conn_id, limits, dry_run=True) as session:
-            summary, rows = _scrubbed(session, name, limits, max_copy_ms, price_micros)
+        with session_of(context, conn_id, limits, dry_run=True) as session:
+            summary, rows = scrub(
+                session, artifact_uri, name, limits=limits, max_copy_ms=max_copy_ms, price_micros=price_micros
+            )
         ScrubLink.persist(context, name)
         uri = artifact_uri(name)
         counts = {kind: {"objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()}
@@ -152,8 +134,7 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Plan."""
-        from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
-        from airflow_provider_rlmm.policy.scrub_plan import Choice
+        from airflow_provider_rlmm.session.scrubbing import plan
 
         conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
         limits, radius = given.scrub_limits(self.limits), given.blast_radius(self.blast_radius)
@@ -161,30 +142,20 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
         most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
         hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
         name = given.artifact_name(context)
-        with cleaner_session(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
-            layout = session.storage.get_storage_manager().layout
-            sole_owner = session.hook.get_connection_settings().sole_owner
-            choice = Choice(
-                limits,
-                frozenset(layout.suffixes),
-                session.hold(),
-                sole_owner=sole_owner,
-                max_segments=most,
-            )
-            plan = plan_scrub(
+        with session_of(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
+            made = plan(
+                session,
                 artifact_uri(name),
-                choice,
-                cluster_id=session.cluster_id,
-                now_ms=session.clock(),
-                expires_in_ms=expires_in_ms,
+                limits=limits,
                 blast_radius=radius,
-                clock=str(session.clock),
+                max_segments=most,
+                expires_in_ms=expires_in_ms,
             )
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
-        plan.check_blast_radius()
-        others = {what: getattr(plan, what).objects for what in ("waiting", "held", "elsewhere", "left_for_later")}
-        counts = {"objects": plan.file.rows, "segments": plan.planned.segments, "bytes": plan.planned.bytes, **others}
+        made.check_blast_radius()
+        others = {what: getattr(made, what).objects for what in ("waiting", "held", "elsewhere", "left_for_later")}
+        counts = {"objects": made.file.rows, "segments": made.planned.segments, "bytes": made.planned.bytes, **others}
         self.log.info("plan %s: %s", name, counts)
         return counts
 
@@ -226,32 +197,15 @@ class DeleteScrubbedObjectsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
-        from airflow_provider_rlmm.lifecycle.plan_files import write_document
-        from airflow_provider_rlmm.lifecycle.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
+        from airflow_provider_rlmm.session.scrubbing import delete
 
         limits, dry_run = given.scrub_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
         conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
-        name, began = given.artifact_name(context), monotonic_clock()
+        name = given.artifact_name(context)
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
-        report, uri = ScrubDeletion(dry_run), artifact_uri(name)
-
-        def keep() -> None:
-            # Said first: where the report cannot be written, the log is the only place left.
-            self.log.info("objects of the scrub: %s", report.counts())
-            report.duration_ms = monotonic_clock() - began
-            write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
-
-        try:
-            with cleaner_session(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
-                _delete(session, uri, limits, report)
-        except BaseException:
-            # Whatever becomes of the report, this error is the one to be raised.
-            with suppress(OSError, PlanError):
-                keep()
-            raise
-        keep()
-        return report.counts()
+        opened = session_of(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold)
+        return delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run).counts()
 
 
 class ReportRemoteStorageScrubOperator(BaseOperator):
@@ -291,66 +245,3 @@ class ReportRemoteStorageScrubOperator(BaseOperator):
 def _fail_on(judgement: Judgement, uri: str) -> None:
     if judgement.failing:
         raise AirflowFailException(f"{judgement.headline()} The scrub is {uri}. {HOW_TO_ACKNOWLEDGE}")
-
-
-def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion) -> None:
-    """Check the plan and the storage root, and delete."""
-    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
-    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
-
-    plan, rows = read_scrub_plan(uri)
-    plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
-    plan.check_blast_radius()
-    storage, sole_owner = session.storage.get_storage_manager(), session.hook.get_connection_settings().sole_owner
-    with session.topic() as topic:
-        root = session.prove_root(topic, limits.of_the_cleaner, storage)
-    require_places(rows, root.check)
-    cleaner = ScrubCleaner(
-        session.log,
-        session.topics,
-        storage,
-        limits,
-        session.clock,
-        hold=lambda: Hold.of(session.hold().entries, plan.hold),
-        require_writes=session.hook.get_publisher(session.log).require_writes,
-        sole_owner=sole_owner and plan.sole_owner,
-        dry_run=report.dry_run,
-    )
-    cleaner.clean(rows, report)
-
-
-def _scrubbed(
-    session: CleanerSession, name: str, limits: CleanerLimits, max_copy_ms: int, price_micros: int | None
-) -> tuple[ScrubSummary, pa.Table]:
-    """Scrub, write what was found, and record it as the latest of its cluster."""
-    from airflow_provider_rlmm.lifecycle.scrub import scrub
-    from airflow_provider_rlmm.lifecycle.scrub_files import (
-        ScrubOrigin,
-        latest_rows,
-        record_latest,
-        rows_of,
-        write_scrub,
-    )
-
-    proven = _is_proven(session.clock, limits)
-    storage = session.storage.get_storage_manager()
-    with session.topic() as topic:
-        # Whether deletion frees space is for those to ask who delete.
-        looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
-        root = session.prove_root(topic, looking, storage)
-        topic.advance()
-        known = topic.partitions()
-    found = scrub(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
-    proven = proven and _is_proven(session.clock, limits)
-    topic_id = session.log.topic_id
-    earlier = latest_rows(session.cluster_uri, artifact_uri, session.cluster_id, topic_id)
-    rows = rows_of(found, time_is_proven=proven, earlier=earlier)
-    origin = ScrubOrigin(name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price_micros)
-    summary = write_scrub(artifact_uri(name), found, rows, origin)
-    record_latest(session.cluster_uri, summary)
-    return summary, rows
-
-
-def _is_proven(clock: Clock, limits: CleanerLimits) -> bool:
-    """Tell whether a wait may be measured by a clock."""
-    return UNPROVEN_CLOCK in limits.overrides or (isinstance(clock, ProvenClock) and clock.proof.proven)

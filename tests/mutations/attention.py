@@ -9,6 +9,7 @@ ATTENTION = "policy/attention.py"
 REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
 OPERATORS = "operators/cleaner.py"
+CLEANING = "session/cleaning.py"
 ACKNOWLEDGING = "operators/failing.py"
 
 NEEDS_A_PERSON = [
@@ -46,8 +47,8 @@ NEEDS_A_PERSON = [
     Mutation(
         "I12",
         "the marker's refusals are only logged",
-        OPERATORS,
-        "        write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))\n",
+        CLEANING,
+        "    write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))\n",
         "",
         "airflow/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
     ),

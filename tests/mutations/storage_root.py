@@ -9,7 +9,7 @@ ROOT = "storage/root.py"
 OBJECT_STORE = "storage/object_store.py"
 DEADLINE = "storage/deadline.py"
 OPENING = "storage/opening.py"
-STORAGE_HOOK = "hooks/storage.py"
+STORAGE_ACCESS = "session/storage_access.py"
 FRESHNESS = "policy/freshness.py"
 UNSEEN = "policy/unseen.py"
 WHOLENESS = "policy/wholeness.py"
@@ -282,7 +282,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "does not tell the tasks which root the connection expects",
-        STORAGE_HOOK,
+        STORAGE_ACCESS,
         "        return RootExpectation(frozenset(recorded), expected_root,",
         "        return RootExpectation(frozenset(recorded), None,",
         "airflow/test_operators.py::test_nothing_is_deleted_below_another_root_than_the_expected_one",
@@ -290,7 +290,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "moves a stamp without being told to",
-        STORAGE_HOOK,
+        STORAGE_ACCESS,
         "MOVE_STAMP in overrides)",
         "True)",
         "airflow/test_operators.py::test_a_copy_of_the_root_is_refused_until_its_stamp_is_moved",

@@ -10,7 +10,7 @@ AMAZON = "hooks/stores/amazon.py"
 AZURE = "hooks/stores/azure.py"
 CONNECTION_SECRETS = "hooks/stores/secrets.py"
 CREDENTIALS = "storage/credentials.py"
-METADATA_HOOK = "hooks/metadata.py"
+REMOTE_LOG_ACCESS = "session/access.py"
 OPENING = "storage/opening.py"
 PLUGIN = "policy/storage_plugin.py"
 WORK_STORE = "hooks/work_store.py"
@@ -48,7 +48,7 @@ STORE_ACCESS = [
         f"{_AMAZON}test_options_of_obstore_are_not_passed_over",
     ),
     switched_off(
-        METADATA_HOOK,
+        REMOTE_LOG_ACCESS,
         "another store",
         "the layout of another plugin is taken",
         "        if answer.fits is False:",

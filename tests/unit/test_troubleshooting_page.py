@@ -21,7 +21,6 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
-from airflow_provider_rlmm.hooks.metadata import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
@@ -31,6 +30,7 @@ from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetada
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time
+from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.settings import plan_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
 from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp

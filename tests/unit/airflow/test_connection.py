@@ -53,7 +53,7 @@ def test_every_field_is_read() -> None:
         }
     )
     assert settings == RlmmConnection(
-        "rlmm_prod",
+        conn_id="rlmm_prod",
         kafka_conn_id="kafka_prod",
         storage_uri="s3://bucket/prefix",
         storage_conn_id="aws_prod",

@@ -659,20 +659,20 @@ def test_a_retry_that_cannot_read_what_its_earlier_try_did_says_so(cluster: Clus
 
 
 def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
-    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError("no space left")
 
     first, *others = mark_and_plan()
-    monkeypatch.setattr("airflow_provider_rlmm.operators.cleaner.write_document", full)
+    monkeypatch.setattr("airflow_provider_rlmm.session.cleaning.write_document", full)
     with pytest.raises(OSError, match="no space left"):
         clean(others[0])
-    assert re.search(r"the report cannot be written; this try did: .*'segments_deleted': [24]", capsys.readouterr().out)
+    assert re.search(r"the report cannot be written; this try did: .*'segments_deleted': [24]", caplog.text)
     cluster.storage.after_effect = lambda effect, key: setattr(cluster.storage, "root_exists", effect != "delete")
     with pytest.raises(StorageRootError):
         clean(first)
-    assert "no report of this try: no space left" in capsys.readouterr().out
+    assert "no report of this try: no space left" in caplog.text
 
 
 # -- Spark -------------------------------------------------------------------------------------------------------------

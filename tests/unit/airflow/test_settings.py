@@ -12,11 +12,10 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.settings import (
     allowed_plan_roots,
     artifact_uri,
-    is_below,
     plan_uri,
-    refuse_secrets_in_uri,
     work_uri,
 )
+from airflow_provider_rlmm.store_uris import is_below, refuse_secrets_in_uri
 
 
 def test_plans_and_reports_go_to_airflow_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

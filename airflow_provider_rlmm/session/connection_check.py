@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the button "Test" of Airflow's connection form does for type ``rlmm``: it looks and never writes."""
+"""What the button "Test" of Airflow's connection form and ``rlmm check`` do: they look and never write."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.quoting import printable
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
     from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription
+    from airflow_provider_rlmm.session.access import RemoteLogAccess
     from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
@@ -33,13 +32,13 @@ class ConnectionFinding(NamedTuple):
 
 class ConnectionCheck:
     """
-    Looks at everything that a connection names.
+    Looks at everything that settings name.
 
-    :param hook: hook of the connection.
+    :param access: what opens it.
     """
 
-    def __init__(self, hook: RemoteLogMetadataHook) -> None:
-        self._hook = hook
+    def __init__(self, access: RemoteLogAccess) -> None:
+        self._access = access
         self._cluster_id = ""
         self._topic_ids: frozenset[UUID] = frozenset()
         self._description: MetadataTopicDescription | None = None
@@ -56,7 +55,7 @@ class ConnectionCheck:
             found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
         if self._description is not None:
             found += self._health(self._description)
-        if self._cluster_id and self._hook.get_connection_settings().storage_uri is not None:
+        if self._cluster_id and self._access.get_connection_settings().storage_uri is not None:
             found.append(_finding("the layout", self._layout))
         return [*found, _finding("the storage", self._storage), *self._deletion()]
 
@@ -76,32 +75,32 @@ class ConnectionCheck:
         return [looked._replace(good=looked.good and not kept)]
 
     def _settings(self) -> str:
-        settings = self._hook.get_connection_settings()
+        settings = self._access.get_connection_settings()
         return f"Writing is {'allowed' if settings.allow_writes else 'off'}."
 
     def _cluster(self) -> str:
-        self._cluster_id = self._hook.check_cluster()
-        settings = self._hook.get_connection_settings()
-        answers = f"Cluster {self._cluster_id} answers at {', '.join(self._hook.get_cluster().answered)}"
+        self._cluster_id = self._access.check_cluster()
+        settings = self._access.get_connection_settings()
+        answers = f"Cluster {self._cluster_id} answers at {', '.join(self._access.get_cluster().answered)}"
         if settings.expected_cluster_id:
             return f"{answers}, as expected."
         return f"{answers}; copy its id to expected_cluster_id: then no other one is ever worked on."
 
     def _may_write(self) -> str:
-        self._hook.get_connection_settings().check_writable()
+        self._access.get_connection_settings().check_writable()
         return ""
 
     def _topic(self) -> str:
-        settings = self._hook.get_connection_settings()
-        with self._hook.naming_connection():
-            topic = self._hook.get_cluster_topics().describe_metadata_topic(settings.metadata_topic)
+        settings = self._access.get_connection_settings()
+        with self._access.naming_connection():
+            topic = self._access.get_cluster_topics().describe_metadata_topic(settings.metadata_topic)
         self._description = topic
         allowed = topic.authorized_operations
         needed = {"READ", "WRITE"} if settings.allow_writes else {"READ"}
         if allowed is not None and (missing := sorted(needed - allowed)):
             raise EventLogAccessError(
                 f"topic {settings.metadata_topic} may not be used as needed: {', '.join(missing)} is missing from the ACLs "
-                f"of Kafka connection {settings.kafka_conn_id!r}"
+                f"of {self._access.login_owner}"
             )
         may = "nobody says what one may do with it" if allowed is None else f"one may {', '.join(sorted(allowed))}"
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
@@ -112,34 +111,34 @@ class ConnectionCheck:
         found: list[HealthFinding] = []
 
         def look() -> str:
-            metadata_topic = self._hook.get_connection_settings().metadata_topic
-            with self._hook.naming_connection():
-                found.extend(check_metadata_topic(self._hook.get_cluster_topics(), description, metadata_topic))
+            metadata_topic = self._access.get_connection_settings().metadata_topic
+            with self._access.naming_connection():
+                found.extend(check_metadata_topic(self._access.get_cluster_topics(), description, metadata_topic))
             return "Its replicas, cleanup policy and retention are as they must be."
 
         looked = _finding("the health of the metadata topic", look)
         return [ConnectionFinding(f.severity is not HealthSeverity.ERROR, _sentence(str(f))) for f in found] or [looked]
 
     def _permissions(self) -> str:
-        with self._hook.naming_connection():
-            topics = self._hook.get_cluster_topics().list_topics()
+        with self._access.naming_connection():
+            topics = self._access.get_cluster_topics().list_topics()
         self._topic_ids = frozenset(topics.values())
         needed = "Others would not show here: the principal needs DESCRIBE on every topic."
         return f"{len(topics)} topics may be described. {needed}"
 
     def _layout(self) -> str:
-        return self._hook.check_layout()
+        return self._access.check_layout()
 
     def _storage(self) -> str:
-        uri = self._hook.get_connection_settings().storage_uri
+        uri = self._access.get_connection_settings().storage_uri
         if uri is None:
             return "No storage is configured."
-        hook = RemoteStorageHook.beside(self._hook)
-        manager = self._manager = hook.get_storage_manager()
+        storage = self._access.get_storage()
+        manager = self._manager = storage.get_storage_manager()
         if not self._cluster_id:
             manager.check_root(frozenset(), "unknown")
             return f"Storage {uri} can be listed; whose it is cannot be told before the cluster answers."
-        root = manager.check_root(self._topic_ids, self._cluster_id, hook.root_expectation())
+        root = manager.check_root(self._topic_ids, self._cluster_id, storage.root_expectation())
         if root.verified:
             ids = ", ".join(f"{c.root_id or 'not stamped yet'} at {c.where}" for c in root.places)
             return f"Storage {uri} belongs to this cluster: {root.reason}. Its root id is {ids}."

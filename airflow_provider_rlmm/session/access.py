@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Producer, consumer and admin of ``__remote_log_metadata``, as settings describe them."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.policy.guards import check_cluster
+from airflow_provider_rlmm.policy.proven_time import prove_time
+from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS, compare_plugin
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.session.storage_access import StorageAccess
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter
+    from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+    from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+    from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
+    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+
+logger = logging.getLogger(__name__)
+
+CLEANER_GROUP_ID = "airflow-remote-log-cleaner"
+"""Consumer group that keeps the cleaner's offsets; it needs READ on it."""
+
+CLOCK_GROUP_ID = f"{CLEANER_GROUP_ID}-clock"
+"""Consumer group whose offset commits tell the brokers' time, and nothing else; READ on it is needed, too."""
+
+
+class RemoteLogAccess(ABC):
+    """Opens what settings name. Whoever inherits says where settings, login and storage come from."""
+
+    _cluster: VerifiedCluster | None = None
+
+    @abstractmethod
+    def get_connection_settings(self) -> RemoteLogSettings:
+        """
+        Return the settings, read once.
+
+        :raises ConfigurationError: naming the field.
+        """
+
+    @abstractmethod
+    def read_connection_settings(self) -> RemoteLogSettings:
+        """
+        Read the settings as they are now, for what may change while a task works: the hold.
+
+        :raises ConfigurationError: naming the field.
+        """
+
+    @abstractmethod
+    def read_client_config(self) -> KafkaClientConfig:
+        """
+        Return the properties of every client as somebody has written them down.
+
+        :raises ConfigurationError: if they cannot be used, or name a file that is not there.
+        """
+
+    @property
+    @abstractmethod
+    def login_owner(self) -> str:
+        """What holds the login, for messages about missing rights."""
+
+    @abstractmethod
+    def get_storage(self) -> StorageAccess:
+        """Return what opens the storage of the same settings."""
+
+    def naming_connection(self) -> AbstractContextManager[None]:
+        """Return a context manager: errors of the cluster that leave its block say where the login comes from."""
+        return nullcontext()
+
+    def get_cluster(self, request_timeout_s: float = 15.0) -> VerifiedCluster:
+        """
+        Ask every bootstrap address which cluster it is of, once for this object; all its clients go there.
+
+        :param request_timeout_s: seconds until the first address must have answered.
+        :raises ClusterMismatchError: if two addresses name different clusters, or it is not the expected one.
+        :raises EventLogUnavailableError: if no broker answers.
+        :raises EventLogAccessError: if a login fails.
+        """
+        from airflow_provider_rlmm.kafka.cluster import verify_cluster
+
+        if self._cluster is None:
+            with self.naming_connection():
+                cluster = verify_cluster(self.read_client_config(), request_timeout_s=request_timeout_s)
+            check_cluster(cluster.cluster_id, self.get_connection_settings().expected_cluster_id, frozenset())
+            self._cluster = cluster
+        return self._cluster
+
+    def get_client_config(self) -> KafkaClientConfig:
+        """
+        Return the properties of every client: they start from the verified cluster's own addresses.
+
+        :raises ClusterMismatchError: if the bootstrap addresses do not lead to one cluster, the expected one.
+        :raises ConfigurationError: if the properties cannot be used, or name a file that is not there.
+        """
+        return self.get_cluster().config
+
+    def get_event_log(self) -> KafkaMetadataLogReader:
+        """
+        Open the metadata topic for reading; close it after use, for writing take :meth:`get_publisher`.
+
+        :raises MetadataTopicNotFoundError: if the topic does not exist.
+        :raises EventLogUnavailableError: if no broker answers.
+        :raises EventLogAccessError: if the login fails or an ACL forbids it.
+        """
+        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+
+        topic, cluster = self.get_connection_settings().metadata_topic, self.get_cluster()
+        log = KafkaMetadataLogReader(cluster.config, topic, cluster_id=cluster.cluster_id)
+        # Asked here, so that what is wrong with the login is said once, at the start, and names it.
+        with self.naming_connection():
+            logger.info("metadata topic %s has %d partitions", topic, log.partition_count)
+        return log
+
+    def get_publisher(
+        self, log: KafkaMetadataLogReader | MetadataLogWriter, *, open_ahead: bool = False
+    ) -> GuardedPublisher:
+        """
+        Return the write guard, the only way to write; it writes only where the settings allow writes.
+
+        :param log: what :meth:`get_event_log` returned; a log that can be written to, such as the public fake, does as well.
+        :param open_ahead: connect to the brokers in a thread, before the first batch.
+        :raises ConfigurationError: if the settings allow writes and do not say to which cluster.
+        """
+        from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
+
+        settings = self.get_connection_settings()
+        settings.check_writable()
+        if not isinstance(log, KafkaMetadataLogReader):
+            return GuardedPublisher(log, allow_writes=settings.allow_writes)
+        writer = KafkaMetadataLogWriter(log)
+        if open_ahead and settings.allow_writes:
+            writer.open_ahead()
+        return GuardedPublisher(writer, allow_writes=settings.allow_writes)
+
+    def get_cluster_topics(self) -> KafkaClusterTopics:
+        """Return what the cluster says about its topics."""
+        from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+
+        return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
+
+    def get_proven_clock(
+        self,
+        log: MetadataLogReader,
+        *,
+        dry_run: bool = False,
+        overrides: frozenset[str] = frozenset(),
+        bounds: Sequence[TimeBound] = (),
+        worker_clock: Clock = system_clock,
+    ) -> ProvenClock:
+        """
+        Prove what time it is, say so in the log, and return a clock that goes by it.
+
+        Where the settings allow writes a broker's clock is read: by a record in ``clock_topic`` if they name one, else by an
+        offset commit of a group that serves nothing else. A dry run does the same: nobody reads either.
+        Without leave to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the clock
+        says that it is unproven.
+
+        :param log: what :meth:`get_event_log` returned: no time may be before what a broker has written there.
+        :param dry_run: nothing will be written or deleted by this time.
+        :param overrides: named overrides in force.
+        :param bounds: what else is known, such as Airflow's own time of the run.
+        :param worker_clock: this worker's own clock.
+        :raises ClockSkewError: if two clocks contradict each other, here and from the clock's later proofs.
+        :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
+        :raises ConfigurationError: if ``clock_topic`` does not exist or has not LogAppendTime.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        from airflow_provider_rlmm.kafka.broker_time import KafkaTime
+
+        settings = self.get_connection_settings()
+        kafka = KafkaTime(
+            self.get_client_config(),
+            group_id=CLOCK_GROUP_ID,
+            metadata_topic=settings.metadata_topic,
+            clock_topic=settings.clock_topic,
+            worker_clock=worker_clock,
+        )
+
+        def prove() -> TimeProof:
+            with self.naming_connection(), closing(kafka):
+                return prove_time(
+                    kafka.sources() if settings.allow_writes else [],
+                    [partial(kafka.newest_metadata_record, log), lambda: bounds],
+                    worker_clock,
+                    required=settings.allow_writes and not dry_run,
+                    overrides=overrides,
+                )
+
+        clock = ProvenClock(prove, worker_clock=worker_clock)
+        logger.log(logging.INFO if clock.proof.proven else logging.WARNING, "%s", clock)
+        return clock
+
+    def get_offset_store(self) -> KafkaOffsetStore:
+        """Return where the cleaner remembers which markers are settled."""
+        from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+
+        topic = self.get_connection_settings().metadata_topic
+        return KafkaOffsetStore(self.get_client_config(), CLEANER_GROUP_ID, topic)
+
+    def check_cluster(self, overrides: frozenset[str] = frozenset()) -> str:
+        """
+        Check that the bootstrap addresses reach the expected cluster.
+
+        :param overrides: named overrides in force; any of them requires ``expected_cluster_id``.
+        :return: id of the cluster.
+        :raises ClusterMismatchError: if it is another one.
+        :raises ConfigurationError: if an override is used and no cluster is expected.
+        """
+        cluster_id = self.get_cluster().cluster_id
+        check_cluster(cluster_id, self.get_connection_settings().expected_cluster_id, overrides)
+        return cluster_id
+
+    def check_layout(self) -> str:
+        """
+        Compare the layout of the settings with the storage plugin that the brokers run.
+
+        :return: what was seen, in one sentence, also where nothing can be told.
+        :raises ConfigurationError: if the plugin has another layout.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        settings = self.get_connection_settings()
+        with self.naming_connection():
+            classes = self.get_cluster_topics().broker_setting(PLUGIN_CLASS)
+        answer = compare_plugin(settings.layout, classes)
+        if answer.fits is False:
+            with settings.naming():
+                raise ConfigurationError(answer.sentence)
+        return answer.sentence

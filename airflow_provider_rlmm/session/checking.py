@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first step of a cleanup: everything that can be known to be wrong is found before the first event is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
+from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.storage.root import PlaceCheck
+
+
+def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: bool) -> dict[str, str]:
+    """
+    Check layout, cluster, permissions, clock, storage root and work folder. No event is written and nothing is deleted.
+
+    :param session: of the run.
+    :param uri: of the folder of the run, which keeps the result as ``check.json``.
+    :param limits: with the overrides in force.
+    :param dry_run: whether nothing will be written.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
+        ``writes``, ``work``.
+    :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
+    :raises EventLogAccessError: naming the right that is missing.
+    :raises ClockSkewError: if the storage of the work folder has another time.
+    :raises OSError: if the work folder cannot be written.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises RlmmError: for anything else that would stop the run later.
+    """
+    session.hold()
+    verified = {
+        "cluster": str(session.access.get_cluster()),
+        "clock": str(session.clock),
+        "writes": _check_rights(session, dry_run),
+        "layout": session.access.check_layout(),
+    }
+    with session.topic() as topic:
+        root = session.prove_root(topic, limits)
+        verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
+        verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
+        verified["topic"] = topic.what_was_read
+    verified["work"] = _check_work_folder(uri, verified, session, limits)
+    return verified
+
+
+def _place_in_words(check: PlaceCheck) -> str:
+    """Say where a place lies, which root it is and whether that was known before."""
+    known = "new, it has no root id yet"
+    if check.root_id is not None:
+        known = f"root {check.root_id}, {'expected' if check.expected else 'which no earlier run has recorded'}"
+    return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
+
+
+def _check_work_folder(uri: str, verified: Mapping[str, str], session: CleanerSession, limits: CleanerLimits) -> str:
+    """Write down what was verified, and compare the time at which that was stored with the time that was proven."""
+    from airflow_provider_rlmm.file_systems import modified_ms
+    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+
+    stored_ms = modified_ms(write_document(uri, CHECK_DOCUMENT, json.dumps(verified, indent=2)))
+    try:
+        check_agreement("the clock of the work folder's storage", stored_ms, "the proven clock", session.clock())
+    except ClockSkewError as e:
+        if UNPROVEN_CLOCK not in limits.overrides:
+            raise
+        return f"can be written; the override {UNPROVEN_CLOCK!r} lets this pass: {e}"
+    return "can be written, and its storage has the same time"
+
+
+def _check_rights(session: CleanerSession, dry_run: bool) -> str:
+    """Say what may be done with the metadata topic, and refuse what is not enough."""
+    settings = session.access.get_connection_settings()
+    session.access.get_publisher(session.log)
+    allowed = session.access.get_cluster_topics().describe_metadata_topic(settings.metadata_topic).authorized_operations
+    needed = {"READ"} if dry_run or not settings.allow_writes else {"READ", "WRITE"}
+    if allowed is not None and (missing := sorted(needed - allowed)):
+        raise EventLogAccessError(
+            f"topic {settings.metadata_topic}: {', '.join(missing)} is missing from the ACLs of "
+            f"{session.access.login_owner}"
+        )
+    return "off" if dry_run else ("allowed" if settings.allow_writes else "not allowed by the connection")

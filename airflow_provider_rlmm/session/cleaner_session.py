@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a run share while they work: the verified cluster, its log, a proven clock, the hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold, HoldSource
+from airflow_provider_rlmm.policy.proven_time import bound_of_run
+from airflow_provider_rlmm.session.access import RemoteLogAccess
+from airflow_provider_rlmm.session.storage_access import StorageAccess
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.protocol import ClusterTopics
+    from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.storage.root import RootExpectation
+
+HOLD_AGE_S = 5.0
+"""For how long a hold that was read counts, seconds: it may begin while a task works."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSession:
+    """
+    :param access: what opens all this.
+    :param storage: what opens the storage.
+    :param work_uri: the folder of plans, reports and what runs remember.
+    :param cluster_id: the verified cluster.
+    :param log: its metadata event log.
+    :param topics: its topics.
+    :param clock: proven time; its text says how it was proven.
+    :param hold: what is never touched, as of now.
+    """
+
+    access: RemoteLogAccess
+    storage: StorageAccess
+    work_uri: str
+    cluster_id: str
+    log: KafkaMetadataLogReader
+    topics: ClusterTopics
+    clock: Clock
+    hold: HoldSource
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic."""
+        from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
+
+        return SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}.snapshot")
+
+    @contextmanager
+    def topic(self) -> Iterator[TopicReplay]:
+        """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
+        from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+
+        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+        try:
+            yield topic
+        finally:
+            # What was read is worth keeping whatever came of it.
+            topic.keep()
+
+    def work_of(self, uri: str | None) -> frozenset[tuple[UUID, int]] | None:
+        """
+        Return the partitions that a plan names as orphaned.
+
+        :param uri: the folder of a plan, ``None`` for none.
+        :return: topic id and partition, ``None`` where no plan was given.
+        :raises PlanError: if it cannot be read, has expired or is of another cluster.
+        """
+        if uri is None:
+            return None
+        summary = read_plan(uri)
+        summary.check_valid(self.cluster_id, self.clock())
+        return orphaned_partitions(uri, summary)
+
+    @property
+    def cluster_uri(self) -> str:
+        """The folder of what runs remember of the cluster: snapshots, and the storage roots on which they have worked."""
+        return f"{self.work_uri}/cluster-{self.cluster_id.lstrip('._-')}"
+
+    def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
+        """
+        Return what is known about the storage root before it is looked at.
+
+        :param limits: with the overrides in force.
+        :raises PlanError: if what earlier runs have recorded cannot be read.
+        """
+        from airflow_provider_rlmm.lifecycle.root_proof import recorded_roots
+
+        return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
+
+    def prove_root(
+        self, topic: TopicReplay, limits: CleanerLimits, storage: RemoteStorageManager | None = None
+    ) -> ProvenRoot:
+        """
+        Prove the storage root of the connection, from the whole metadata topic.
+
+        :param topic: the metadata topic.
+        :param limits: with the overrides in force.
+        :param storage: what will be listed afterwards and must stay the same root; ``None`` where nothing is.
+        :raises StorageRootError: if it is not this cluster's, or not up to date.
+        :raises EventLogAccessError: if only hidden topics could tell whether it is.
+        """
+        from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+
+        return prove_root(
+            topic,
+            storage or self.storage.get_storage_manager(),
+            cluster_id=self.cluster_id,
+            expectation=self.root_expectation(limits),
+            overrides=limits.overrides,
+        )
+
+
+@contextmanager
+def cleaner_session(
+    access: RemoteLogAccess,
+    limits: CleanerLimits,
+    *,
+    work_uri: str,
+    dry_run: bool,
+    hold: Iterable[str] = (),
+    began: datetime | None = None,
+) -> Iterator[CleanerSession]:
+    """
+    Open what a step of a run needs; errors of the cluster name where the login comes from.
+
+    :param access: what opens the cluster and its storage.
+    :param limits: with the overrides in force.
+    :param work_uri: the folder of plans, reports and what runs remember.
+    :param dry_run: whether nothing will be written or deleted.
+    :param hold: topics that this run must not touch, besides those that the settings name.
+    :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
+    :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
+    :raises ClockSkewError: if clocks contradict each other.
+    :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
+    """
+    cluster_id = access.check_cluster(limits.overrides)
+    with access.naming_connection(), access.get_event_log() as log:
+        bounds = [bound_of_run(began)] if began else []
+        clock = access.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
+        storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, tuple(hold))
+        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held)
+
+
+def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource:
+    """Return a source that reads the settings again when what it knows is old."""
+    read: list[tuple[float, Hold]] = []
+
+    def hold() -> Hold:
+        if not read or time.monotonic() - read[0][0] > HOLD_AGE_S:
+            read[:] = [(time.monotonic(), Hold.of(access.read_connection_settings().hold, entries))]
+        return read[0][1]
+
+    return hold

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a cleanup: mark, plan, clean one metadata partition. Each leaves its document in the folder of the run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle import run_report as documents
+from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_document, write_plan
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
+from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.lifecycle.marker import MarkReport
+
+logger = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+MAX_EXPIRES_IN_MS = 30 * DAY_MS
+"""The longest that a plan may be applied, ms."""
+
+
+def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, dry_run: bool) -> MarkReport:
+    """
+    Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    :param source_plan: folder of a plan; only its orphaned partitions are marked. ``None``: all are looked for.
+    :param dry_run: say what would be written, write nothing.
+    :raises RlmmError: if the cluster cannot be read or a write is refused.
+    """
+    from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+
+    work = session.work_of(source_plan)
+    publisher = session.access.get_publisher(session.log)
+    with session.topic() as topic:
+        report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
+    write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
+    log_refusals(report.refusals)
+    return report
+
+
+def plan(
+    session: CleanerSession,
+    uri: str,
+    name: str,
+    *,
+    limits: CleanerLimits,
+    blast_radius: BlastRadius,
+    source_plan: str | None = None,
+    max_segments: int | None = None,
+    expires_in_ms: int = DAY_MS,
+) -> PlanSummary:
+    """
+    Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    :param name: of the plan.
+    :param limits: of destructive work.
+    :param blast_radius: by which the plan is judged; whoever applies it asks for that judgement.
+    :param source_plan: folder of a plan; only its orphaned partitions are planned.
+    :param max_segments: plan no more segments than these, ``None`` for all.
+    :param expires_in_ms: for how long the plan may be applied, ms.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises RlmmError: if cluster, topic or storage cannot be read.
+    """
+    from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+
+    work = session.work_of(source_plan)
+    with session.topic() as topic:
+        root = session.prove_root(topic, limits)
+        planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
+        made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
+    proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock))
+    summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
+    log_refusals(summary.refusals)
+    return summary
+
+
+def clean(
+    session: CleanerSession,
+    uri: str,
+    summary: PlanSummary,
+    metadata_partition: int,
+    *,
+    limits: CleanerLimits,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """
+    Clean one metadata partition as the plan of the run allows. Restartable: another try goes on where the topic stands.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    :param summary: of its plan.
+    :param metadata_partition: which one.
+    :param limits: of destructive work.
+    :param dry_run: say what would be written and deleted, do nothing.
+    :return: the report of all tries of the run, as its folder holds it.
+    :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
+    :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
+    :raises RlmmError: if the rules forbid to go on; what was done stays done, and is in the folder.
+    """
+    from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
+
+    summary.check_valid(session.cluster_id, session.clock())
+    summary.check_blast_radius()
+    planned = planned_segments(uri, summary, metadata_partition)
+
+    def on_root(root: ProvenRoot) -> None:
+        if not dry_run:
+            record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
+
+    cleaner = RemoteLogCleaner(
+        session.log,
+        session.access.get_publisher(session.log, open_ahead=not dry_run),
+        session.access.get_offset_store(),
+        session.topics,
+        session.storage.get_storage_manager(),
+        limits=limits,
+        expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
+        clock=session.clock,
+        dry_run=dry_run,
+        hold=lambda: Hold.of(session.hold().entries, summary.hold),
+        root=session.root_expectation(limits),
+        samples=samples_of(summary.root),
+        on_root=on_root,
+        snapshots=session.snapshots,
+    )
+    tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
+    report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
+    kept = _keep(uri, report)
+    for line in report.would_write:
+        logger.info("would write %s", line)
+    return kept
+
+
+def log_refusals(refusals: Iterable[Refusal]) -> None:
+    """
+    Say what was left, why, and what to do.
+
+    :param refusals: of a step.
+    """
+    for refusal in refusals:
+        logger.warning("left: %s: %s. To do: %s", refusal.what, refusal.why, refusal.what_to_do)
+
+
+def _keep(uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
+    """Write the report of this try, with what earlier tries of the run did; return it."""
+    log_refusals([*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+    number = report.metadata_partition
+    part, document = documents.part_name(number), report.to_dict()
+    try:
+        earlier = None if report.dry_run else documents.read_checked(uri, part, check_part)
+    except PlanError as e:
+        what = f"metadata partition {number}"
+        why = f"what an earlier try of its task did is not in this report: {e}"
+        kind, what_to_do = RefusalKind.REPORT, "look at the log of that try"
+        document["refusals"].append(asdict(Refusal(what, why, what_to_do, kind, number)))
+    else:
+        document = with_earlier_try(document, earlier) if earlier else document
+    try:
+        write_document(uri, part, json.dumps(document))
+    except OSError:
+        # On a full disk the log is the only place left to say it.
+        logger.error("the report cannot be written; this try did: %s", totals([report.to_dict()]))
+        raise
+    return document
+
+
+def _keep_interrupted(uri: str, report: MetadataPartitionReport) -> None:
+    """Write the report of a try that an error ended; whatever becomes of it, that error is the one to be raised."""
+    try:
+        _keep(uri, report)
+    except (OSError, PlanError) as e:
+        logger.error("no report of this try: %s", e)

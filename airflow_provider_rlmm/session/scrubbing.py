@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a scrub: compare storage and log, plan what may go, delete it. Each leaves a document in the run's folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.clock import Clock, ProvenClock, monotonic_clock
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+    from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits, ScrubPlan
+    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+
+logger = logging.getLogger(__name__)
+
+
+def scrub(
+    session: CleanerSession,
+    uri_of: Callable[[str], str],
+    name: str,
+    *,
+    limits: CleanerLimits,
+    max_copy_ms: int,
+    price_micros: int | None,
+) -> tuple[ScrubSummary, pa.Table]:
+    """
+    Compare what lies in remote storage with the metadata topic, write what was found, and record it as the latest of its
+    cluster; nothing is written to either.
+
+    :param session: of the run.
+    :param uri_of: name of a run → its folder.
+    :param name: of this run.
+    :param limits: with the overrides in force.
+    :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
+    :param price_micros: what storing 2^30 bytes costs in a month, in millionths of any unit of money; ``None`` for no cost.
+    :return: the summary, and one row per object that is not in use and per segment that lacks an object.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises EventLogError: if the topic cannot be read whole.
+    """
+    from airflow_provider_rlmm.lifecycle import scrub_files
+    from airflow_provider_rlmm.lifecycle.scrub import scrub as compare
+
+    proven = _is_proven(session.clock, limits)
+    storage = session.storage.get_storage_manager()
+    with session.topic() as topic:
+        # Whether deletion frees space is for those to ask who delete.
+        looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
+        root = session.prove_root(topic, looking, storage)
+        topic.advance()
+        known = topic.partitions()
+    found = compare(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
+    proven = proven and _is_proven(session.clock, limits)
+    topic_id = session.log.topic_id
+    earlier = scrub_files.latest_rows(session.cluster_uri, uri_of, session.cluster_id, topic_id)
+    rows = scrub_files.rows_of(found, time_is_proven=proven, earlier=earlier)
+    origin = scrub_files.ScrubOrigin(
+        name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price_micros
+    )
+    summary = scrub_files.write_scrub(uri_of(name), found, rows, origin)
+    scrub_files.record_latest(session.cluster_uri, summary)
+    return summary, rows
+
+
+def _is_proven(clock: Clock, limits: CleanerLimits) -> bool:
+    """Tell whether a wait may be measured by a clock."""
+    return UNPROVEN_CLOCK in limits.overrides or (isinstance(clock, ProvenClock) and clock.proof.proven)
+
+
+def plan(
+    session: CleanerSession,
+    uri: str,
+    *,
+    limits: ScrubLimits,
+    blast_radius: BlastRadius,
+    max_segments: int | None,
+    expires_in_ms: int,
+) -> ScrubPlan:
+    """
+    Write down which of the objects that the scrub of this run has found may go.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    :param limits: of what may be deleted.
+    :param blast_radius: by which the plan is judged; whoever applies it asks for that judgement.
+    :param max_segments: plan the objects of no more segments than these, ``None`` for all.
+    :param expires_in_ms: for how long the plan may be applied, ms.
+    :raises PlanError: if this run has no scrub, or one of another cluster.
+    """
+    from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
+    from airflow_provider_rlmm.policy.scrub_plan import Choice
+
+    layout = session.storage.get_storage_manager().layout
+    sole_owner = session.access.get_connection_settings().sole_owner
+    choice = Choice(
+        limits, frozenset(layout.suffixes), session.hold(), sole_owner=sole_owner, max_segments=max_segments
+    )
+    return plan_scrub(
+        uri,
+        choice,
+        cluster_id=session.cluster_id,
+        now_ms=session.clock(),
+        expires_in_ms=expires_in_ms,
+        blast_radius=blast_radius,
+        clock=str(session.clock),
+    )
+
+
+def delete(
+    opened: AbstractContextManager[CleanerSession], uri: str, *, limits: ScrubLimits, dry_run: bool
+) -> ScrubDeletion:
+    """
+    Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written. Whatever
+    ends it, the folder of the run gets the report of what was done.
+
+    :param opened: the session of the run, which is opened here.
+    :param uri: of the folder of the run.
+    :param limits: of what may be deleted.
+    :param dry_run: say what would be deleted, do nothing.
+    :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
+    :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
+    :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises RlmmError: if the rules forbid to go on; what was done stays done.
+    """
+    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.lifecycle.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
+
+    report, began = ScrubDeletion(dry_run), monotonic_clock()
+
+    def keep() -> None:
+        # Said first: where the report cannot be written, the log is the only place left.
+        logger.info("objects of the scrub: %s", report.counts())
+        report.duration_ms = monotonic_clock() - began
+        write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
+
+    try:
+        with opened as session:
+            _delete(session, uri, limits, report)
+    except BaseException:
+        # Whatever becomes of the report, this error is the one to be raised.
+        with suppress(OSError, PlanError):
+            keep()
+        raise
+    keep()
+    return report
+
+
+def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion) -> None:
+    """Check the plan and the storage root, and delete."""
+    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
+    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+
+    plan, rows = read_scrub_plan(uri)
+    plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
+    plan.check_blast_radius()
+    storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
+    with session.topic() as topic:
+        root = session.prove_root(topic, limits.of_the_cleaner, storage)
+    require_places(rows, root.check)
+    cleaner = ScrubCleaner(
+        session.log,
+        session.topics,
+        storage,
+        limits,
+        session.clock,
+        hold=lambda: Hold.of(session.hold().entries, plan.hold),
+        require_writes=session.access.get_publisher(session.log).require_writes,
+        sole_owner=sole_owner and plan.sole_owner,
+        dry_run=report.dry_run,
+    )
+    cleaner.clean(rows, report)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cluster, which storage and what may be done there: one value object, whoever has written it down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.storage.layouts import LayoutOptions
+from airflow_provider_rlmm.store_uris import refuse_secrets_in_uri
+
+_BOOLEANS = ("allow_writes", "sole_owner")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSettings:
+    """
+    One cluster, its remote storage, and what may be done there. It holds no secret.
+
+    :param storage_uri: root of the remote storage, ``None`` where only the metadata topic is used.
+    :param layout: name of the storage layout.
+    :param key_prefix: what all keys begin with, as the storage plugin is configured; with or without ``/`` at its end.
+    :param former_key_prefixes: prefixes under which older copies lie, separated by commas; ``""`` stands for none.
+    :param key_pattern: of the layout ``template``: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``,
+        ``{start_offset:020}``, ``{segment_id}``.
+    :param key_suffixes: of the layout ``template``, separated by commas: ``.log, .index, .txnindex?``; those with ``?`` are
+        not with every segment, ``""`` stands for an object without one.
+    :param metadata_topic: name of the metadata topic.
+    :param allow_writes: whether anything may be written or deleted.
+    :param expected_cluster_id: the only cluster to work on, ``None`` for any.
+    :param expected_root: the only storage root to work on: the root id that the connection test prints, or, where no stamp
+        can be written, the location that it prints; ``None`` for any.
+    :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
+        committed instead.
+    :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
+    :param sole_owner: whether nobody else keeps objects of this layout in this storage: then a scrub may delete those of
+        topic ids that the log never named.
+    """
+
+    storage_uri: str | None = None
+    layout: str = "local-tiered-storage"
+    key_prefix: str | None = None
+    former_key_prefixes: str | None = None
+    key_pattern: str | None = None
+    key_suffixes: str | None = None
+    metadata_topic: str = "__remote_log_metadata"
+    allow_writes: bool = False
+    expected_cluster_id: str | None = None
+    expected_root: str | None = None
+    clock_topic: str | None = None
+    hold: str | None = None
+    sole_owner: bool = False
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Return a context manager: errors that leave its block say where these settings come from."""
+        return nullcontext()
+
+    @property
+    def layout_options(self) -> LayoutOptions:
+        """What is said of the layout beside its name."""
+        suffixes = _listed(self.key_suffixes)
+        return LayoutOptions(
+            self.key_prefix or "",
+            tuple(_listed(self.former_key_prefixes)),
+            self.key_pattern,
+            {suffix.removesuffix("?"): not suffix.endswith("?") for suffix in suffixes},
+        )
+
+    def required_storage_uri(self) -> str:
+        """
+        Return the storage root.
+
+        :raises ConfigurationError: if there is none.
+        """
+        with self.naming():
+            if self.storage_uri is None:
+                raise ConfigurationError("storage_uri is missing, and storage is needed here")
+            return self.storage_uri
+
+    def check_writable(self) -> None:
+        """
+        Refuse settings that allow writes and do not say to which cluster.
+
+        :raises ConfigurationError: naming the field.
+        """
+        with self.naming():
+            if self.allow_writes and self.expected_cluster_id is None:
+                raise ConfigurationError(
+                    "allow_writes needs expected_cluster_id, so that nothing is ever written to another cluster; the "
+                    "connection's test prints the id to copy"
+                )
+
+    def check(self) -> None:
+        """
+        Refuse what can be known to be wrong without asking anybody.
+
+        :raises ConfigurationError: naming the field.
+        """
+        if not _TOPIC_NAME.fullmatch(self.metadata_topic):
+            raise ConfigurationError("metadata_topic is no name that Kafka allows")
+        clock = self.clock_topic
+        if clock is not None and (not _TOPIC_NAME.fullmatch(clock) or clock == self.metadata_topic):
+            raise ConfigurationError("clock_topic must be a name that Kafka allows, and not the metadata topic's")
+        if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
+            raise ConfigurationError(
+                "expected_root must be a root id or a location such as "
+                "s3://bucket/prefix/…, both as the connection test prints them"
+            )
+        if self.storage_uri is None:
+            return
+        advice = "put them into a connection and name it in storage_conn_id"
+        refuse_secrets_in_uri("storage_uri", self.storage_uri, advice)
+        if not urlsplit(self.storage_uri).scheme:
+            raise ConfigurationError("storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder")
+
+
+def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
+    """
+    Return the fields of settings that are given, blank ones left out, each of its type.
+
+    :param kind: the settings that are to be made of them.
+    :param given: name → value, as somebody has written them down.
+    :param without: fields that nobody writes there.
+    :raises ConfigurationError: naming the field.
+    """
+    known = [f.name for f in fields(kind) if f.name not in without]
+    kept = {k: v for k, v in given.items() if v is not None and str(v).strip()}
+    if unknown := sorted(kept.keys() - set(known)):
+        raise ConfigurationError(f"unknown fields {unknown}; known are {known}")
+    return {name: _boolean(name, value) if name in _BOOLEANS else _text(name, value) for name, value in kept.items()}
+
+
+def _listed(text: str | None) -> list[str]:
+    """Return what stands between commas; ``""`` is an empty item."""
+    items = [item.strip() for item in (text or "").split(",")]
+    return ["" if item == '""' else item for item in items if item]
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be text, not {type(value).__name__}")
+    return value.strip()
+
+
+def _boolean(name: str, value: object) -> bool:
+    # Connections given as a URI can only carry text.
+    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(spelled, bool):
+        raise ConfigurationError(f"{name} must be true or false, nothing else")
+    return spelled

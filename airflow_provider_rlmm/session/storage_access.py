@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The remote storage of a cluster, as settings describe it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.storage.credentials import StoreAccess
+    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+    from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+    from airflow_provider_rlmm.storage.root import RootExpectation
+
+
+class StorageAccess(ABC):
+    """Opens the storage that settings name. Whoever inherits says where settings and credentials come from."""
+
+    @abstractmethod
+    def get_connection_settings(self) -> RemoteLogSettings:
+        """
+        Return the settings, read once.
+
+        :raises ConfigurationError: naming the field.
+        """
+
+    @abstractmethod
+    def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
+        """
+        Return what opens the store, and what reads the settings of its bucket where anybody can.
+
+        :param uri: the storage root.
+        :raises ConfigurationError: naming the field, never a value.
+        """
+
+    def get_storage_manager(self) -> ObjectStoreRemoteStorageManager:
+        """
+        Open the storage; apart from looking at a local folder, and assuming a role that a connection names, this makes no
+        call.
+
+        :raises ConfigurationError: if the settings, the layout or the store's options are not usable.
+        :raises StorageAccessError: if the role may not be assumed.
+        :raises StorageRootError: if a local folder does not exist.
+        :raises StorageUnavailableError: if whoever gives the role does not answer.
+        """
+        from airflow_provider_rlmm.storage.layouts import layout_named
+        from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+
+        settings = self.get_connection_settings()
+        uri = settings.required_storage_uri()
+        access, inspector = self.open_store(uri)
+        layout = layout_named(settings.layout, settings.layout_options)
+        return ObjectStoreRemoteStorageManager(
+            uri, layout, options=access.options, credentials=access.credentials, inspector=inspector
+        )
+
+    def root_expectation(
+        self, overrides: Collection[str] = (), recorded: Collection[str] = frozenset()
+    ) -> RootExpectation:
+        """
+        Return what is known about the storage root before it is looked at.
+
+        :param overrides: overrides in force.
+        :param recorded: root ids that earlier plans and reports of the cluster recorded.
+        """
+        from airflow_provider_rlmm.storage.root import MOVE_STAMP, RootExpectation
+
+        expected_root = self.get_connection_settings().expected_root
+        return RootExpectation(frozenset(recorded), expected_root, MOVE_STAMP in overrides)
