@@ -27,7 +27,13 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     user_partition_in_text,
 )
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, TopicState, user_partitions
+from airflow_provider_rlmm.event_log.topic_state import (
+    CHUNK_ROWS,
+    ProgressListener,
+    TopicState,
+    ignore_progress,
+    user_partitions,
+)
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
@@ -68,6 +74,7 @@ def examine(
     limit_per_kind: int = 100,
     clock: Clock = system_clock,
     chunk_rows: int = CHUNK_ROWS,
+    on_progress: ProgressListener = ignore_progress,
 ) -> Diagnosis:
     """
     Read the whole topic, up to the high watermarks as of now, and report what is wrong with it. Nothing is written.
@@ -80,6 +87,7 @@ def examine(
     :param limit_per_kind: findings of one kind that are kept; all are counted.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
+    :param on_progress: told how far the reading is.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
     :raises EventLogAccessError: if the metadata topic may not be described.
@@ -90,7 +98,7 @@ def examine(
     served = watches.served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
     examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
-    state.advance(on_applied=examination.chunk)
+    state.advance(on_progress, on_applied=examination.chunk)
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)

@@ -44,7 +44,15 @@ class Progress:
     offsets_left: int  # to read, the sum over all metadata partitions
 
 
-def _ignore(_: Any, __: Any = None) -> None:
+ProgressListener = Callable[[Progress], object]
+"""Is told how far a replay is, after each chunk."""
+
+
+def ignore_progress(_: Progress) -> None:
+    """Do nothing: a :data:`ProgressListener`."""
+
+
+def _ignore(_: Any, __: Any) -> None:
     """Do nothing."""
 
 
@@ -133,7 +141,7 @@ class TopicState:
 
     def advance(
         self,
-        on_progress: Callable[[Progress], None] = _ignore,
+        on_progress: ProgressListener = ignore_progress,
         on_applied: Callable[[Any, ApplyReport], None] = _ignore,
         only: Collection[int] | None = None,
     ) -> None:

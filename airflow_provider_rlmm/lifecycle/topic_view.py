@@ -20,7 +20,7 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
-from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
+from airflow_provider_rlmm.event_log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
 from airflow_provider_rlmm.lifecycle.late_updates import without_add
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
@@ -43,17 +43,25 @@ class TopicReplay:
     :param topics: the cluster.
     :param clock: time.
     :param snapshots: where an earlier task may have left a snapshot; ``None`` reads the log from its beginning.
+    :param on_progress: told how far each reading is.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     :raises EventLogError: if the log cannot be read.
     """
 
     def __init__(
-        self, log: MetadataLogReader, topics: ClusterTopics, clock: Clock, snapshots: SnapshotStore | None = None
+        self,
+        log: MetadataLogReader,
+        topics: ClusterTopics,
+        clock: Clock,
+        snapshots: SnapshotStore | None = None,
+        *,
+        on_progress: ProgressListener = ignore_progress,
     ) -> None:
         self.log = log
         self.topics = topics
         self._clock = clock
         self._snapshots = snapshots
+        self._on_progress = on_progress
         self._topic = (
             TopicState(log, topics, clock=clock, keep_finished=True)
             if snapshots is None
@@ -79,6 +87,7 @@ class TopicReplay:
 
         def note(progress: Progress) -> None:
             self.records_read = read_before + progress.records
+            self._on_progress(progress)
 
         try:
             self._topic.advance(note, only=only)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
@@ -21,7 +22,7 @@ from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics
-    from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
+    from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -43,6 +44,7 @@ class CleanerSession:
     :param topics: its topics.
     :param clock: proven time; its text says how it was proven.
     :param hold: what is never touched, as of now.
+    :param on_progress: told how far the reading of the metadata topic is.
     """
 
     access: RemoteLogAccess
@@ -53,9 +55,10 @@ class CleanerSession:
     topics: ClusterTopics
     clock: Clock
     hold: HoldSource
+    on_progress: ProgressListener = ignore_progress
 
     @property
-    def snapshots(self) -> SnapshotStore:
+    def snapshots(self) -> SnapshotFile:
         """Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic."""
         from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 
@@ -66,7 +69,7 @@ class CleanerSession:
         """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
         from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 
-        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots, on_progress=self.on_progress)
         try:
             yield topic
         finally:
@@ -135,6 +138,7 @@ def cleaner_session(
     dry_run: bool,
     hold: Iterable[str] = (),
     began: datetime | None = None,
+    on_progress: ProgressListener = ignore_progress,
 ) -> Iterator[CleanerSession]:
     """
     Open what a step of a run needs; errors of the cluster name where the login comes from.
@@ -145,6 +149,7 @@ def cleaner_session(
     :param dry_run: whether nothing will be written or deleted.
     :param hold: topics that this run must not touch, besides those that the settings name.
     :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
+    :param on_progress: told how far the reading of the metadata topic is.
     :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
     :raises ClockSkewError: if clocks contradict each other.
     :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
@@ -154,7 +159,7 @@ def cleaner_session(
         bounds = [bound_of_run(began)] if began else []
         clock = access.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
         storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, tuple(hold))
-        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held)
+        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, on_progress)
 
 
 def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource:

@@ -190,8 +190,9 @@ def test_the_core_works_without_airflow_and_spark(installed: Installed, tmp_path
     python = tmp_path / "venv" / "bin" / "python"
     run(uv(), "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     run(uv(), "pip", "install", "--quiet", "--no-config", "--python", python, installed.wheel)
-    found = Installed(installed.wheel, python, tmp_path).ask(CORE)
-    assert found == {
+    core = Installed(installed.wheel, python, tmp_path)
+    assert "rlmm orphans --bootstrap-server" in core.run(str(python.with_name("rlmm")), "--help")
+    assert core.ask(CORE) == {
         "objects": ["a-file"],
         "without": "hooks, operators and pages of airflow-provider-rlmm need Airflow: "
         "pip install 'airflow-provider-rlmm[airflow]'",

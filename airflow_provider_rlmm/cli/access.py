@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens cluster and storage as the command was told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.cli.configuration import CommandConfiguration
+from airflow_provider_rlmm.session.access import RemoteLogAccess
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.session.storage_access import StorageAccess
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+    from airflow_provider_rlmm.storage.credentials import StoreAccess
+    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+
+
+class CommandLineStorage(StorageAccess):
+    """
+    Opens the storage with obstore's own options, and what it finds in the environment.
+
+    :param configuration: what the command was told.
+    """
+
+    def __init__(self, configuration: CommandConfiguration) -> None:
+        self._configuration = configuration
+
+    def get_connection_settings(self) -> RemoteLogSettings:
+        """Return the settings."""
+        return self._configuration.settings
+
+    def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
+        """Return the options; nobody reads the settings of the bucket."""
+        from airflow_provider_rlmm.storage.credentials import StoreAccess
+
+        return StoreAccess(self._configuration.store_options), None
+
+
+class CommandLineAccess(RemoteLogAccess):
+    """
+    Opens the cluster.
+
+    :param configuration: what the command was told.
+    """
+
+    def __init__(self, configuration: CommandConfiguration) -> None:
+        self._configuration = configuration
+
+    def get_connection_settings(self) -> RemoteLogSettings:
+        """Return the settings."""
+        return self._configuration.settings
+
+    def read_connection_settings(self) -> RemoteLogSettings:
+        """Return the settings: a command has been told once."""
+        return self._configuration.settings
+
+    def read_client_config(self) -> KafkaClientConfig:
+        """
+        Return the properties of every client.
+
+        :raises ConfigurationError: if they cannot be used, or name a file that is not there.
+        """
+        from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
+
+        config = KafkaClientConfig({"client.id": "rlmm", **self._configuration.client_properties})
+        check_files(config.properties)
+        return config
+
+    @property
+    def login_owner(self) -> str:
+        """The login of the command, for messages about missing rights."""
+        return "the login of --command-config"
+
+    def get_storage(self) -> CommandLineStorage:
+        """Return what opens the storage."""
+        return CommandLineStorage(self._configuration)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of a cleanup: plan, clean. They are the steps of the DAG ``remote_log_cleaner``, one after another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from airflow_provider_rlmm.cli.health import NEEDS_A_PERSON
+from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
+from airflow_provider_rlmm.cli.output import Working, size_in_words, working
+from airflow_provider_rlmm.cli.runs import (
+    Run,
+    acknowledgements_option,
+    begin,
+    execute_option,
+    read_acknowledgements,
+    say_judgement,
+)
+from airflow_provider_rlmm.clock import duration_in_words, system_clock
+from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.lifecycle.run_report import RunReport
+    from airflow_provider_rlmm.policy.plan import PlanSummary
+
+logger = logging.getLogger(__name__)
+
+
+@click.command("plan")
+@with_limits
+@with_blast_radius
+@with_storage
+def plan_command(
+    invocation: Invocation, limits: CleanerLimits, blast_radius: BlastRadius, max_segments_this_run: int | None
+) -> int:
+    """Check cluster, clock and storage root, and write down every segment that a run would delete now; nothing is changed."""
+    run = begin(invocation, "plan", execute=False)
+    with working() as shown:
+        summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=False)
+    if invocation.output.as_json:
+        invocation.output.document(json.loads(summary.to_json()) | {"plan": run.uri})
+    _say_plan(invocation, summary, run)
+    return (
+        0 if summary.within_blast_radius and not any(r.kind.needs_person for r in summary.refusals) else NEEDS_A_PERSON
+    )
+
+
+@click.command("clean")
+@with_limits
+@with_blast_radius
+@execute_option
+@acknowledgements_option
+@with_storage
+def clean_command(
+    invocation: Invocation,
+    limits: CleanerLimits,
+    blast_radius: BlastRadius,
+    max_segments_this_run: int | None,
+    execute: bool,
+    acknowledgements: str | None,
+) -> int:
+    """
+    Delete what deleted topics left behind: check, mark, plan, clean, report.
+
+    The first run that may write marks; what was marked --min-absence-ms ago is deleted. Without --execute nothing is written:
+    the report says what would be. An interrupted run is gone on with by the next one.
+    """
+    run, now_ms = begin(invocation, "clean", execute=execute), system_clock()
+    said = read_acknowledgements(acknowledgements, now_ms)
+    with working() as shown:
+        summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=True)
+        failed = _clean_all(run, shown, limits, summary) if summary.within_blast_radius else 0
+    report, path = _reported(run, failed, said, now_ms)
+    document = dict(report.document)
+    if invocation.output.as_json:
+        invocation.output.document(document | {"report": path})
+    _say_totals(invocation, document, path, limits.min_absence_ms)
+    say_judgement(invocation, report.judgement)
+    return NEEDS_A_PERSON if report.judgement.failing else 0
+
+
+COMMANDS = (plan_command, clean_command)
+
+
+def _planned(
+    run: Run, shown: Working, limits: CleanerLimits, blast_radius: BlastRadius, most: int | None, *, marks: bool
+) -> PlanSummary:
+    """Check, mark and plan, in one session."""
+    from airflow_provider_rlmm.session.checking import check
+    from airflow_provider_rlmm.session.cleaning import mark, plan
+
+    with run.session(limits, shown) as session:
+        for subject, sentence in check(session, run.uri, limits=limits, dry_run=not run.execute).items():
+            logger.info("%s: %s", subject, sentence)
+        if marks:
+            mark(session, run.uri, dry_run=not run.execute)
+        return plan(session, run.uri, run.name, limits=limits, blast_radius=blast_radius, max_segments=most)
+
+
+def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary) -> int:
+    """Clean each metadata partition in a session of its own; return how many an error has ended."""
+    from airflow_provider_rlmm.session.cleaning import clean
+
+    failed = 0
+    for metadata_partition in sorted(summary.by_metadata_partition):
+        try:
+            with run.session(limits, shown) as session:
+                clean(session, run.uri, summary, metadata_partition, limits=limits, dry_run=not run.execute)
+        except RlmmError as e:
+            failed += 1
+            click.echo(f"rlmm: metadata partition {metadata_partition}: {e}", err=True)
+    return failed
+
+
+def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport, str]:
+    """Put what the steps have left into the report of the run, and write it."""
+    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.lifecycle.run_report import REPORT_DOCUMENT, report_of_run
+
+    report = report_of_run(
+        run.uri,
+        run.name,
+        failed_tasks=failed,
+        marked=True,
+        dry_run=not run.execute,
+        acknowledgements=said,
+        now_ms=now_ms,
+    )
+    return report, write_document(run.uri, REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+
+
+def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
+    output, planned, waiting = invocation.output, summary.planned, summary.waiting
+    rows = [
+        {"metadata_partition": number, "segments": count.segments, "bytes": count.bytes}
+        for number, count in sorted(summary.by_metadata_partition.items())
+    ]
+    if not output.as_json:
+        columns = {"metadata_partition": "metadata partition", "segments": "segments", "bytes": "size"}
+        output.rows(rows, columns, "planned")
+    output.line(f"{planned.segments:,} segments, {size_in_words(planned.bytes)} would be deleted now.")
+    output.line(f"{waiting.segments:,} segments, {size_in_words(waiting.bytes)} wait for their time.")
+    for refusal in summary.refusals:
+        style = "bold red" if refusal.kind.needs_person else ""
+        output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}", style)
+    if not summary.within_blast_radius and summary.blast_radius is not None:
+        output.line(
+            f"It is more than one run may delete: {summary.blast_radius.excess(planned, summary.known)}.", "bold red"
+        )
+    output.line(f"The plan is {run.uri}")
+
+
+def _say_totals(invocation: Invocation, document: dict[str, Any], path: str, min_absence_ms: int) -> None:
+    output = invocation.output
+    if not output.as_json:
+        rows = [{"what": name.replace("_", " "), "count": count} for name, count in document["totals"].items() if count]
+        output.rows(rows, {"what": "", "count": ""}, "would be done" if document["dry_run"] else "done")
+    if marked := document["totals"].get("partitions_marked"):
+        wait = duration_in_words(min_absence_ms)
+        output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
+    for refusal in document["waiting"]["refusals"]:
+        output.line(f"waits: {refusal['what']}: {refusal['why']}. {refusal['what_to_do']}")
+    for refusal in (*document["not_marked"], *document["not_planned"]):
+        output.line(f"left: {refusal['what']}: {refusal['why']}. To do: {refusal['what_to_do']}")
+    if document["dry_run"]:
+        output.line(
+            "Nothing was written or deleted. To do it: --execute --cluster-id " + (document["cluster_id"] or "ID")
+        )
+    output.line(f"The report is {path}")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the command gets its settings from: options before the environment before a file."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
+
+CONFIG_VARIABLE: Final = "RLMM_CONFIG"
+_PREFIX: Final = "RLMM_"
+_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes"})
+"""What nobody switches on for good: ``--execute`` does, for one run."""
+
+SETTINGS: Final = tuple(f.name for f in fields(RemoteLogSettings) if f.name not in _NOT_WRITTEN_DOWN)
+OTHERS: Final = ("bootstrap_server", "command_config", "work_uri")
+STORE: Final = "store"
+"""Table of a configuration file: options of the object store."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandConfiguration:
+    """
+    What the command was told.
+
+    :param settings: cluster, storage and rules.
+    :param client_properties: librdkafka's, of every client.
+    :param store_options: obstore's.
+    :param work_uri: folder of plans, reports and what runs remember.
+    """
+
+    settings: RemoteLogSettings
+    client_properties: Mapping[str, str]
+    store_options: Mapping[str, str]
+    work_uri: str
+
+    def __repr__(self) -> str:
+        # Properties and options hold secrets.
+        return f"CommandConfiguration({self.settings!r})"
+
+
+def read_configuration(
+    options: Mapping[str, str | bool | None],
+    store_options: Mapping[str, str],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    allow_writes: bool = False,
+) -> CommandConfiguration:
+    """
+    Put together what options, environment and configuration file say.
+
+    :param options: name out of :data:`SETTINGS` and :data:`OTHERS`, or ``config`` → value, ``None`` where it is not given.
+    :param store_options: options of the object store.
+    :param environment: ``RLMM_`` and a name in upper case → value.
+    :param allow_writes: whether the command may write and delete.
+    :raises ConfigurationError: naming the file and the field.
+    """
+    named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
+    written = _read_file(str(named) if named else None, environment)
+    stored = written.pop(STORE, {})
+    found = {**written, **dict(_in_environment(environment)), **{n: v for n, v in options.items() if v is not None}}
+    found.pop("config", None)
+    others = {name: found.pop(name, None) for name in OTHERS}
+    settings = RemoteLogSettings(
+        **read_fields(RemoteLogSettings, found, without=_NOT_WRITTEN_DOWN), allow_writes=allow_writes
+    )
+    settings.check()
+    return CommandConfiguration(
+        settings,
+        _client_properties(others["bootstrap_server"], others["command_config"]),
+        {**_store_table(stored), **store_options},
+        str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
+    )
+
+
+def _in_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name in (*SETTINGS, *OTHERS):
+        if (value := environment.get(f"{_PREFIX}{name.upper()}", "")).strip():
+            yield name, value
+
+
+def _read_file(named: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read the file that is named, or the usual one if it is there."""
+    home = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    path = Path(named or f"{home}/rlmm/config.toml").expanduser()
+    if named is None and not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        raise ConfigurationError(
+            f"the configuration file {in_quotes(str(path))} cannot be read: {e.strerror}"
+        ) from None
+    except ValueError:
+        # The text of the error may repeat a secret.
+        raise ConfigurationError(f"the configuration file {in_quotes(str(path))} is no TOML in UTF-8") from None
+    known = (*SETTINGS, *OTHERS, STORE)
+    if unknown := sorted(found.keys() - set(known)):
+        advice = "; writing is allowed by --execute, for one run" if "allow_writes" in unknown else ""
+        raise ConfigurationError(
+            f"the configuration file {in_quotes(str(path))} has unknown fields {unknown}; known are {list(known)}{advice}"
+        )
+    return found
+
+
+def _store_table(stored: object) -> dict[str, str]:
+    if not isinstance(stored, dict) or not all(isinstance(v, str | bool | int) for v in stored.values()):
+        raise ConfigurationError(f"[{STORE}] of the configuration file must hold texts, numbers and booleans only")
+    return {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in stored.items()}
+
+
+def _client_properties(bootstrap: object, command_config: object) -> dict[str, str]:
+    from airflow_provider_rlmm.kafka.java_properties import read_java_properties
+
+    properties = read_java_properties(str(command_config)) if command_config else {}
+    if bootstrap:
+        properties["bootstrap.servers"] = str(bootstrap)
+    if "bootstrap.servers" not in properties:
+        raise ConfigurationError(
+            "no broker is named: give --bootstrap-server host:port, set RLMM_BOOTSTRAP_SERVER, or write bootstrap_server "
+            "into the configuration file"
+        )
+    return properties
+
+
+def _default_work_folder(environment: Mapping[str, str]) -> str:
+    return str(Path(environment.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "rlmm")

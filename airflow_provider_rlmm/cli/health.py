@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that look for what is wrong: check, doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_storage
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+
+NEEDS_A_PERSON = 4
+
+
+@click.command()
+@with_storage
+def check(invocation: Invocation) -> int:
+    """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
+    from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+
+    access = invocation.access()
+    with working():
+        findings = ConnectionCheck(access).findings()
+    rows = [{"good": good, "finding": sentence} for good, sentence in findings]
+    if invocation.output.as_json:
+        invocation.output.document({"good": all(row["good"] for row in rows), "findings": rows})
+    for row in rows:
+        invocation.output.line(
+            f"{'ok ' if row['good'] else 'BAD'}  {row['finding']}", "" if row["good"] else "bold red"
+        )
+    return 0 if all(row["good"] for row in rows) else NEEDS_A_PERSON
+
+
+@click.command()
+@click.option(
+    "--min-age-ms",
+    type=click.IntRange(0),
+    default=DEFAULT_MIN_AGE_MS,
+    show_default=True,
+    help="From what age on unfinished work is stuck, ms.",
+)
+@click.option(
+    "--max-copy-ms",
+    type=click.IntRange(0),
+    default=DEFAULT_MAX_COPY_MS,
+    show_default=True,
+    help="For how long a copy may be under way, ms.",
+)
+@click.option(
+    "--limit-per-kind",
+    type=click.IntRange(0, 100_000),
+    default=100,
+    show_default=True,
+    help="Findings of one kind that are listed; all are counted.",
+)
+@with_cluster
+def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
+    """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""
+    from airflow_provider_rlmm.doctor.examine import examine
+
+    access = invocation.access()
+    with working() as shown, access.get_event_log() as log:
+        diagnosis = examine(
+            log,
+            access.get_cluster_topics(),
+            min_age_ms=min_age_ms,
+            max_copy_ms=max_copy_ms,
+            limit_per_kind=limit_per_kind,
+            on_progress=shown.on_read,
+        )
+    document = diagnosis.to_dict()
+    if invocation.output.as_json:
+        invocation.output.document(document)
+    else:
+        _print(invocation, diagnosis, document)
+    return NEEDS_A_PERSON if diagnosis.critical else 0
+
+
+def _print(invocation: Invocation, diagnosis: Any, document: Mapping[str, Any]) -> None:
+    output = invocation.output
+    output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
+    for finding in diagnosis.findings:
+        output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")
+    for kind, count in document["counts"].items():
+        explanation = document["explanations"][kind]
+        output.line(f"{kind} ({count:,}): {explanation['meaning']} What to do: {explanation['what_to_do']}")
+    for recovery in diagnosis.recoveries:
+        output.line(f"What recovery costs: {recovery}")
+    output.line("Nothing is wrong." if not document["counts"] else f"{diagnosis.critical:,} findings need a person.")
+
+
+COMMANDS = (check, doctor)

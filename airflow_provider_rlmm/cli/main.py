@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``rlmm`` as a whole: its parts, its errors and its exit codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+
+import click
+
+from airflow_provider_rlmm.cli import cleaning, health, reading, scrubbing
+from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.quoting import printable
+
+_MAX_MESSAGE = 4_000
+
+
+class ExitCode(IntEnum):
+    """What a script can tell from."""
+
+    DONE = 0
+    """All was done, and nothing needs a person."""
+
+    FAILED = 1
+    """Refused, or failed; trying again changes nothing."""
+
+    USAGE = 2
+    """The command was not understood."""
+
+    UNAVAILABLE = 3
+    """Cluster or storage did not answer: the same command may succeed later."""
+
+    NEEDS_A_PERSON = 4
+    """Done as far as it is healthy, and something needs a person: the output says what."""
+
+    INTERRUPTED = 130
+    """Ctrl-C: what was done stays done, and the next run goes on."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 116})
+@click.version_option(package_name="airflow-provider-rlmm", prog_name="rlmm")
+@click.option("-v", "--verbose", count=True, help="Say what is done on standard error; -vv says it all.")
+def rlmm(verbose: int) -> None:
+    """
+    Find and delete the remote log segments that deleted Kafka topics have left behind.
+
+    Nothing is written and nothing is deleted unless a command is given --execute.
+
+    \b
+    A first look, which needs the brokers only:
+      rlmm topics  --bootstrap-server broker:9092
+      rlmm orphans --bootstrap-server broker:9092
+      rlmm doctor  --bootstrap-server broker:9092
+    With the storage (s3://…, gs://…, abfss://…, file:///…):
+      rlmm check --bootstrap-server broker:9092 --storage s3://bucket/prefix --layout aiven
+      rlmm clean --bootstrap-server broker:9092 --storage s3://bucket/prefix --layout aiven
+      rlmm clean … --execute --cluster-id ID      marks; 24 hours later: deletes
+
+    Every option can be written into ~/.config/rlmm/config.toml, or set as RLMM_BOOTSTRAP_SERVER, RLMM_STORAGE_URI,
+    RLMM_LAYOUT and so on.
+
+    \b
+    Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 3 no answer, try again;
+    4 something needs a person; 130 interrupted.
+    """  # noqa: D301
+    package = logging.getLogger("airflow_provider_rlmm")
+    # The status line shows what is logged, whether or not it is printed.
+    package.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    if verbose:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        package.addHandler(handler)
+
+
+for _command in (*reading.COMMANDS, *health.COMMANDS, *cleaning.COMMANDS, *scrubbing.COMMANDS):
+    rlmm.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """
+    Run the command and leave the process with its exit code.
+
+    :param arguments: of the command line, ``None`` for those of this process.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the command.
+
+    :param arguments: of the command line, ``None`` for those of this process.
+    :return: an :class:`ExitCode`.
+    """
+    try:
+        code = rlmm.main(args=None if arguments is None else list(arguments), prog_name="rlmm", standalone_mode=False)
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted: what was done stays done, and the next run goes on from there")
+        return ExitCode.INTERRUPTED
+    except RlmmError as e:
+        _say(str(e))
+        return ExitCode.UNAVAILABLE if e.retriable else ExitCode.FAILED
+    except OSError as e:
+        _say(f"{e.strerror or type(e).__name__}{f': {e.filename}' if e.filename else ''}")
+        return ExitCode.FAILED
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _say(message: str) -> None:
+    click.echo(f"rlmm: {printable(message, _MAX_MESSAGE)}", err=True)

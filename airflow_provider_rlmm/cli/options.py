@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands share, and what they make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from airflow_provider_rlmm.cli.access import CommandLineAccess
+from airflow_provider_rlmm.cli.configuration import CommandConfiguration, read_configuration
+from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.policy.guards import OVERRIDES, QUARANTINE_KINDS, BlastRadius, CleanerLimits
+
+Command = Callable[..., Any]
+
+_CLUSTER = (
+    click.option(
+        "--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first.", envvar="RLMM_BOOTSTRAP_SERVER"
+    ),
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties of a Java client, as Kafka's own tools take them: security protocol, login, certificates in PEM.",
+        envvar="RLMM_COMMAND_CONFIG",
+    ),
+    click.option("--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"),
+    click.option(
+        "--metadata-topic", metavar="NAME", help="Name of the metadata topic.  [default: __remote_log_metadata]"
+    ),
+    click.option("--cluster-id", "expected_cluster_id", metavar="ID", help="Refuse any other cluster than this one."),
+    click.option(
+        "--work-dir",
+        "work_uri",
+        metavar="FOLDER",
+        help="Where plans and reports go, and what runs remember: a folder or its URI.  [default: ~/.local/state/rlmm]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+)
+_STORAGE = (
+    click.option(
+        "--storage",
+        "storage_uri",
+        metavar="URI",
+        help="Root of the remote storage: s3://…, gs://…, abfss://…, file:///…",
+    ),
+    click.option(
+        "--layout",
+        metavar="NAME",
+        help="How the storage plugin lays out its objects: aiven, template or local-tiered-storage, the default.",
+    ),
+    click.option("--key-prefix", metavar="TEXT", help="What all keys begin with, as the storage plugin is configured."),
+    click.option("--former-key-prefixes", metavar="LIST", help='Prefixes of older copies, by commas; "" is none.'),
+    click.option("--key-pattern", metavar="PATTERN", help="Of the layout template: the keys of a segment."),
+    click.option(
+        "--key-suffixes", metavar="LIST", help="Of the layout template: by commas; those with ? are optional."
+    ),
+    click.option(
+        "--store-option",
+        "store_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Option of the object store, such as endpoint=http://…; secrets belong into the environment (AWS_…) or the "
+        "configuration file.",
+    ),
+    click.option("--expected-root", metavar="ID|LOCATION", help="Refuse any other storage root than this one."),
+    click.option(
+        "--clock-topic", metavar="NAME", help="Topic with LogAppendTime, to read a broker's clock by a record."
+    ),
+    click.option("--hold", metavar="LIST", help="Topics that are never touched: names, patterns, ids, by commas."),
+)
+_LIMITS = (
+    click.option("--min-absence-ms", type=int, help="How long a topic must have been gone, ms.  [default: 24 h]"),
+    click.option("--batch-segments", type=int, help="Segments that are started and deleted together.  [default: 2000]"),
+    click.option(
+        "--max-missing-segments", type=int, help="Segments without any object that are tolerated.  [default: 10]"
+    ),
+    click.option(
+        "--allow-quarantine",
+        "allowed_quarantine",
+        type=click.Choice(sorted(QUARANTINE_KINDS)),
+        multiple=True,
+        help="Kind of unusable records that stops nothing.",
+    ),
+    click.option(
+        "--override",
+        "overrides",
+        type=click.Choice(sorted(OVERRIDES)),
+        multiple=True,
+        help="Named override, see docs/safety.md; needs --cluster-id.",
+    ),
+    click.option("--objects-per-second", type=int, help="The most that is deleted in a second."),
+    click.option("--deletion-window", metavar="TIMES", help="Time of day for deletion: '22:00-06:00 Europe/Berlin'."),
+)
+_RADIUS = (
+    click.option("--max-segments", type=int, help="The most that one run may delete.  [default: 100000]"),
+    click.option("--max-bytes", type=int, help="The most bytes that one run may delete.  [default: 10 TiB]"),
+    click.option("--max-share", type=float, help="Of all known segments, the most one run may delete.  [default: 0.5]"),
+    click.option("--max-segments-this-run", type=click.IntRange(1), help="Take no more segments than these: a canary."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """
+    What the shared options say.
+
+    :param options: name → value of those about cluster and storage.
+    :param store_options: of the object store.
+    :param output: what prints.
+    """
+
+    options: Mapping[str, str | bool | None]
+    store_options: Mapping[str, str]
+    output: Output
+
+    def configuration(self, *, allow_writes: bool = False) -> CommandConfiguration:
+        """
+        Put together what options, environment and configuration file say.
+
+        :param allow_writes: whether the command may write and delete.
+        :raises ConfigurationError: naming the field.
+        """
+        return read_configuration(self.options, self.store_options, allow_writes=allow_writes)
+
+    def access(self, *, allow_writes: bool = False) -> CommandLineAccess:
+        """
+        Return what opens cluster and storage.
+
+        :param allow_writes: whether the command may write and delete.
+        :raises ConfigurationError: naming the field.
+        """
+        return CommandLineAccess(self.configuration(allow_writes=allow_writes))
+
+
+def with_cluster(command: Command) -> Command:
+    """Give a command the options of a cluster; it gets an :class:`Invocation`."""
+    return _taking(_CLUSTER)(_invoked(command))
+
+
+def with_storage(command: Command) -> Command:
+    """Give a command the options of a cluster and its storage; it gets an :class:`Invocation`."""
+    return _taking((*_CLUSTER, *_STORAGE))(_invoked(command))
+
+
+def with_limits(command: Command) -> Command:
+    """Give a command the limits of destructive work, as ``limits``."""
+
+    @wraps(command)
+    def limited(*args: Any, **given: Any) -> Any:
+        names = _names(_LIMITS)
+        found = {name: given.pop(name) for name in names}
+        found |= {name: frozenset(found[name]) for name in ("allowed_quarantine", "overrides")}
+        limits = CleanerLimits(**{name: value for name, value in found.items() if value is not None})
+        return command(*args, limits=limits, **given)
+
+    return _taking(_LIMITS)(limited)
+
+
+def with_blast_radius(command: Command) -> Command:
+    """Give a command the most that it may delete, as ``blast_radius``, and ``max_segments_this_run``."""
+
+    @wraps(command)
+    def limited(*args: Any, **given: Any) -> Any:
+        found = {name: given.pop(name) for name in ("max_segments", "max_bytes", "max_share")}
+        radius = BlastRadius(**{name: value for name, value in found.items() if value is not None})
+        return command(*args, blast_radius=radius, **given)
+
+    return _taking(_RADIUS)(limited)
+
+
+def _taking(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _invoked(command: Command) -> Command:
+    @wraps(command)
+    def invoked(*args: Any, as_json: bool, store_options: tuple[str, ...] = (), **given: Any) -> Any:
+        shared = {name: given.pop(name) for name in _names((*_CLUSTER, *_STORAGE)) if name in given}
+        invocation = Invocation(shared, _pairs(store_options), Output(as_json=as_json))
+        return command(invocation, *args, **given)
+
+    return invoked
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for option in given:
+        name, equals, value = option.partition("=")
+        if not (name and equals):
+            raise click.BadParameter("it must be NAME=VALUE", param_hint="--store-option")
+        pairs[name] = value
+    return pairs
+
+
+def _names(options: tuple[Callable[[Command], Command], ...]) -> list[str]:
+    """Return the parameters that options make."""
+
+    def probe() -> None: ...
+
+    command = click.command()(_taking(options)(probe))
+    return [parameter.name for parameter in command.params if parameter.name]

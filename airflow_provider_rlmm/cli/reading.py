@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that read the metadata topic: topics, segments, events, trail, decode, orphans, snapshot."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.rows import record_row, segment_row
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.findings import since
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+_EVENT_COLUMNS = {
+    "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
+    "state": "state", "broker_id": "broker", "error": "error",
+}  # fmt: skip
+
+
+@contextmanager
+def _session(invocation: Invocation, limits: CleanerLimits | None = None) -> Iterator[CleanerSession]:
+    """Open the cluster for reading."""
+    from airflow_provider_rlmm.session.cleaner_session import cleaner_session
+
+    configuration = invocation.configuration()
+    with (
+        working() as shown,
+        cleaner_session(
+            invocation.access(),
+            limits or CleanerLimits(),
+            work_uri=configuration.work_uri,
+            dry_run=True,
+            on_progress=shown.on_read,
+        ) as session,
+    ):
+        yield session
+
+
+@contextmanager
+def _topic(invocation: Invocation, limits: CleanerLimits | None = None) -> Iterator[tuple[CleanerSession, TopicReplay]]:
+    """Open the metadata topic and read it whole."""
+    with _session(invocation, limits) as session, session.topic() as topic:
+        topic.advance()
+        yield session, topic
+
+
+@click.command()
+@with_cluster
+def topics(invocation: Invocation) -> None:
+    """List the topics that the metadata topic names, and whether the cluster has them."""
+    from airflow_provider_rlmm.lifecycle.inventory import topics_in_log
+
+    with _topic(invocation) as (_, topic):
+        found = topics_in_log(topic)
+    columns = {
+        "topic": "topic", "topic_id": "topic id", "presence": "in the cluster", "partitions": "partitions",
+        "segments": "segments", "bytes": "size", "states": "states",
+    }  # fmt: skip
+    invocation.output.rows(map(asdict, found), columns, "topics with remote segments")
+
+
+@click.command()
+@click.option("--topic", metavar="NAME|ID", help="Only those of this topic.")
+@click.option("--partition", type=int, help="Only those of this user partition.")
+@click.option("--state", type=click.Choice([s.name for s in RemoteLogSegmentState]), help="Only those in this state.")
+@click.option("--limit", type=click.IntRange(1), help="Print no more than these.")
+@with_cluster
+def segments(
+    invocation: Invocation, topic: str | None, partition: int | None, state: str | None, limit: int | None
+) -> None:
+    """List the remote segments that are not finished."""
+    import pyarrow.compute as pc
+
+    with _topic(invocation) as (_, replayed):
+        table = replayed.segments
+    wanted = _of_topic(table, topic)
+    if partition is not None:
+        wanted = pc.and_(wanted, pc.equal(table.column("partition"), partition))
+    if state is not None:
+        wanted = pc.and_(wanted, pc.equal(table.column("state"), int(RemoteLogSegmentState[state])))
+    order = [
+        ("topic", "ascending"),
+        ("topic_id", "ascending"),
+        ("partition", "ascending"),
+        ("start_offset", "ascending"),
+    ]
+    chosen = table.filter(wanted).sort_by(order)
+    columns = {
+        "topic": "topic", "partition": "partition", "segment_id": "segment", "start_offset": "start offset",
+        "end_offset": "end offset", "segment_size_in_bytes": "size", "state": "state",
+    }  # fmt: skip
+    rows = (segment_row(row) for batch in chosen.slice(0, limit).to_batches(1_000) for row in batch.to_pylist())
+    invocation.output.rows(rows, columns, "segments")
+
+
+@click.command()
+@click.option("--metadata-partition", type=click.IntRange(0), help="Only those of this metadata partition.")
+@click.option("--from-offset", type=click.IntRange(0), help="First offset, inclusive; needs --metadata-partition.")
+@click.option("--to-offset", type=click.IntRange(0), help="Last offset, exclusive; needs --metadata-partition.")
+@click.option("--topic", metavar="NAME|ID", help="Only those of this topic.")
+@click.option("--limit", type=click.IntRange(1), help="Print no more than these.")
+@with_cluster
+def events(
+    invocation: Invocation,
+    metadata_partition: int | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    topic: str | None,
+    limit: int | None,
+) -> None:
+    """Print the records of the metadata topic as they lie there, those that cannot be applied included."""
+    if metadata_partition is None and (from_offset is not None or to_offset is not None):
+        raise click.UsageError("an offset is one of a metadata partition: give --metadata-partition, too")
+    with _session(invocation) as session:
+        ranges = _ranges(session.log, metadata_partition, from_offset, to_offset)
+        _print_events(invocation, islice(_rows(session.log, ranges, topic), limit))
+
+
+@click.command()
+@click.argument("topic", metavar="TOPIC|ID")
+@click.argument("partition", type=int, required=False)
+@click.option("--segment", metavar="ID", help="Only the events of this segment.")
+@with_cluster
+def trail(invocation: Invocation, topic: str, partition: int | None, segment: str | None) -> None:
+    """Print what happened to a topic, one of its partitions, or a segment: from its copy to its deletion."""
+    wanted = _kafka_id("--segment", segment) if segment else None
+    with _session(invocation) as session:
+        rows = _rows(session.log, _ranges(session.log, None, None, None), topic, partition, wanted)
+        _print_events(invocation, rows)
+
+
+@click.command()
+@click.argument("value", metavar="VALUE|@FILE|-")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def decode(value: str, as_json: bool) -> None:
+    """
+    Decode the value of one record: hexadecimal, base64, a file of its bytes (@FILE), or standard input (-).
+
+    It asks no cluster.
+    """
+    from airflow_provider_rlmm.cli.output import Output
+    from airflow_provider_rlmm.metadata import columnar
+
+    (row,) = columnar.decode([_bytes_of(value)]).to_pylist()
+    found, output = record_row(row), Output(as_json=as_json)
+    if output.as_json:
+        output.document(found)
+    else:
+        output.rows(
+            ({"field": name, "value": value} for name, value in found.items()), {"field": "field", "value": "value"}
+        )
+    if "error" in found:
+        raise ConfigurationError(
+            f"it is no record that Kafka's RemoteLogMetadataSerde accepts: {found['error']['reason']}"
+        )
+
+
+@click.command()
+@with_limits
+@with_cluster
+def orphans(invocation: Invocation, limits: CleanerLimits) -> None:
+    """
+    List the user partitions of deleted topics that still have remote segments, and what stands against their cleaning.
+
+    Whether their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
+    """
+    from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
+
+    with _topic(invocation, limits) as (session, topic):
+        found = orphaned_partitions(topic, limits, session.clock())
+    columns = {
+        "topic": "topic", "topic_id": "topic id", "partition": "partition", "segments": "segments", "bytes": "size",
+        "deletion": "deletion", "status": "status", "why": "why",
+    }  # fmt: skip
+    invocation.output.rows(map(asdict, found), columns, "orphaned user partitions")
+    total = sum(o.segments for o in found), sum(o.bytes for o in found)
+    if found:
+        from airflow_provider_rlmm.cli.output import size_in_words
+
+        invocation.output.line(f"{total[0]:,} segments, {size_in_words(total[1])} in {len(found):,} user partitions")
+
+
+@click.command()
+@with_cluster
+def snapshot(invocation: Invocation) -> None:
+    """Read the metadata topic and leave a snapshot in the work folder: the next command reads only what is new."""
+    with _topic(invocation) as (session, topic):
+        ends = {number: topic.end(number) for number in range(topic.log.partition_count)}
+        counts = {
+            "segments": topic.segments.num_rows,
+            "records_read": topic.records_read,
+            "records_known": sum(ends.values()),
+        }
+        topic.keep()
+        where = session.snapshots.uri
+    document = {"snapshot": where, **counts, "next_offsets": {str(number): end for number, end in ends.items()}}
+    if invocation.output.as_json:
+        invocation.output.document(document)
+    else:
+        invocation.output.line(
+            f"{counts['segments']:,} segments that are not finished; {counts['records_read']:,} records were read now, up to "
+            f"{counts['records_known']:,} offsets. The snapshot is {where}"
+        )
+
+
+COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot)
+
+
+def _ranges(
+    log: MetadataLogReader, metadata_partition: int | None, from_offset: int | None, to_offset: int | None
+) -> dict[int, tuple[int, int]]:
+    """Return what is to be read: metadata partition → first offset, inclusive, and last, exclusive."""
+    begins, ends = log.beginning_offsets(), log.high_water_marks()
+    if metadata_partition is None:
+        return {number: (begins[number], ends[number]) for number in sorted(ends)}
+    if metadata_partition not in ends:
+        raise ConfigurationError(
+            f"there is no metadata partition {metadata_partition}: the topic has {log.partition_count}, from 0"
+        )
+    begin, end = begins[metadata_partition], ends[metadata_partition]
+    return {metadata_partition: (max(begin, from_offset or 0), min(end, end if to_offset is None else to_offset))}
+
+
+def _rows(
+    log: MetadataLogReader,
+    ranges: dict[int, tuple[int, int]],
+    topic: str | None,
+    partition: int | None = None,
+    segment: UUID | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Read and decode, batch by batch; yield the records that are wanted, in the order of the log."""
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.event_log.event_decoding import decode_records
+
+    for number, (start, end) in ranges.items():
+        for batch in log.read(number, start, end) if start < end else ():
+            decoded = decode_records(batch, number, log.partition_count)
+            wanted = _of_topic(decoded, topic)
+            if partition is not None:
+                wanted = pc.and_(wanted, pc.equal(decoded.column("partition"), partition))
+            if segment is not None:
+                wanted = pc.and_(wanted, pc.equal(decoded.column("segment_id"), segment.bytes))
+            yield from map(record_row, decoded.filter(wanted).to_pylist())
+
+
+def _of_topic(table: pa.Table | pa.RecordBatch, topic: str | None) -> Any:
+    """Return which rows are of a topic, by name or by id; of all where none is named."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if topic is None:
+        return pa.repeat(pa.scalar(True), table.num_rows)
+    named = pc.equal(table.column("topic"), topic)
+    try:
+        return pc.or_(named, pc.equal(table.column("topic_id"), parse_kafka_uuid(topic).bytes))
+    except ValueError:
+        return named
+
+
+def _print_events(invocation: Invocation, rows: Iterator[dict[str, Any]]) -> None:
+    if invocation.output.as_json:
+        invocation.output.rows(rows, {})
+        return
+    invocation.output.rows(map(_event_for_people, rows), _EVENT_COLUMNS, "events")
+
+
+def _event_for_people(row: dict[str, Any]) -> dict[str, Any]:
+    what = f"{row['topic']} {row['topic_id']}, {row['partition']}" if "topic_id" in row else None
+    error = f"{row['error']['code']}: {row['error']['reason']}" if "error" in row else None
+    return {**row, "time": since(row["timestamp_ms"]), "what": what, "error": error}
+
+
+def _kafka_id(option: str, text: str) -> UUID:
+    try:
+        return parse_kafka_uuid(text)
+    except ValueError as e:
+        raise click.BadParameter(str(e), param_hint=option) from None
+
+
+def _bytes_of(value: str) -> bytes:
+    """Return the bytes that a text means."""
+    if value == "-":
+        return sys.stdin.buffer.read()
+    if value.startswith("@"):
+        return Path(value[1:]).expanduser().read_bytes()
+    stripped = "".join(value.split())
+    for decoder in (bytes.fromhex, _base64):
+        try:
+            return decoder(stripped)
+        except ValueError:
+            continue
+    raise click.BadParameter(
+        "it is neither hexadecimal nor base64; a file of bytes is named by @FILE", param_hint="VALUE"
+    )
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as e:
+        raise ValueError(str(e)) from None

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs of the command share: a name and a folder, the leave to write, what people have acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from airflow_provider_rlmm.cli.options import Invocation
+from airflow_provider_rlmm.cli.output import Working
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.policy import attention
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.quoting import in_quotes
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+logger = logging.getLogger(__name__)
+
+execute_option = click.option(
+    "--execute", is_flag=True, help="Write and delete. Without it the command says what it would do."
+)
+acknowledgements_option = click.option(
+    "--acknowledgements",
+    metavar="FILE",
+    help="JSON list of problems that people know of, as reports suggest them: these fail nothing until they expire.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    A run of the command.
+
+    :param invocation: what it was told.
+    :param name: of its folder.
+    :param work_uri: folder of all runs.
+    :param execute: whether it may write and delete.
+    """
+
+    invocation: Invocation
+    name: str
+    work_uri: str
+    execute: bool
+
+    @property
+    def uri(self) -> str:
+        """Its folder."""
+        return self.uri_of(self.name)
+
+    def uri_of(self, name: str) -> str:
+        """
+        Return the folder of a run.
+
+        :param name: of the run.
+        """
+        return f"{self.work_uri}/{name}"
+
+    def session(self, limits: CleanerLimits, shown: Working) -> AbstractContextManager[CleanerSession]:
+        """
+        Open cluster and storage anew, as each task of a DAG does.
+
+        :param limits: with the overrides in force.
+        :param shown: what shows progress.
+        """
+        from airflow_provider_rlmm.session.cleaner_session import cleaner_session
+
+        return cleaner_session(
+            self.invocation.access(allow_writes=self.execute),
+            limits,
+            work_uri=self.work_uri,
+            dry_run=not self.execute,
+            on_progress=shown.on_read,
+        )
+
+
+def begin(invocation: Invocation, what: str, *, execute: bool) -> Run:
+    """
+    Name a run, and have its cluster named by whoever lets it write.
+
+    :param invocation: what the command was told.
+    :param what: the command, part of the name.
+    :param execute: whether it may write and delete.
+    :raises ConfigurationError: if something is not understood.
+    """
+    if execute and not invocation.options.get("expected_cluster_id"):
+        invocation = _with_typed_cluster(invocation)
+    configuration = invocation.configuration(allow_writes=execute)
+    name = f"{what}.{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.{os.getpid()}"
+    return Run(invocation, name, configuration.work_uri, execute)
+
+
+def _with_typed_cluster(invocation: Invocation) -> Invocation:
+    """Ask for the id of the cluster: whoever deletes says where."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("--execute needs --cluster-id where nobody can be asked; 'rlmm check' prints the id")
+    typed = click.prompt("This run writes and deletes. Type the id of its cluster ('rlmm check' prints it)", err=True)
+    return Invocation({**invocation.options, "expected_cluster_id": typed}, invocation.store_options, invocation.output)
+
+
+def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledgements:
+    """
+    Read what people have acknowledged.
+
+    :param file: JSON list, ``None`` for none.
+    :param now_ms: ms since the epoch.
+    :raises ConfigurationError: if the file cannot be read.
+    """
+    if file is None:
+        return attention.Acknowledgements()
+    try:
+        text = Path(file).expanduser().read_text("utf-8")
+    except (OSError, ValueError) as e:
+        raise ConfigurationError(f"--acknowledgements {in_quotes(file)} cannot be read: {type(e).__name__}") from None
+    return attention.read_acknowledgements(text, now_ms, file)
+
+
+def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> None:
+    """
+    Print what needs a person, and what has been acknowledged.
+
+    :param invocation: whose output it is.
+    :param judgement: of the run.
+    """
+    for seen in judgement.acknowledged:
+        invocation.output.line(f"acknowledged: {seen.attention}")
+    for judged in judgement.failing:
+        invocation.output.line(
+            f"needs a person: {judged.attention}. What to do: {judged.attention.what_to_do}", "bold red"
+        )
+
+
+def judged(problems: Iterable[attention.Attention], file: str | None, cluster_id: str) -> attention.Judgement:
+    """
+    Tell what fails a run from what people have acknowledged.
+
+    :param problems: what needs a person.
+    :param file: of acknowledgements.
+    :param cluster_id: the cluster.
+    """
+    now_ms = system_clock()
+    said = read_acknowledgements(file, now_ms)
+    return attention.judge([*said.problems, *problems], said.known, cluster_id, now_ms)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command of the scrub: the steps of the DAG ``remote_storage_scrub``, one after another."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from airflow_provider_rlmm.cli.health import NEEDS_A_PERSON
+from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_storage
+from airflow_provider_rlmm.cli.output import size_in_words, working
+from airflow_provider_rlmm.cli.runs import Run, acknowledgements_option, begin, execute_option, judged, say_judgement
+from airflow_provider_rlmm.policy.guards import OVERRIDES, BlastRadius
+from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
+from airflow_provider_rlmm.session.cleaning import DAY_MS
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+
+
+@click.command()
+@click.option(
+    "--min-unreferenced-ms",
+    type=int,
+    default=DEFAULT_MIN_UNREFERENCED_MS,
+    show_default=True,
+    help="How far apart two scrubs must be that find an object without a record, ms.",
+)
+@click.option(
+    "--max-copy-ms",
+    type=click.IntRange(0),
+    default=DEFAULT_MAX_COPY_MS,
+    show_default=True,
+    help="For how long a copy may be under way, ms.",
+)
+@click.option("--override", "overrides", type=click.Choice(sorted(OVERRIDES)), multiple=True, help="Named override.")
+@click.option(
+    "--sole-owner", is_flag=True, default=None, help="Nobody else keeps objects of this layout in this storage."
+)
+@with_blast_radius
+@execute_option
+@acknowledgements_option
+@with_storage
+def scrub(
+    invocation: Invocation,
+    min_unreferenced_ms: int,
+    max_copy_ms: int,
+    overrides: tuple[str, ...],
+    sole_owner: bool | None,
+    blast_radius: BlastRadius,
+    max_segments_this_run: int | None,
+    execute: bool,
+    acknowledgements: str | None,
+) -> int:
+    """
+    Compare storage and metadata topic, both ways: what one of them forgot.
+
+    Without --execute nothing is deleted. With it go the objects of finished segments, and those that no record has named at
+    two scrubs, --min-unreferenced-ms apart.
+    """
+    from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
+    from airflow_provider_rlmm.session import scrubbing as steps
+
+    invocation = Invocation(
+        {**invocation.options, "sole_owner": sole_owner}, invocation.store_options, invocation.output
+    )
+    limits = ScrubLimits(min_unreferenced_ms=min_unreferenced_ms, overrides=frozenset(overrides))
+    run = begin(invocation, "scrub", execute=execute)
+    with working() as shown:
+        with run.session(limits.of_the_cleaner, shown) as session:
+            summary, rows = steps.scrub(
+                session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None
+            )
+            plan = steps.plan(
+                session,
+                run.uri,
+                limits=limits,
+                blast_radius=blast_radius,
+                max_segments=max_segments_this_run,
+                expires_in_ms=DAY_MS,
+            )
+        problems = [*problems_of(summary, rows)]
+        counts: dict[str, Any] | None = None
+        if execute:
+            plan.check_blast_radius()
+            deletion = steps.delete(run.session(limits.of_the_cleaner, shown), run.uri, limits=limits, dry_run=False)
+            counts = deletion.counts()
+            problems += deletion.problems()
+    judgement = judged(problems, acknowledgements, summary.cluster_id)
+    document = json.loads(summary.to_json()) | {
+        "planned": {"objects": plan.file.rows, "segments": plan.planned.segments, "bytes": plan.planned.bytes},
+        "deletion": counts,
+        "scrub": run.uri,
+    }
+    if invocation.output.as_json:
+        invocation.output.document(document)
+    _say(invocation, summary, document, run)
+    say_judgement(invocation, judgement)
+    return NEEDS_A_PERSON if judgement.failing else 0
+
+
+COMMANDS = (scrub,)
+
+
+def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any], run: Run) -> None:
+    output = invocation.output
+    rows = [
+        {"class": kind, "objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()
+    ]
+    if not output.as_json:
+        output.rows(rows, {"class": "class", "objects": "objects", "bytes": "size"}, "objects that are not in use")
+    output.line(f"{summary.listed.objects:,} objects, {size_in_words(summary.listed.bytes)} were listed.")
+    planned = document["planned"]
+    output.line(f"{planned['objects']:,} objects, {size_in_words(planned['bytes'])} may go now.")
+    if document["deletion"] is not None:
+        output.line(f"Deleted: {document['deletion']}")
+    output.line(f"The scrub is {run.uri}")

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``rlmm``, as a process of its own, on a real broker with real orphans."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from dev import tiering
+from dev.broker import LocalKafka, await_condition
+from tests.scrub import scrub
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 2
+SEGMENTS = 4
+OVERRIDES = ("--override", "short_min_absence", "--min-absence-ms", "0")
+
+
+class Shell(NamedTuple):
+    """A shell of somebody who has a cluster."""
+
+    kafka: LocalKafka
+    home: Path
+    orphan: uuid.UUID
+
+    def __call__(self, *arguments: str, code: int = 0, **environment: str) -> str:
+        done = subprocess.run(
+            self.command(*arguments),
+            check=False,
+            capture_output=True,
+            text=True,
+            env=self.environment(**environment),
+            timeout=300,
+        )
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout if code in (0, 4) else done.stderr
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code))
+
+    def lines(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(*arguments, "--json").splitlines()]
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).with_name("rlmm")), *arguments]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "RLMM_BOOTSTRAP_SERVER": self.kafka.client_config()["bootstrap.servers"],
+            "RLMM_STORAGE_URI": self.kafka.remote_dir.as_uri(),
+            **more,
+        }
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    with LocalKafka() as kafka:
+        for topic in ("living", "deleted"):
+            tiering.create_tiered_topic(kafka, topic, PARTITIONS)
+            tiering.produce_until_remote(kafka, topic, SEGMENTS)
+        yield Shell(kafka, tmp_path_factory.mktemp("home"), tiering.provoke_scenario_b(kafka, "deleted"))
+
+
+def test_topics_says_what_the_cluster_has_and_what_it_lacks(shell: Shell) -> None:
+    found = {row["topic"]: row for row in shell.lines("topics")}
+    assert {name: row["presence"] for name, row in found.items()} == {"living": "present", "deleted": "absent"}
+    assert found["deleted"]["topic_id"] == kafka_uuid_str(shell.orphan)
+    assert found["deleted"]["partitions"] == PARTITIONS
+    assert found["deleted"]["segments"] >= PARTITIONS * SEGMENTS
+    assert found["deleted"]["states"] == {"COPY_SEGMENT_FINISHED": found["deleted"]["segments"]}
+    table = shell("topics")
+    assert kafka_uuid_str(shell.orphan) in table
+    assert "absent" in table
+
+
+def test_orphans_are_found_with_the_brokers_address_alone(shell: Shell) -> None:
+    found = shell.lines("orphans")
+    assert [(row["topic"], row["partition"]) for row in found] == [("deleted", 0), ("deleted", 1)]
+    assert all(row["segments"] >= SEGMENTS and row["status"] == "NEXT_RUN" for row in found)
+    assert "not marked yet" in shell("orphans")
+
+
+def test_segments_and_events_of_a_topic(shell: Shell) -> None:
+    segments = shell.lines("segments", "--topic", "deleted", "--partition", "1")
+    assert {row["topic_id"] for row in segments} == {kafka_uuid_str(shell.orphan)}
+    assert [row["start_offset"] for row in segments] == sorted(row["start_offset"] for row in segments)
+    assert shell.lines("segments", "--topic", kafka_uuid_str(shell.orphan), "--partition", "1") == segments
+    assert shell.lines("segments", "--topic", "deleted", "--state", "DELETE_SEGMENT_STARTED") == []
+    assert len(shell.lines("segments", "--limit", "3")) == 3
+    events = shell.lines("events", "--topic", "deleted")
+    assert len(events) == 2 * sum(row["segments"] for row in shell.lines("orphans"))
+    assert {event["event"] for event in events} == {"RemoteLogSegmentMetadata", "RemoteLogSegmentMetadataUpdate"}
+    first = events[0]
+    again = ("--from-offset", str(first["offset"]), "--to-offset", str(first["offset"] + 1))
+    assert shell.lines("events", "--metadata-partition", str(first["metadata_partition"]), *again) == [first]
+
+
+def test_the_trail_of_a_segment_is_its_events_in_order(shell: Shell) -> None:
+    (segment, *_) = shell.lines("segments", "--topic", "deleted")
+    trail = shell.lines("trail", "deleted", str(segment["partition"]), "--segment", segment["segment_id"])
+    assert [event["state"] for event in trail] == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"]
+    assert "COPY_SEGMENT_FINISHED" in shell("trail", "deleted", str(segment["partition"]))
+
+
+def test_check_and_doctor_find_nothing_wrong(shell: Shell) -> None:
+    found = shell.json("check")
+    assert found["good"], found
+    assert any(shell.kafka.cluster_id in finding["finding"] for finding in found["findings"])
+    assert "belongs to this cluster" in shell("check")
+    diagnosis = shell.json("doctor")
+    assert (diagnosis["cluster_id"], diagnosis["critical"]) == (shell.kafka.cluster_id, 0)
+    assert diagnosis["records"] == len(shell.lines("events"))
+    assert "Nothing is wrong." in shell("doctor")
+
+
+def test_a_snapshot_spares_the_next_command_the_reading(shell: Shell) -> None:
+    first = shell.json("snapshot")
+    assert Path(first["snapshot"]).is_file()
+    second = shell.json("snapshot")
+    assert second["records_read"] == 0
+    assert second["segments"] == first["segments"]
+
+
+def test_without_execute_nothing_is_written_and_nothing_deleted(shell: Shell) -> None:
+    events, files = shell.lines("events"), tiering.remote_files(shell.kafka, shell.orphan)
+    plan = shell.json("plan")
+    assert Path(plan["plan"], "summary.json").is_file()
+    report = shell.json("clean")
+    assert report["dry_run"]
+    assert "would be marked" not in shell("clean")
+    assert shell.lines("events") == events
+    assert tiering.remote_files(shell.kafka, shell.orphan) == files
+
+
+def test_the_cluster_must_be_named_by_whoever_deletes(shell: Shell) -> None:
+    said = shell("clean", "--execute", code=2)
+    assert "--cluster-id" in said
+    said = shell("clean", "--execute", "--cluster-id", "another", code=1)
+    assert shell.kafka.cluster_id in said
+
+
+def test_clean_interrupted_midway_is_gone_on_with_by_the_next_run(shell: Shell) -> None:
+    """Ctrl-C between two batches; afterwards nothing of the deleted topic is left and the living one is whole."""
+    execute = ("--execute", "--cluster-id", shell.kafka.cluster_id, *OVERRIDES)
+    living = tiering.remote_files(shell.kafka, tiering.topic_ids(shell.kafka)["living"])
+    marked = shell.json("clean", *execute, "--max-segments-this-run", "1")
+    assert marked["totals"]["partitions_marked"] == PARTITIONS
+    before = tiering.remote_files(shell.kafka, shell.orphan)
+    slow = shell.command("clean", *execute, "--batch-segments", "1", "--objects-per-second", "5")
+    with subprocess.Popen(
+        slow, env=shell.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        await_condition(
+            lambda: len(tiering.remote_files(shell.kafka, shell.orphan)) < len(before), "the first object is gone", 120
+        )
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    left = tiering.remote_files(shell.kafka, shell.orphan)
+    assert left, "it was to be interrupted midway"
+    report = shell.json("clean", *execute)
+    assert report["totals"]["partitions_finished"] == PARTITIONS, report
+    assert report["needs_person"] == []
+    assert tiering.remote_files(shell.kafka, shell.orphan) == frozenset()
+    assert tiering.remote_files(shell.kafka, tiering.topic_ids(shell.kafka)["living"]) >= living
+    assert shell.lines("orphans") == []
+    assert [e["state"] for e in shell.lines("trail", "deleted", "0") if "segment_id" not in e] == [
+        "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
+    ]  # fmt: skip
+    found = shell.json("scrub")
+    assert (found["planned"]["objects"], found["deletion"]) == (0, None)
+    assert scrub(shell.kafka) == []
+
+
+def test_wrong_input_of_each_kind_is_one_line_with_the_remedy(shell: Shell, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("allow_writes = true\n")
+    cases = [
+        (("topics", "--bootstrap-server", "127.0.0.1:1"), 3, "Connection refused"),
+        (("topics", "--metadata-topic", "nowhere"), 1, "nowhere"),
+        (("topics", "--metadata-topic", "a/b"), 1, "metadata_topic"),
+        (("topics", "--command-config", str(tmp_path / "none")), 1, "cannot be read"),
+        (("topics", "--config", str(config)), 1, "--execute"),
+        (("events", "--metadata-partition", "99"), 1, "metadata partition 99"),
+        (("events", "--from-offset", "3"), 2, "--metadata-partition"),
+        (("trail", "deleted", "x"), 2, "PARTITION"),
+        (("trail", "deleted", "--segment", "x"), 2, "Kafka id"),
+        (("decode", "zz!"), 2, "neither hexadecimal nor base64"),
+        (("decode", "00ff"), 1, "RemoteLogMetadataSerde"),
+        (("clean", "--min-absence-ms", "5"), 1, "short_min_absence"),
+        (("clean", "--max-share", "2"), 1, "max_share"),
+        (("clean", "--override", "everything"), 2, "everything"),
+        (("clean", "--store-option", "x"), 2, "NAME=VALUE"),
+        (("clean", "--storage", "s3://u:s3cr3t@bucket"), 1, "storage_uri"),
+        (("clean", "--storage", "/no/scheme"), 1, "storage_uri"),
+        (("clean", "--layout", "unknown"), 1, "layout"),
+        (("clean", "--hold", "a/b"), 1, "hold entry"),
+        (("clean", "--acknowledgements", str(tmp_path / "none")), 1, "--acknowledgements"),
+        (("plan", "--max-segments-this-run", "0"), 2, "--max-segments-this-run"),
+        (("unknown",), 2, "unknown"),
+    ]
+    for arguments, code, part in cases:
+        said = shell(*arguments, code=code)
+        assert part in said, (arguments, said)
+        assert "Traceback" not in said
+        assert "s3cr3t" not in said

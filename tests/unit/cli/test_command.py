@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exit codes, help, what a pipe gets, and what is never written down."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+import pytest
+
+from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.cli import reading
+from airflow_provider_rlmm.cli.options import Invocation
+from airflow_provider_rlmm.cli.output import Output, size_in_words
+from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
+from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError
+from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (EventLogUnavailableError("no answer\nat all"), 3, "rlmm: no answer"),
+        (ConfigurationError("layout is wrong"), 1, "rlmm: layout is wrong"),
+        (PermissionError(13, "Permission denied", "/work"), 1, "rlmm: Permission denied: /work"),
+        (KeyboardInterrupt(), 130, "rlmm: interrupted"),
+        (click.UsageError("no such thing"), 2, "no such thing"),
+    ],
+)
+def test_each_end_has_its_code_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(reading, "_session", fail)
+    assert command.run(["topics", "--bootstrap-server", "a:1"]) == code
+    captured = capsys.readouterr()
+    assert said in captured.err
+    if not isinstance(error, click.ClickException):
+        assert captured.err.strip().count("\n") == 0
+    assert captured.out == ""
+
+
+def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "rlmm orphans --bootstrap-server broker:9092" in text
+    for name in command.rlmm.commands:
+        assert f"  {name} " in text
+        assert command.run([name, "--help"]) == 0
+        assert "Usage: rlmm " + name in capsys.readouterr().out
+    assert set(command.rlmm.commands) == {
+        "check", "topics", "segments", "events", "decode", "trail", "doctor", "orphans", "plan", "clean", "snapshot", "scrub",
+    }  # fmt: skip
+
+
+def test_nothing_of_airflow_or_spark_is_imported_and_nothing_heavy_for_help() -> None:
+    heavy = ("airflow", "pyspark", "pandas", "confluent_kafka", "pyarrow", "numpy", "obstore")
+    program = (
+        "import sys; from airflow_provider_rlmm.cli.main import run; run(['--help']); "
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+
+
+# -- decode ----------------------------------------------------------------------------------------------------------
+
+GONE = TopicIdPartition(UUID(int=77), "gone", 0)
+EVENT = RemotePartitionDeleteMetadata(GONE, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 5, -1)
+DECODED = {
+    "event": "RemotePartitionDeleteMetadata",
+    "state": "DELETE_PARTITION_MARKED",
+    "topic_id": kafka_uuid_str(GONE.topic_id),
+    "topic": "gone",
+    "partition": 0,
+    "broker_id": -1,
+    "event_timestamp_ms": 5,
+}
+
+
+def test_a_value_is_decoded_however_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import base64
+
+    value = serialize(EVENT)
+    file = tmp_path / "value"
+    file.write_bytes(value)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(value)))
+    for given in (value.hex(), base64.b64encode(value).decode(), f"@{file}", "-"):
+        assert command.run(["decode", given, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == DECODED
+    assert command.run(["decode", value.hex()]) == 0
+    assert "DELETE_PARTITION_MARKED" in capsys.readouterr().out
+
+
+def test_what_no_broker_could_read_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["decode", "00ff", "--json"]) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["code"] == "MALFORMED"
+    assert "RemoteLogMetadataSerde" in captured.err
+
+
+# -- output ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_every_cell_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 300
+    Output(as_json=False).rows([{"a": long, "n_bytes": 2048, "partition": 1234, "count": 1234}], {
+        "a": "a", "n_bytes": "size", "partition": "partition", "count": "count",
+    })  # fmt: skip
+    text = capsys.readouterr().out
+    assert long in text
+    assert "2.0 KiB" in text
+    assert "1234" in text
+    assert "1,234" in text
+
+
+def test_what_others_have_named_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=False).rows([{"topic": "a\x1b[31m[bold]b"}], {"topic": "topic"})
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "[bold]b" in text
+
+
+def test_no_rows_are_said_to_people_and_are_nothing_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=False).rows([], {"a": "a"}, "orphans")
+    assert capsys.readouterr().out == "orphans: none\n"
+    Output(as_json=True).rows([], {"a": "a"}, "orphans")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**40, "5.0 TiB"), (2**60, "1024.0 PiB")]
+)
+def test_sizes(size: int, words: str) -> None:
+    assert size_in_words(size) == words
+
+
+# -- who may write ----------------------------------------------------------------------------------------------------
+
+
+def invocation(**options: str) -> Invocation:
+    return Invocation({"bootstrap_server": "a:1", **options}, {}, Output(as_json=False))
+
+
+def test_a_dry_run_may_write_nothing() -> None:
+    run = begin(invocation(expected_cluster_id="c"), "clean", execute=False)
+    assert not run.invocation.access(allow_writes=run.execute).get_connection_settings().allow_writes
+    assert run.name.startswith("clean.")
+
+
+def test_whoever_deletes_names_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The id of a configuration file, which is there for every run, does not do."""
+    file = tmp_path / "rlmm.toml"
+    file.write_text('expected_cluster_id = "of the file"\n')
+    with pytest.raises(click.UsageError, match="--execute needs --cluster-id"):
+        begin(invocation(config=str(file)), "clean", execute=True)
+    monkeypatch.setattr("airflow_provider_rlmm.cli.runs.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "prompt", lambda *_, **__: "typed")
+    run = begin(invocation(config=str(file)), "clean", execute=True)
+    settings = run.invocation.access(allow_writes=run.execute).get_connection_settings()
+    assert (settings.expected_cluster_id, settings.allow_writes) == ("typed", True)
+
+
+def test_acknowledgements_come_from_a_file(tmp_path: Path) -> None:
+    assert read_acknowledgements(None, 0).problems == ()
+    with pytest.raises(ConfigurationError, match=r"--acknowledgements '.*none' cannot be read"):
+        read_acknowledgements(str(tmp_path / "none"), 0)
+    file = tmp_path / "known.json"
+    file.write_text("{}")
+    (problem,) = read_acknowledgements(str(file), 0).problems
+    assert "it is no list" in problem.why
