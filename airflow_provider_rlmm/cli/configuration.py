@@ -21,6 +21,7 @@ _NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes"})
 
 SETTINGS: Final = tuple(f.name for f in fields(RemoteLogSettings) if f.name not in _NOT_WRITTEN_DOWN)
 OTHERS: Final = ("bootstrap_server", "command_config", "work_uri")
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 STORE: Final = "store"
 """Table of a configuration file: options of the object store."""
 
@@ -75,7 +76,7 @@ def read_configuration(
     return CommandConfiguration(
         settings,
         _client_properties(others["bootstrap_server"], others["command_config"]),
-        {**_store_table(stored), **store_options},
+        _plain_if_named({**_store_table(stored), **store_options}, environment),
         str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
     )
 
@@ -114,6 +115,13 @@ def _store_table(stored: object) -> dict[str, str]:
     if not isinstance(stored, dict) or not all(isinstance(v, str | bool | int) for v in stored.values()):
         raise ConfigurationError(f"[{STORE}] of the configuration file must hold texts, numbers and booleans only")
     return {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in stored.items()}
+
+
+def _plain_if_named(options: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Allow a store without TLS to whoever has named one by ``http://``; obstore wants it said once more."""
+    named = [options.get("endpoint"), options.get("aws_endpoint"), *map(environment.get, _ENDPOINTS)]
+    plain = any(address and address.lower().startswith("http://") for address in named)
+    return {"allow_http": "true", **options} if plain else options
 
 
 def _client_properties(bootstrap: object, command_config: object) -> dict[str, str]:

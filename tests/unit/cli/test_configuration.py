@@ -61,6 +61,23 @@ def test_the_address_of_an_option_wins_over_that_of_the_clients_properties(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("options", "environment", "allowed"),
+    [
+        ({}, {}, None),
+        ({"endpoint": "https://store"}, {}, None),
+        ({"endpoint": "http://store"}, {}, "true"),
+        ({}, {"AWS_ENDPOINT_URL": "HTTP://store"}, "true"),
+        ({"allow_http": "false"}, {"AWS_ENDPOINT_URL": "http://store"}, "false"),
+    ],
+)
+def test_a_store_that_is_named_without_tls_is_asked_without(
+    options: dict[str, str], environment: dict[str, str], allowed: str | None
+) -> None:
+    found = read(environment={**BROKER, **environment}, store_options=options)
+    assert found.store_options.get("allow_http") == allowed
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("allow_writes = true", r"unknown fields \['allow_writes'\].*writing is allowed by --execute, for one run"),

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``docs/getting-started.md``, word for word, in empty environments, from the built wheel, on brokers with orphans."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dev import ensure_spark_jars, tiering
+from dev.broker import LocalKafka
+from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
+from dev.s3_tiering import S3Kafka
+from tests.scrub import scrub
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1_200)]
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "getting-started.md"
+YOUR_CLUSTER = "Your cluster"
+
+
+def blocks(section: str) -> list[str]:
+    """Return the commands of a section of the page, block by block."""
+    parts = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE))
+    found: list[str] = re.findall(r"^```bash\n(.*?)^```$", parts[section], re.DOTALL | re.MULTILINE)
+    assert found, f"section {section!r} has no commands"
+    return found
+
+
+def exports(values: Mapping[str, str]) -> str:
+    """Return what a reader writes in place of the first block, which names the cluster of an example."""
+    (example,) = blocks(YOUR_CLUSTER)
+    assert re.findall(r"^export (\w+)=", example, re.MULTILINE) == list(values)
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def follow(cluster: str, *sections: str, folder: Path, wheels: Path, **environment: str) -> str:
+    """Do in one shell what the sections say, as somebody who has Python, Java and nothing else; return what it prints."""
+    script = [cluster, *(block for section in sections for block in blocks(section))]
+    home = folder / "home"
+    home.mkdir()
+    python = folder / "bin"
+    python.mkdir()
+    (python / "python3").symlink_to(Path(sys.executable).resolve())
+    usual = [p for p in os.environ["PATH"].split(os.pathsep) if Path(p) != Path(sys.executable).parent]
+    env = {
+        "PATH": os.pathsep.join([str(python), *usual]),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        # A mirror of the package index is the machine's business; that it has the wheel, too, is a release's.
+        **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "JAVA_"))},
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        **environment,
+    }
+    done = subprocess.run(
+        ["bash", "-eux", "-o", "pipefail", "-c", "\n".join(script)],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-20_000:]}"
+    return done.stdout
+
+
+@contextmanager
+def with_orphans(kafka: LocalKafka) -> Iterator[uuid.UUID]:
+    """A topic that lives, and one that was deleted while its broker died; nothing of it, and all of the other, is left."""
+    for topic in ("living", "deleted"):
+        tiering.create_tiered_topic(kafka, topic, 2)
+        tiering.produce_until_remote(kafka, topic, 3)
+    orphan = tiering.provoke_scenario_b(kafka, "deleted")
+    before = kafka.remote_objects()
+    of_the_orphan = tiering.remote_files(kafka, orphan)
+    assert of_the_orphan
+    yield orphan
+    assert tiering.remote_files(kafka, orphan) == frozenset()
+    assert kafka.remote_objects().keys() >= before.keys() - of_the_orphan
+    tiering.tiering_alive(kafka, "living")
+
+
+def test_the_page_in_a_terminal(tmp_path: Path, wheels: Path) -> None:
+    with LocalKafka() as kafka, with_orphans(kafka):
+        values = {
+            "BOOTSTRAP": kafka.bootstrap_servers,
+            "STORAGE": kafka.remote_dir.as_uri(),
+            "LAYOUT": "local-tiered-storage",
+            "KEY_PREFIX": "",
+        }
+        said = follow(exports(values), "In a terminal", folder=tmp_path, wheels=wheels)
+        assert "not marked yet" in said
+        assert "orphaned user partitions: none" in said
+        assert f"--cluster-id {kafka.cluster_id}" in said
+        assert scrub(kafka) == []
+
+
+def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
+    with MotoServer(tmp_path / "s3") as server, S3Kafka(server, key_prefix="tiered/") as kafka, with_orphans(kafka):
+        values = {
+            "BOOTSTRAP": kafka.bootstrap_servers,
+            "STORAGE": f"s3://{BUCKET}",
+            "LAYOUT": "aiven",
+            "KEY_PREFIX": "tiered/",
+        }
+        access = {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": server.endpoint,
+        }
+        said = follow(exports(values), "In a terminal", folder=tmp_path, wheels=wheels, **access)
+        assert "orphaned user partitions: none" in said
+        assert SECRET_KEY not in said
+
+
+def test_the_page_in_airflow_and_with_spark(tmp_path: Path, wheels: Path) -> None:
+    with LocalKafka() as kafka, with_orphans(kafka):
+        values = {
+            "BOOTSTRAP": kafka.bootstrap_servers,
+            "STORAGE": kafka.remote_dir.as_uri(),
+            "LAYOUT": "local-tiered-storage",
+            "KEY_PREFIX": "",
+        }
+        # No repository of Java's has to be in reach: what the variable is for.
+        jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
+        sections = ("In Airflow", "With Spark")
+        follow(exports(values), *sections, folder=tmp_path, wheels=wheels, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
+        reports = sorted((tmp_path / "airflow-home" / "rlmm").glob("remote_log_cleaner.*/report.json"))
+        assert len(reports) == 2
+        (plan,) = (tmp_path / "airflow-home" / "rlmm").glob("remote_log_retention.*/summary.json")
+        assert plan.stat().st_size
+        assert scrub(kafka) == []
