@@ -14,7 +14,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system \
-	stores package bench-replay bench-scale bench-deletion bench-publish lock clean
+	stores package docs bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -35,7 +35,7 @@ demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
 # The longest first. A lane keeps about half a core busy on average: brokers and schedulers are waited for.
-LANES := integration simulate system unit spark differential package
+LANES := integration simulate system unit spark differential package docs
 
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(MAKE) --no-print-directory -j$(SIDE_BY_SIDE) $(SYNC) $(LANES)
@@ -108,6 +108,9 @@ dev/target/azurite/.ready:
 
 package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
+
+docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
+	$(BIN)/sphinx-build -q -W --keep-going -n docs build/docs
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay

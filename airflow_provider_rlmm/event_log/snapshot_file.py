@@ -2,7 +2,7 @@
 """
 A snapshot in one file.
 
-The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as :meth:`ColumnarState.to_ipc` writes it. The
+The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as ``ColumnarState.to_ipc`` writes it. The
 description is padded so that the state begins at a multiple of 64 bytes, where Arrow uses it without a copy. Nothing in the
 file is believed before its checksum fits, and nothing of it is used before cluster, topic, partition count and
 offsets fit the log.

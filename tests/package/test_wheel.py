@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +61,12 @@ print(json.dumps({"file": columnar.__file__, "airflow": "airflow" in sys.modules
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with everything of the lock file and the wheel."""
+    """An environment with everything of the lock file and the wheel, and the source distribution that this was built from."""
 
     wheel: Path
     python: Path
     home: Path
+    sdist: Path
 
     @property
     def package(self) -> Path:
@@ -101,7 +103,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel as a user gets it: built from the source distribution, not from the checkout."""
     folder = tmp_path_factory.mktemp("package")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", ROOT)
-    (wheel,) = (folder / "dist").glob("*.whl")
+    (wheel,), (sdist,) = ((folder / "dist").glob(kind) for kind in ("*.whl", "*.tar.gz"))
     python = folder / "venv" / "bin" / "python"
     run(uv(), "venv", "--quiet", "--python", sys.executable, folder / "venv")
     # What make setup has downloaded is linked from uv's cache.
@@ -109,7 +111,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     run(uv(), "pip", "install", "--quiet", "--python", python, "--no-deps", "--offline", wheel)
     home = folder / "home"
     home.mkdir()
-    return Installed(wheel, python, home)
+    return Installed(wheel, python, home, sdist)
 
 
 def test_the_wheel_holds_the_package_with_dags_and_jobs_and_nothing_else(installed: Installed) -> None:
@@ -190,7 +192,7 @@ def test_the_core_works_without_airflow_and_spark(installed: Installed, tmp_path
     python = tmp_path / "venv" / "bin" / "python"
     run(uv(), "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     run(uv(), "pip", "install", "--quiet", "--no-config", "--python", python, installed.wheel)
-    core = Installed(installed.wheel, python, tmp_path)
+    core = Installed(installed.wheel, python, tmp_path, installed.sdist)
     assert "rlmm orphans --bootstrap-server" in core.run(str(python.with_name("rlmm")), "--help")
     assert core.ask(CORE) == {
         "objects": ["a-file"],
@@ -211,3 +213,14 @@ def test_what_a_stranger_resolves_has_spark_in_one_version(installed: Installed,
     versions = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
     assert versions["pyspark"] == versions["pyspark-client"] == "4.0.0"
     assert versions["apache-airflow"].startswith("3.3.")
+
+
+def test_the_documentation_builds_from_the_source_distribution(installed: Installed, tmp_path: Path) -> None:
+    with tarfile.open(installed.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    site = tmp_path / "site"
+    installed.run("-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(source / "docs"), str(site))
+    pages = {page.relative_to(source / "docs").with_suffix(".html") for page in (source / "docs").rglob("*.md")}
+    assert len(pages) > 20
+    assert [str(page) for page in pages if not (site / page).is_file()] == []
