@@ -110,7 +110,7 @@ package: setup ## Build the wheel and try it in a clean environment
 	$(PYTEST) tests/package
 
 docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
-	$(BIN)/sphinx-build -q -W --keep-going -n docs build/docs
+	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay

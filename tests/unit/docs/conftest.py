@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401  # its import is what it is for
+from tests.unit.airflow.conftest import cluster_1_answers  # noqa: F401  # a fixture
+from tests.unit.docs.world import world  # noqa: F401  # a fixture
