@@ -11,7 +11,10 @@ from pathlib import Path
 DOCS = Path(__file__).parents[3] / "docs"
 _FOLDERS = ("operators", "dags", "how-to")
 EXAMPLE_PAGES = sorted(
-    [DOCS / "connection.md", DOCS / "hooks.md", *(page for name in _FOLDERS for page in (DOCS / name).glob("*.md"))]
+    [
+        *(DOCS / f"{name}.md" for name in ("connection", "hooks", "reports")),
+        *(page for name in _FOLDERS for page in (DOCS / name).glob("*.md")),
+    ]
 )
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```\n", re.MULTILINE | re.DOTALL)

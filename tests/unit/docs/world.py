@@ -14,9 +14,14 @@ import pytest
 from airflow.sdk import DAG, Asset
 
 from airflow_provider_rlmm import file_systems
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
+from airflow_provider_rlmm.event_log.in_process import (
+    METADATA_TOPIC_ID,
+    InProcessMetadataEventLog,
+    InProcessOffsetStore,
+)
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
@@ -60,8 +65,12 @@ class World:
         self.layout = LocalTieredStorageLayout()
         self.storage = InMemoryRemoteStorageManager(self.layout)
         self.topics = TieredTopics({"payments": PAYMENTS[0].topic_id}, cluster_id="cluster-1")
-        rights = SimpleNamespace(authorized_operations=frozenset({"READ", "WRITE"}))
-        self.topics.describe_metadata_topic = lambda topic: rights  # type: ignore[attr-defined]
+        healthy = {"min.insync.replicas": 2, "cleanup.policy": "delete", "retention.ms": -1}
+        replicas = tuple(PartitionReplicas(n, True, 3, 3) for n in range(PARTITIONS))
+        described = MetadataTopicDescription(
+            METADATA_TOPIC_ID, PARTITIONS, healthy, frozenset({"READ", "WRITE"}), replicas
+        )
+        self.topics.describe_metadata_topic = lambda topic: described  # type: ignore[attr-defined]
         self.offsets = InProcessOffsetStore()
         for tip in PAYMENTS:
             for number in range(10):
