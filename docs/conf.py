@@ -27,7 +27,7 @@ author = "the authors of airflow-provider-rlmm"
 project_copyright = "the authors of airflow-provider-rlmm, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["sphinx_click", "myst_parser", "sphinx.ext.autodoc"]
 root_doc = "index"
 language = "en"
 myst_heading_anchors = 4

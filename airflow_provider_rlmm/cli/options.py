@@ -63,8 +63,8 @@ _STORAGE = (
         "store_options",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Option of the object store, such as endpoint=http://…; secrets belong into the environment (AWS_…) or the "
-        "configuration file.",
+        help="Option of the object store, such as endpoint=https://…; secrets belong into the environment, such as "
+        "AWS_SECRET_ACCESS_KEY, or into the configuration file.",
     ),
     click.option("--expected-root", metavar="ID|LOCATION", help="Refuse any other storage root than this one."),
     click.option(
