@@ -28,13 +28,13 @@ def work_uri() -> str:
     Return where plans and reports are written: ``[rlmm] work_uri``, by default the folder ``rlmm`` in AIRFLOW_HOME.
 
     :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`, without a slash at the end.
-    :raises ConfigurationError: if it holds credentials, a query or a fragment.
+    :raises ConfigurationError: if it is neither, or holds credentials, a query or a fragment.
     """
     from airflow.sdk import conf
 
     configured: str = conf.get("rlmm", "work_uri", fallback="") or ""
     if configured:
-        refuse_secrets_in_uri("[rlmm] work_uri", configured, _ELSEWHERE)
+        check_location("[rlmm] work_uri", configured)
         return configured.rstrip("/")
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     return str(home / "rlmm")
@@ -59,19 +59,39 @@ def _open_by_connection(uri: str) -> OpenedStore | None:
 open_stores_by(_open_by_connection)
 
 
+def check_location(what: str, uri: str) -> None:
+    """
+    Refuse a folder that not every component finds at the same place, or that cannot be opened by what its URI says.
+
+    :param what: the setting or argument, for the message.
+    :param uri: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`.
+    :raises ConfigurationError: naming the setting; also if it holds credentials, a query or a fragment.
+    """
+    refuse_secrets_in_uri(what, uri, _ELSEWHERE)
+    try:
+        path = local_path(uri)
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{what}: {e}") from None
+    if path is not None and not path.is_absolute():
+        raise ConfigurationError(
+            f"{what} must be an absolute path or a URI, not {in_quotes(uri)}: every component would look for it in "
+            "another folder"
+        )
+
+
 def allowed_plan_roots() -> tuple[str, ...]:
     """
     Return where plans may lie besides the work folder: ``[rlmm] allowed_plan_roots``, by default nowhere.
 
     :return: absolute paths and URIs.
-    :raises ConfigurationError: if one holds credentials, a query or a fragment.
+    :raises ConfigurationError: if one is neither, or holds credentials, a query or a fragment.
     """
     from airflow.sdk import conf
 
     configured: str = conf.get("rlmm", "allowed_plan_roots", fallback="") or ""
     roots = tuple(root.strip() for root in configured.split(",") if root.strip())
     for root in roots:
-        refuse_secrets_in_uri("[rlmm] allowed_plan_roots", root, _ELSEWHERE)
+        check_location("[rlmm] allowed_plan_roots", root)
     return roots
 
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
 
 CONN_TYPE = "rlmm"
+TYPE_NAME = "Kafka Remote Log Metadata"
 DEFAULT_CONN_ID = "rlmm_default"
+_UNUSED = ("host", "port", "schema", "login", "password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,11 @@ class RlmmConnection(RemoteLogSettings):
         with naming_connection(connection.conn_id):
             if connection.conn_type != CONN_TYPE:
                 raise ConfigurationError(f"its type is {connection.conn_type!r}, not {CONN_TYPE!r}")
+            if unused := [name for name in _UNUSED if getattr(connection, name)]:
+                raise ConfigurationError(
+                    f"{', '.join(unused)} mean nothing in a connection of type {CONN_TYPE}: clear them; brokers and login "
+                    "belong into the connection that kafka_conn_id names, a store's credentials into that of storage_conn_id"
+                )
             settings = cls(
                 conn_id=connection.conn_id, **read_fields(cls, extra_of(connection), without=frozenset({"conn_id"}))
             )
@@ -98,7 +106,14 @@ class RlmmHook(BaseHook):
 
         :raises ConfigurationError: naming the connection and the field.
         """
-        return RlmmConnection.from_connection(self.get_connection(self.rlmm_conn_id))
+        try:
+            connection = self.get_connection(self.rlmm_conn_id)
+        except AirflowNotFoundException:
+            raise ConfigurationError(
+                f"connection {self.rlmm_conn_id!r} does not exist: create it with type {TYPE_NAME}, or name the one that "
+                "you have in rlmm_conn_id"
+            ) from None
+        return RlmmConnection.from_connection(connection)
 
 
 @contextmanager

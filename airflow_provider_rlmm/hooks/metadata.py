@@ -11,7 +11,7 @@ from uuid import UUID
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.hooks.connection import RlmmHook, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, named_connection
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.session.access import RemoteLogAccess
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     """Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names."""
 
-    hook_name = "Kafka Remote Log Metadata"
+    hook_name = TYPE_NAME
 
     def naming_connection(self) -> AbstractContextManager[None]:
         """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""
@@ -167,10 +167,13 @@ def _librdkafka_properties(connection: Connection) -> dict[str, Any]:
         def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
             return config
 
+    extra = extra_of(connection)
+    if not isinstance(extra.get("bootstrap.servers"), str):
+        raise ConfigurationError("bootstrap.servers in extra must be a text: a comma-separated list of host:port")
     untyped: Any = ResolvedProperties
     try:
         properties: dict[str, Any] = untyped(connection.conn_id).get_conn
     except (ValueError, ImportError, RuntimeError) as e:
         # Text of others, which repeats values.
-        raise ConfigurationError(without_secrets(str(e), secrets_of(extra_of(connection)))) from None
+        raise ConfigurationError(without_secrets(str(e), secrets_of(extra))) from None
     return properties

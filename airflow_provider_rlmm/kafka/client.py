@@ -74,7 +74,7 @@ def open_client(factory: Callable[..., C], properties: Mapping[str, Any], watch:
     try:
         return factory(dict(properties), error_cb=watch.on_error, logger=ClientLog(properties))
     except KafkaException as error:
-        complaint = printable(without_secrets(error.args[0].str(), secrets_of(properties)), MAX_TEXT)
+        complaint = printable(without_secrets(error.args[0].str().strip(), secrets_of(properties)), MAX_TEXT)
         # The user is likely to have set it under its other name.
         also = next((f" (also called {other})" for name, other in _ALSO_CALLED.items() if f'"{name}"' in complaint), "")
         raise ConfigurationError(f"librdkafka refuses the Kafka connection: {complaint}{also}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.redaction import secrets_of
 
@@ -79,6 +81,10 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
 
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
+_ADDRESS = re.compile(
+    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.]+(?:%\w+)?\]|[\w.-]+)(?::([0-9]{1,6}))?",
+    re.ASCII | re.I,
+)
 _SHOWN = frozenset({"bootstrap.servers", "client.id", "sasl.mechanism", "security.protocol", "ssl.ca.location"})
 # Of an Airflow ``kafka`` connection, for Spark.
 _SAME_IN_JAVA = ("bootstrap.servers", "security.protocol", "request.timeout.ms", "client.dns.lookup")
@@ -124,6 +130,7 @@ class KafkaClientConfig:
             object.__setattr__(self, kind, {ALIASES.get(name, name): value for name, value in given.items()})
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
+        _check_addresses(self.bootstrap_servers)
         for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
             _check_login({**self.properties, **own})
 
@@ -176,6 +183,19 @@ class KafkaClientConfig:
             for name, value in sorted(getattr(self, kind).items())
         )
         return f"KafkaClientConfig({', '.join(shown)})"
+
+
+def _check_addresses(bootstrap_servers: str) -> None:
+    """Refuse addresses that librdkafka takes for others: of port 65537 it connects to port 1, of a word to port 0."""
+    addresses = [address for part in bootstrap_servers.split(",") if (address := part.strip())]
+    if "@" in bootstrap_servers:
+        raise ConfigurationError(
+            "bootstrap.servers must hold no login: put it into sasl.username and sasl.password, and only host:port here"
+        )
+    for address in addresses or [bootstrap_servers]:
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 1 <= int(found[1] or 9092) <= 65_535:
+            raise refused("bootstrap.servers", address, "a comma-separated list of host:port, the port from 1 to 65535")
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:

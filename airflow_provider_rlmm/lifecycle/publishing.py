@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, system_clock
@@ -49,7 +49,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
-from airflow_provider_rlmm.policy.values import spelled_integer
+from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 from airflow_provider_rlmm.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -57,6 +57,8 @@ from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""
+
+S = TypeVar("S", RemotePartitionDeleteState, RemoteLogSegmentState)
 
 _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 _OVERRIDDEN = (
@@ -225,14 +227,27 @@ def parse_event(raw: Mapping[str, Any], now_ms: int) -> WritableEvent:
         partition = spelled_integer("partition", raw["partition"], 0, MAX_PARTITION)
         tip = TopicIdPartition(parse_kafka_uuid(raw["topic_id"]), raw["topic"], partition)
         if "segment_id" not in raw:
-            return RemotePartitionDeleteMetadata(tip, RemotePartitionDeleteState[raw["state"]], now_ms, OWN_BROKER_ID)
+            return RemotePartitionDeleteMetadata(
+                tip, _state(RemotePartitionDeleteState, raw["state"]), now_ms, OWN_BROKER_ID
+            )
         segment_id = RemoteLogSegmentId(tip, parse_kafka_uuid(raw["segment_id"]))
         custom = bytes.fromhex(raw["custom_metadata"]) if raw.get("custom_metadata") is not None else None
-        state = RemoteLogSegmentState[raw["state"]]
+        state = _state(RemoteLogSegmentState, raw["state"])
     except (KeyError, TypeError, ValueError, AttributeError) as e:
+        why = repr(e)
+        if missing := sorted(set(EVENT_FIELDS) - raw.keys()):
+            why = f"it lacks {missing}"
+        elif isinstance(e, ConfigurationError):
+            why = str(e)
         shown = printable(repr(dict(raw)))
-        raise ConfigurationError(f"event {shown} cannot be read: {e!r}; needed are {EVENT_FIELDS}") from e
+        raise ConfigurationError(f"event {shown} cannot be read: {why}; needed are {EVENT_FIELDS}") from e
     return RemoteLogSegmentMetadataUpdate(segment_id, now_ms, custom, state, OWN_BROKER_ID)
+
+
+def _state(kind: type[S], name: object) -> S:
+    if not isinstance(name, str) or name not in kind.__members__:
+        raise refused("state", name, f"one of {', '.join(kind.__members__)}")
+    return kind[name]
 
 
 def publish_events(

@@ -45,7 +45,8 @@ def read_to_parquet(
     :param uri: of the directory; existing files of the same names are replaced, each whole or not at all.
     :param start_offsets: metadata partition → first offset, inclusive; a missing one begins at the beginning.
     :param end_offsets: metadata partition → last offset, exclusive; a missing one ends at the high watermark of now.
-    :raises ConfigurationError: if an end lies above the high watermark or a partition does not exist.
+    :raises ConfigurationError: if an end lies above the high watermark or before the start that was given, or a partition
+        does not exist.
     :raises OffsetOutOfRangeError: if a start lies behind the high watermark.
     :raises EventLogUnavailableError: if a range could not be read whole; no file of that partition is left then.
     """
@@ -66,6 +67,10 @@ def read_to_parquet(
                 "of another topic, or the log has lost records",
                 number,
                 start,
+            )
+        if number in (start_offsets or {}) and end < start:
+            raise ConfigurationError(
+                f"metadata partition {number}: end offset {end} lies before start offset {start}: give a later one, or none"
             )
     rows = quarantined = 0
     for metadata_partition in sorted(ends):

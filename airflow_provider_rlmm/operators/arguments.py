@@ -12,18 +12,30 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
-from airflow_provider_rlmm.policy.guards import MAX_BATCH_SEGMENTS, BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
+from airflow_provider_rlmm.policy.guards import (
+    MAX_BATCH_SEGMENTS,
+    OVERRIDES,
+    QUARANTINE_KINDS,
+    BlastRadius,
+    CleanerLimits,
+)
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
-from airflow_provider_rlmm.settings import plan_uri
+from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
+from airflow_provider_rlmm.settings import check_location, plan_uri
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 
 MAX_NAME = 128
 MAX_TEXT = 4_096
@@ -70,9 +82,20 @@ def text_or_none(name: str, value: object) -> str | None:
     return None if value is None or value == "" else text(name, value)
 
 
-def plan_or_none(name: str, value: object) -> str | None:
-    """Return the folder of a plan of which the name or the URI is given, ``None`` where none is; see :data:`Reader`."""
-    source_plan = text_or_none(name, value)
+def folder(name: str, value: object) -> str:
+    """Return the path or the URI of a folder that files are written to; see :data:`Reader`."""
+    uri = text(name, value)
+    check_location(name, uri)
+    return uri
+
+
+def plan_folder(source_plan: str | None) -> str | None:
+    """
+    Return the folder of a plan, ``None`` where none is given. The task's own settings say where plans may lie.
+
+    :param source_plan: its name or its URI.
+    :raises ConfigurationError: if it does not lie where plans may lie.
+    """
     return None if source_plan is None else plan_uri(source_plan)
 
 
@@ -103,6 +126,17 @@ def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
     return list(value)
 
 
+def events(name: str, value: object) -> list[WritableEvent]:
+    """Return events, each as :func:`~airflow_provider_rlmm.lifecycle.publishing.parse_event` reads it; see :data:`Reader`."""
+    given = mappings(name, value)
+    if not given:
+        return []
+    # Only DAGs that write events pay for the import.
+    from airflow_provider_rlmm.lifecycle.publishing import parse_event
+
+    return [parse_event(raw, system_clock()) for raw in given]
+
+
 def fields(name: str, given: object, readers: Mapping[str, Reader]) -> dict[str, Any]:
     """
     Return what a mapping holds, each field read by its reader; those that are ``None`` are left out.
@@ -126,51 +160,76 @@ def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
     return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
 
 
-def _optional_text(name: str, value: object) -> str | None:
-    return None if value in ("", "None") else text(name, value)
+canary = partial(optional_integer, minimum=1)
+"""Returns the most segments that a run may take, ``None`` for all: a :data:`Reader`."""
+
+expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
+"""Returns for how long a plan may be applied, ms: a :data:`Reader`."""
 
 
-_LIMITS: Mapping[str, Reader] = {
-    "min_absence_ms": integer,
+def overrides(name: str, value: object) -> frozenset[str]:
+    """Return names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
+    return values.names(name, () if value is None else value, OVERRIDES)
+
+
+def _window_or_none(name: str, value: object) -> str | None:
+    return None if value in ("", "None") else str(DeletionWindow.of(name, value))
+
+
+Made = TypeVar("Made")
+
+
+class FieldsReader(Generic[Made]):
+    """
+    Reads a mapping of known fields into one value: a :data:`Reader`. Absent fields, and those that are ``None``, take their
+    defaults.
+
+    :param readers: field → what reads it.
+    :param make: takes the fields, and refuses what they are together.
+    """
+
+    def __init__(self, readers: Mapping[str, Reader], make: Callable[..., Made]) -> None:
+        self._readers = readers
+        self._make = make
+
+    def __call__(self, name: str, value: object) -> Made:
+        """See :data:`Reader`."""
+        return self._make(**fields(name, value, self._readers))
+
+    def check_some(self, name: str, value: object) -> None:
+        """
+        Refuse fields that are wrong whatever the others are.
+
+        :param name: of the argument.
+        :param value: a mapping that lacks what is not known yet.
+        :raises ConfigurationError: on an unknown field, or a value that its reader refuses.
+        """
+        fields(name, value, self._readers)
+
+
+_OF_EVERY_DELETION: Mapping[str, Reader] = {
     "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
-    "max_missing_segments": integer,
-    "allowed_quarantine": values.strings,
-    "overrides": values.strings,
+    "overrides": overrides,
     "objects_per_second": partial(optional_integer, minimum=1),
-    "deletion_window": _optional_text,
-}
-_BLAST_RADIUS: Mapping[str, Reader] = {"max_segments": integer, "max_bytes": integer, "max_share": share}
-
-
-def cleaner_limits(given: Mapping[str, Any] | None) -> CleanerLimits:
-    """
-    Return the cleaner's limits.
-
-    :param given: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; ``None`` and absent ones take
-        their defaults.
-    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
-    """
-    return CleanerLimits(**fields("limits", given, _LIMITS))
-
-
-_SCRUB_LIMITS: Mapping[str, Reader] = {
-    "min_unreferenced_ms": integer,
-    "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
-    "overrides": values.strings,
-    "objects_per_second": partial(optional_integer, minimum=1),
-    "deletion_window": _optional_text,
+    "deletion_window": _window_or_none,
 }
 
+cleaner_limits = FieldsReader(
+    {
+        "min_absence_ms": integer,
+        "max_missing_segments": integer,
+        "allowed_quarantine": partial(values.names, known=QUARANTINE_KINDS),
+        **_OF_EVERY_DELETION,
+    },
+    CleanerLimits,
+)
+"""Returns :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`."""
 
-def scrub_limits(given: Mapping[str, Any] | None) -> ScrubLimits:
-    """
-    Return the limits of what a scrub may delete.
+scrub_limits = FieldsReader({"min_unreferenced_ms": integer, **_OF_EVERY_DELETION}, ScrubLimits)
+"""Returns :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`."""
 
-    :param given: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`; ``None`` and absent ones take
-        their defaults.
-    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
-    """
-    return ScrubLimits(**fields("limits", given, _SCRUB_LIMITS))
+blast_radius = FieldsReader({"max_segments": integer, "max_bytes": integer, "max_share": share}, BlastRadius)
+"""Returns :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`."""
 
 
 def price_micros(name: str, value: object) -> int | None:
@@ -188,25 +247,14 @@ def price_micros(name: str, value: object) -> int | None:
     return round(number * 1_000_000)
 
 
-def hold_entries(value: object) -> tuple[str, ...]:
+def hold_entries(name: str, value: object) -> tuple[str, ...]:
     """
-    Return the topics that a run must not touch.
+    Return the topics that a run must not touch: a list of names, patterns and ids; see :data:`Reader`.
 
-    :param value: a list of names, patterns and ids; ``None`` or an empty text for none.
-    :raises ConfigurationError: for anything else, or if an entry can hold nothing.
+    :raises ConfigurationError: for anything but a list, ``None`` or an empty text, or if an entry can hold nothing.
     """
     # Nothing else stands for "nothing is held": a slip of the pen must not lift a hold.
-    return Hold.of(() if value is None or value == "" else sorted(values.strings("hold", value))).entries
-
-
-def blast_radius(given: Mapping[str, Any] | None) -> BlastRadius:
-    """
-    Return the blast-radius limit.
-
-    :param given: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`; absent ones take their defaults.
-    :raises ConfigurationError: on an unknown field, or a value of the wrong kind or out of its bounds.
-    """
-    return BlastRadius(**fields("blast_radius", given, _BLAST_RADIUS))
+    return Hold.of(() if value is None or value == "" else sorted(values.strings(name, value))).entries
 
 
 def artifact_name(context: Context) -> str:

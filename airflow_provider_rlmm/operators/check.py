@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class CheckRemoteLogCleanupOperator(BaseOperator):
+class CheckRemoteLogCleanupOperator(CheckedOperator):
     """
     Check parameters, overrides, limits, layout, cluster, permissions, clock, storage root and work folder. No event
     is written and nothing is deleted.
@@ -29,7 +30,7 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
     :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
-    :raises OSError: if the work folder cannot be written.
+    :raises OSError: if the work folder cannot be written now.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: for anything else that would stop the run later.
     """
@@ -37,6 +38,14 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "limits": given.cleaner_limits,
+        "blast_radius": given.blast_radius,
+        "hold": given.hold_entries,
+        "max_segments_this_run": given.canary,
+        "dry_run_only": given.flag,
+    }
     ui_color = "#d9d2e9"
 
     def __init__(
@@ -57,17 +66,15 @@ class CheckRemoteLogCleanupOperator(BaseOperator):
         self.hold = hold
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, str]:
         """Check."""
         from airflow_provider_rlmm.session.checking import check
 
-        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
-        given.blast_radius(self.blast_radius)
-        given.optional_integer("max_segments_this_run", self.max_segments_this_run, minimum=1)
-        hold = given.hold_entries(self.hold)
-        with session_of(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
+        read = self.read_arguments()
+        limits, dry_run = read.limits, read.dry_run_only
+        with session_of(context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold) as session:
             verified = check(session, artifact_uri(given.artifact_name(context)), limits=limits, dry_run=dry_run)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)

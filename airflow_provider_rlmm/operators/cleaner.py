@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
@@ -16,13 +16,14 @@ from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle.reports import named, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.session.cleaning import DAY_MS, MAX_EXPIRES_IN_MS
+from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class MarkDeletedPartitionsOperator(BaseOperator):
+class MarkDeletedPartitionsOperator(CheckedOperator):
     """
     Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
 
@@ -37,6 +38,12 @@ class MarkDeletedPartitionsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "source_plan": given.text_or_none,
+        "limits": given.cleaner_limits,
+        "dry_run_only": given.flag,
+    }
     ui_color = "#f4d9a8"
 
     def __init__(
@@ -53,16 +60,16 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         self.source_plan = source_plan
         self.limits = limits
         self.dry_run_only = dry_run_only
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Mark."""
         from airflow_provider_rlmm.session.cleaning import mark
 
-        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        source_plan = given.plan_or_none("source_plan", self.source_plan)
-        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
+        read = self.read_arguments()
+        source_plan, dry_run = given.plan_folder(read.source_plan), read.dry_run_only
         uri = artifact_uri(given.artifact_name(context))
-        with session_of(context, conn_id, limits, dry_run=dry_run) as session:
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run) as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
         return {
             "would_mark" if dry_run else "marked": len(report.marked),
@@ -73,7 +80,7 @@ class MarkDeletedPartitionsOperator(BaseOperator):
         }
 
 
-class PlanRemoteLogCleanupOperator(BaseOperator):
+class PlanRemoteLogCleanupOperator(CheckedOperator):
     """
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
 
@@ -92,6 +99,16 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "source_plan", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "source_plan": given.text_or_none,
+        "limits": given.cleaner_limits,
+        "blast_radius": given.blast_radius,
+        "hold": given.hold_entries,
+        "max_segments_this_run": given.canary,
+        "dry_run_only": given.flag,
+        "expires_in_ms": given.expiry,
+    }
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
 
@@ -117,28 +134,25 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.expires_in_ms = expires_in_ms
+        self.check_literals()
 
     def execute(self, context: Context) -> list[int]:
         """Plan."""
         from airflow_provider_rlmm.session.cleaning import plan
 
-        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        source_plan = given.plan_or_none("source_plan", self.source_plan)
-        limits, radius = given.cleaner_limits(self.limits), given.blast_radius(self.blast_radius)
-        expires_in_ms = given.integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
-        most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
-        hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
-        name = given.artifact_name(context)
-        with session_of(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
+        read = self.read_arguments()
+        source_plan, name = given.plan_folder(read.source_plan), given.artifact_name(context)
+        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
+        with opened as session:
             summary = plan(
                 session,
                 artifact_uri(name),
                 name,
-                limits=limits,
-                blast_radius=radius,
+                limits=read.limits,
+                blast_radius=read.blast_radius,
                 source_plan=source_plan,
-                max_segments=most,
-                expires_in_ms=expires_in_ms,
+                max_segments=read.max_segments_this_run,
+                expires_in_ms=read.expires_in_ms,
             )
         PlanLink.persist(context, name)
         summary.check_blast_radius()
@@ -153,7 +167,7 @@ class PlanRemoteLogCleanupOperator(BaseOperator):
         return parts
 
 
-class CleanMetadataPartitionOperator(BaseOperator):
+class CleanMetadataPartitionOperator(CheckedOperator):
     """
     Clean one metadata partition as the run's plan allows. Restartable: a retry goes on where the topic stands.
 
@@ -170,6 +184,13 @@ class CleanMetadataPartitionOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "metadata_partition": given.metadata_partition,
+        "rlmm_conn_id": given.text,
+        "limits": given.cleaner_limits,
+        "hold": given.hold_entries,
+        "dry_run_only": given.flag,
+    }
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
 
@@ -189,21 +210,21 @@ class CleanMetadataPartitionOperator(BaseOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
         from airflow_provider_rlmm.session.cleaning import clean
 
-        self.metadata_partition = given.metadata_partition("metadata_partition", self.metadata_partition)
+        read = self.read_arguments()
+        self.metadata_partition, dry_run = read.metadata_partition, read.dry_run_only
         name = given.artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        limits, dry_run = given.cleaner_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
-        conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
         uri = artifact_uri(name)
         summary = read_plan(uri)
-        with session_of(context, conn_id, limits, dry_run=dry_run, hold=hold) as session:
-            kept = clean(session, uri, summary, self.metadata_partition, limits=limits, dry_run=dry_run)
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
+            kept = clean(session, uri, summary, self.metadata_partition, limits=read.limits, dry_run=dry_run)
         counts = totals([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if dry_run else "deleted"
@@ -212,7 +233,7 @@ class CleanMetadataPartitionOperator(BaseOperator):
         return {**named(counts, dry_run), "dry_run": dry_run}
 
 
-class ReportRemoteLogCleanupOperator(BaseOperator):
+class ReportRemoteLogCleanupOperator(CheckedOperator):
     """
     Put what the run's tasks left into one report, and emit the counts with the task's outlet assets.
 
@@ -227,6 +248,7 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text, "dry_run_only": given.flag}
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
 
@@ -234,16 +256,18 @@ class ReportRemoteLogCleanupOperator(BaseOperator):
         super().__init__(**kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.dry_run_only = dry_run_only
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
+        read = self.read_arguments()
         name, now_ms = given.artifact_name(context), system_clock()
         report = documents.report_of_run(
             artifact_uri(name),
             name,
             failed_tasks=failed_before(self, context),
             marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
-            dry_run=given.flag("dry_run_only", self.dry_run_only),
+            dry_run=read.dry_run_only,
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )

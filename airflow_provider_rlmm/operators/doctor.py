@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, text
+from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, flag, integer, text
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class RemoteLogMetadataDoctorOperator(BaseOperator):
+class RemoteLogMetadataDoctorOperator(CheckedOperator):
     """
     Examine the whole metadata topic and report what is wrong with it; nothing is written to the topic.
 
@@ -35,6 +37,13 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("min_age_ms", "max_copy_ms", "limit_per_kind", "fail_on_critical", "rlmm_conn_id")
+    readers: ClassVar[Mapping[str, Reader]] = {
+        "min_age_ms": integer,
+        "max_copy_ms": integer,
+        "limit_per_kind": partial(integer, maximum=100_000),
+        "fail_on_critical": flag,
+        "rlmm_conn_id": text,
+    }
     operator_extra_links = (DoctorLink(),)
     ui_color = "#f9e2c8"
 
@@ -54,6 +63,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         self.limit_per_kind = limit_per_kind
         self.fail_on_critical = fail_on_critical
         self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Examine."""
@@ -61,17 +71,17 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
         from airflow_provider_rlmm.lifecycle.run_report import criticals_of
 
-        fail = flag("fail_on_critical", self.fail_on_critical)
-        min_age_ms = integer("min_age_ms", self.min_age_ms)
-        max_copy_ms = integer("max_copy_ms", self.max_copy_ms)
-        limit_per_kind = integer("limit_per_kind", self.limit_per_kind, 0, 100_000)
-        name = artifact_name(context)
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
+        read, name = self.read_arguments(), artifact_name(context)
+        hook = RemoteLogMetadataHook(read.rlmm_conn_id)
         hook.check_cluster()
         with hook.naming_connection(), hook.get_event_log() as log:
             topics = hook.get_cluster_topics()
             diagnosis = examine(
-                log, topics, min_age_ms=min_age_ms, max_copy_ms=max_copy_ms, limit_per_kind=limit_per_kind
+                log,
+                topics,
+                min_age_ms=read.min_age_ms,
+                max_copy_ms=read.max_copy_ms,
+                limit_per_kind=read.limit_per_kind,
             )
         document = diagnosis.to_dict()
         uri = artifact_uri(name)
@@ -81,7 +91,7 @@ class RemoteLogMetadataDoctorOperator(BaseOperator):
             self.log.warning("%s", finding)
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
-        if fail:
+        if read.fail_on_critical:
             judgement = judged(self.log, criticals_of(document), document["cluster_id"])
             if judgement.failing:
                 raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, Context, ExceptionRetryPolicy, RetryAction
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
 from airflow_provider_rlmm.policy import attention
+from airflow_provider_rlmm.policy.values import refused
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
 """A JSON list of :data:`~airflow_provider_rlmm.policy.attention.FIELDS`, as the report suggests them."""
@@ -55,8 +56,10 @@ def refuse_unknown_params(context: Context) -> None:
     :param context: of the task.
     :raises ConfigurationError: naming the unknown parameters and those that there are.
     """
-    known = sorted(context["dag"].params)
-    if unknown := sorted((context["dag_run"].conf or {}).keys() - set(known)):
+    known, given = sorted(context["dag"].params), context["dag_run"].conf or {}
+    if not isinstance(given, Mapping):
+        raise refused("the configuration of the run", given, f"a mapping with parameters out of {known}")
+    if unknown := sorted(map(str, given.keys() - set(known))):
         raise ConfigurationError(f"unknown parameters {unknown}; this DAG has {known}")
 
 

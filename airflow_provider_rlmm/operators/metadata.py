@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.operators.arguments import cleaner_limits, mappings, offsets, text
+from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
 
 
-class ReadRemoteLogMetadataOperator(BaseOperator):
+class ReadRemoteLogMetadataOperator(CheckedOperator):
     """
     Read a range of the metadata topic into Parquet, decoded, one file per metadata partition.
 
@@ -29,6 +29,12 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("output_uri", "start_offsets", "end_offsets", "rlmm_conn_id")
+    readers: ClassVar[Mapping[str, Reader]] = {
+        "output_uri": folder,
+        "start_offsets": offsets,
+        "end_offsets": offsets,
+        "rlmm_conn_id": text,
+    }
     ui_color = "#dcd3ee"
 
     def __init__(
@@ -45,24 +51,24 @@ class ReadRemoteLogMetadataOperator(BaseOperator):
         self.start_offsets = start_offsets
         self.end_offsets = end_offsets
         self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read."""
         from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 
-        output_uri = text("output_uri", self.output_uri)
-        start_offsets = offsets("start_offsets", self.start_offsets)
-        end_offsets = offsets("end_offsets", self.end_offsets)
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
+        read = self.read_arguments()
+        uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets
+        hook = RemoteLogMetadataHook(read.rlmm_conn_id)
         with hook.naming_connection(), hook.get_event_log() as log:
-            report = read_to_parquet(log, output_uri, start_offsets=start_offsets, end_offsets=end_offsets)
+            report = read_to_parquet(log, uri, start_offsets=starts, end_offsets=ends)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}
-        return {"uri": output_uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
+        return {"uri": uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
 
 
-class PublishRemoteLogMetadataOperator(BaseOperator):
+class PublishRemoteLogMetadataOperator(CheckedOperator):
     """
     Publish events through the write guard, under the conditions of marker and cleaner.
 
@@ -81,6 +87,7 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("events", "limits", "rlmm_conn_id")
+    readers: ClassVar[Mapping[str, Reader]] = {"limits": cleaner_limits, "events": events, "rlmm_conn_id": text}
     ui_color = "#f7d6e6"
 
     def __init__(
@@ -95,18 +102,18 @@ class PublishRemoteLogMetadataOperator(BaseOperator):
         self.events = events
         self.limits = limits
         self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
 
     def execute(self, context: Context) -> list[int]:
         """Publish."""
-        from airflow_provider_rlmm.lifecycle.publishing import needs_storage, parse_event, publish_events
+        from airflow_provider_rlmm.lifecycle.publishing import needs_storage, publish_events
 
-        limits = cleaner_limits(self.limits)
-        events = [parse_event(raw, system_clock()) for raw in mappings("events", self.events)]
-        conn_id = text("rlmm_conn_id", self.rlmm_conn_id)
-        with session_of(context, conn_id, limits, dry_run=False) as session:
-            with_storage = needs_storage(events)
+        read = self.read_arguments()
+        limits = read.limits
+        with session_of(context, read.rlmm_conn_id, limits, dry_run=False) as session:
+            with_storage = needs_storage(read.events)
             written = publish_events(
-                events,
+                read.events,
                 log=session.log,
                 publisher=session.access.get_publisher(session.log),
                 topics=session.topics,

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -19,11 +20,13 @@ from airflow_provider_rlmm.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import artifact_name, integer, text, text_or_none
+from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, integer, text, text_or_none
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
+from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates, require_pyspark
@@ -36,7 +39,7 @@ except ModuleNotFoundError as e:
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
-class SegmentRetentionOperator(SparkSubmitOperator):
+class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
     """
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
@@ -51,15 +54,23 @@ class SegmentRetentionOperator(SparkSubmitOperator):
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
-    :param jars: Spark's Kafka connector as a comma-separated list of jars; empty fetches it by its Maven coordinates.
+    :param jars: Spark's Kafka connector as a comma-separated list of jars. Empty: it is taken from ``packages``, or from
+        Spark's own folder of jars, if it is there, else fetched by its Maven coordinates.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``.
-    :raises ConfigurationError: if the Spark connection asks for cluster mode, or PySpark is missing or there in two versions.
+    :raises ConfigurationError: before anything is started or asked, if the Spark connection does not exist, asks for cluster
+        mode or names no master of Spark; if spark-submit, Java 17 or PySpark is missing, or the connector is, where it was to
+        be; if Spark, PySpark and the connector are not of one version.
     :raises EventLogAccessError: if the metadata topic may not be described. Any other topic that may not be is refused by
         name in the plan's summary, if the metadata topic knows it.
     :raises PlanError: with the job's own words, if it made no plan.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms")
+    readers: ClassVar[Mapping[str, Reader]] = {
+        "rlmm_conn_id": text,
+        "min_age_ms": partial(integer, minimum=MIN_AGE_FLOOR_MS),
+        "jars": text_or_none,
+    }
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
 
@@ -75,18 +86,19 @@ class SegmentRetentionOperator(SparkSubmitOperator):
         super().__init__(application=spark_job_path("segment_retention.py"), jars=jars, **kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.min_age_ms = min_age_ms
+        self.check_literals()
+        text("conn_id", self._conn_id)
 
     def execute(self, context: Context) -> None:
         """Observe the cluster, then run the job."""
-        name = artifact_name(context)
+        read, name = self.read_arguments(), artifact_name(context)
         require_pyspark()
-        self.min_age_ms = integer("min_age_ms", self.min_age_ms)
-        self.jars = text_or_none("jars", self.jars)
-        self._require_client_mode()
-        self._use_this_python()
-        if not self.jars:
-            connector = kafka_connector_coordinates()
-            self.jars, self.packages = None, f"{self.packages},{connector}" if self.packages else connector
+        self.min_age_ms, self.jars = read.min_age_ms, read.jars
+        require_spark_connection(self._conn_id)
+        connection = self._spark_connection()
+        self._require_client_mode(connection)
+        self._require_spark(connection)
+        self._use_this_python(connection)
         with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
             self.application_args, properties = self._prepare(folder, name)
@@ -101,20 +113,43 @@ class SegmentRetentionOperator(SparkSubmitOperator):
             # That one repeats the command line and the end of Spark's log, in which the reason is one line of many.
             if found := _JOBS_LAST_WORD.search(str(e)):
                 raise PlanError(f"{found[1]} (the Spark job's log is above)") from None
+            if why := why_not_fetched(str(e)):
+                raise ConfigurationError(why) from None
             raise
 
-    def _require_client_mode(self) -> None:
-        # The hook merges the operator's deploy mode with the connection's; it has no public way to ask for the result.
-        if self._get_hook()._connection.get("deploy_mode") == "cluster":
+    def _spark_connection(self) -> Mapping[str, Any]:
+        """Return what the operator and the connection say together."""
+        try:
+            # The hook merges the two, and has no public way to ask for the result.
+            connection: Mapping[str, Any] = self._get_hook()._connection
+        except (ValueError, TypeError, RuntimeError) as e:
+            raise ConfigurationError(f"connection {self._conn_id!r}: {e}") from None
+        return connection
+
+    def _require_client_mode(self, connection: Mapping[str, Any]) -> None:
+        if connection.get("deploy_mode") == "cluster":
             raise ConfigurationError(
                 f"connection {self._conn_id!r}: deploy-mode is cluster, and the driver would not find the files that this "
                 "task wrote for it; set it to client"
             )
 
-    def _use_this_python(self) -> None:
+    def _require_spark(self, connection: Mapping[str, Any]) -> None:
+        """Refuse what cannot run here; have the connector fetched where nobody gives it."""
+        environment = {**os.environ, **{name: str(value) for name, value in (self.env_vars or {}).items()}}
+        spark = SparkHere(self._conn_id, str(connection["master"]), str(connection["spark_binary"]), environment)
+        spark.require_usable()
+        spark.require_one_version()
+        conf = self.conf or {}
+        packages = self.packages or conf.get("spark.jars.packages") or ""
+        if not spark.has_connector(self.jars or conf.get("spark.jars") or "", packages):
+            connector = kafka_connector_coordinates()
+            self.packages = f"{packages},{connector}" if packages else connector
+            self.log.info("Spark's Kafka connector is neither in jars nor in packages: Spark fetches %s", connector)
+
+    def _use_this_python(self, connection: Mapping[str, Any]) -> None:
         """Let the driver, and in local mode the workers too, be this Python; else spark-submit takes any of the PATH."""
         names = {"spark.pyspark.driver.python": "PYSPARK_DRIVER_PYTHON"}
-        if str(self._get_hook()._connection["master"]).startswith("local"):
+        if str(connection["master"]).startswith("local"):
             names["spark.pyspark.python"] = "PYSPARK_PYTHON"
         chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
         self.conf = {**chosen, **(self.conf or {})}

@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
+from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.session.cleaning import DAY_MS, MAX_EXPIRES_IN_MS
+from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class RemoteStorageScrubOperator(BaseOperator):
+class RemoteStorageScrubOperator(CheckedOperator):
     """
     Compare what lies in remote storage with the metadata topic; nothing is written to either.
 
@@ -42,6 +44,13 @@ class RemoteStorageScrubOperator(BaseOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides",
     )  # fmt: skip
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "max_copy_ms": given.integer,
+        "price_per_gb_month": given.price_micros,
+        "fail_on_problems": given.flag,
+        "overrides": given.overrides,
+    }
     operator_extra_links = (ScrubLink(),)
     ui_color = "#d5e8d4"
 
@@ -61,33 +70,35 @@ class RemoteStorageScrubOperator(BaseOperator):
         self.price_per_gb_month = price_per_gb_month
         self.fail_on_problems = fail_on_problems
         self.overrides = overrides
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Scrub."""
         from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
         from airflow_provider_rlmm.session.scrubbing import scrub
 
-        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        fail = given.flag("fail_on_problems", self.fail_on_problems)
-        max_copy_ms = given.integer("max_copy_ms", self.max_copy_ms)
-        price_micros = given.price_micros("price_per_gb_month", self.price_per_gb_month)
-        limits = given.cleaner_limits({"overrides": self.overrides})
-        name = given.artifact_name(context)
-        with session_of(context, conn_id, limits, dry_run=True) as session:
+        read, name = self.read_arguments(), given.artifact_name(context)
+        limits = CleanerLimits(overrides=read.overrides)
+        with session_of(context, read.rlmm_conn_id, limits, dry_run=True) as session:
             summary, rows = scrub(
-                session, artifact_uri, name, limits=limits, max_copy_ms=max_copy_ms, price_micros=price_micros
+                session,
+                artifact_uri,
+                name,
+                limits=limits,
+                max_copy_ms=read.max_copy_ms,
+                price_micros=read.price_per_gb_month,
             )
         ScrubLink.persist(context, name)
         uri = artifact_uri(name)
         counts = {kind: {"objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()}
         self.log.info("scrub %s: %s", name, counts)
         judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
-        if fail:
+        if read.fail_on_problems:
             _fail_on(judgement, uri)
         return {**counts, "scrub": uri}
 
 
-class PlanRemoteStorageScrubOperator(BaseOperator):
+class PlanRemoteStorageScrubOperator(CheckedOperator):
     """
     Write down which of the objects that the scrub of this run has found may go: those of finished segments, and those that no
     record has named for long enough.
@@ -108,6 +119,15 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "limits": given.scrub_limits,
+        "blast_radius": given.blast_radius,
+        "hold": given.hold_entries,
+        "max_segments_this_run": given.canary,
+        "dry_run_only": given.flag,
+        "expires_in_ms": given.expiry,
+    }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#cfe3f7"
 
@@ -131,25 +151,23 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.expires_in_ms = expires_in_ms
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, int]:
         """Plan."""
         from airflow_provider_rlmm.session.scrubbing import plan
 
-        conn_id = given.text("rlmm_conn_id", self.rlmm_conn_id)
-        limits, radius = given.scrub_limits(self.limits), given.blast_radius(self.blast_radius)
-        expires_in_ms = given.integer("expires_in_ms", self.expires_in_ms, 1, MAX_EXPIRES_IN_MS)
-        most = given.optional_integer("max_segments_this_run", self.max_segments_this_run, 1)
-        hold, dry_run = given.hold_entries(self.hold), given.flag("dry_run_only", self.dry_run_only)
-        name = given.artifact_name(context)
-        with session_of(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold) as session:
+        read, name = self.read_arguments(), given.artifact_name(context)
+        limits, dry_run = read.limits, read.dry_run_only
+        opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
+        with opened as session:
             made = plan(
                 session,
                 artifact_uri(name),
                 limits=limits,
-                blast_radius=radius,
-                max_segments=most,
-                expires_in_ms=expires_in_ms,
+                blast_radius=read.blast_radius,
+                max_segments=read.max_segments_this_run,
+                expires_in_ms=read.expires_in_ms,
             )
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
@@ -160,7 +178,7 @@ class PlanRemoteStorageScrubOperator(BaseOperator):
         return counts
 
 
-class DeleteScrubbedObjectsOperator(BaseOperator):
+class DeleteScrubbedObjectsOperator(CheckedOperator):
     """
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
 
@@ -177,6 +195,12 @@ class DeleteScrubbedObjectsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "limits": given.scrub_limits,
+        "hold": given.hold_entries,
+        "dry_run_only": given.flag,
+    }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
 
@@ -194,17 +218,17 @@ class DeleteScrubbedObjectsOperator(BaseOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
         from airflow_provider_rlmm.session.scrubbing import delete
 
-        limits, dry_run = given.scrub_limits(self.limits), given.flag("dry_run_only", self.dry_run_only)
-        conn_id, hold = given.text("rlmm_conn_id", self.rlmm_conn_id), given.hold_entries(self.hold)
-        name = given.artifact_name(context)
+        read, name = self.read_arguments(), given.artifact_name(context)
+        limits, dry_run = read.limits, read.dry_run_only
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
-        opened = session_of(context, conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=hold)
+        opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
         return delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run).counts()
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError
+from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
@@ -15,6 +16,9 @@ from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.storage.root import PlaceCheck
+
+_NO_FOLDER = (errno.EACCES, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS)
+"""What no other try changes."""
 
 
 def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: bool) -> dict[str, str]:
@@ -27,10 +31,11 @@ def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: 
     :param dry_run: whether nothing will be written.
     :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
         ``writes``, ``work``.
-    :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
+    :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
+        never be written.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
-    :raises OSError: if the work folder cannot be written.
+    :raises OSError: if the work folder cannot be written now.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: for anything else that would stop the run later.
     """
@@ -63,7 +68,15 @@ def _check_work_folder(uri: str, verified: Mapping[str, str], session: CleanerSe
     from airflow_provider_rlmm.file_systems import modified_ms
     from airflow_provider_rlmm.lifecycle.plan_files import write_document
 
-    stored_ms = modified_ms(write_document(uri, CHECK_DOCUMENT, json.dumps(verified, indent=2)))
+    try:
+        stored_ms = modified_ms(write_document(uri, CHECK_DOCUMENT, json.dumps(verified, indent=2)))
+    except OSError as e:
+        if e.errno not in _NO_FOLDER:
+            raise
+        raise ConfigurationError(
+            f"the folder {uri} below [rlmm] work_uri cannot be written ({e.strerror}): plans and reports need one that every "
+            "worker can make folders in"
+        ) from None
     try:
         check_agreement("the clock of the work folder's storage", stored_ms, "the proven clock", session.clock())
     except ClockSkewError as e:

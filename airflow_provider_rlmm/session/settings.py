@@ -11,11 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.storage.layouts import LayoutOptions
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.store_uris import refuse_secrets_in_uri
 
 _BOOLEANS = ("allow_writes", "sole_owner")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_TOPIC_ALLOWED = "a name that Kafka allows: 1 to 249 letters, digits, dots, dashes and underscores"
 _ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
 
 
@@ -104,21 +107,23 @@ class RemoteLogSettings:
         :raises ConfigurationError: naming the field.
         """
         if not _TOPIC_NAME.fullmatch(self.metadata_topic):
-            raise ConfigurationError("metadata_topic is no name that Kafka allows")
+            raise refused("metadata_topic", self.metadata_topic, _TOPIC_ALLOWED)
         clock = self.clock_topic
         if clock is not None and (not _TOPIC_NAME.fullmatch(clock) or clock == self.metadata_topic):
-            raise ConfigurationError("clock_topic must be a name that Kafka allows, and not the metadata topic's")
+            raise refused("clock_topic", clock, f"{_TOPIC_ALLOWED}, and not the metadata topic's")
         if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
-            raise ConfigurationError(
-                "expected_root must be a root id or a location such as "
-                "s3://bucket/prefix/…, both as the connection test prints them"
-            )
+            allowed = "a root id or a location such as s3://bucket/prefix/…, both as the connection test prints them"
+            raise refused("expected_root", self.expected_root, allowed)
+        Hold.of(self.hold)
         if self.storage_uri is None:
             return
+        layout_named(self.layout, self.layout_options)
         advice = "put them into a connection and name it in storage_conn_id"
         refuse_secrets_in_uri("storage_uri", self.storage_uri, advice)
         if not urlsplit(self.storage_uri).scheme:
-            raise ConfigurationError("storage_uri needs a scheme, such as s3://bucket/prefix or file:///folder")
+            raise refused(
+                "storage_uri", self.storage_uri, "a URI with a scheme, such as s3://bucket/prefix or file:///folder"
+            )
 
 
 def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def _listed(text: str | None) -> list[str]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be text, not {type(value).__name__}")
+        raise refused(name, value, "text")
     return value.strip()
 
 
@@ -153,5 +158,5 @@ def _boolean(name: str, value: object) -> bool:
     # Connections given as a URI can only carry text.
     spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(spelled, bool):
-        raise ConfigurationError(f"{name} must be true or false, nothing else")
+        raise refused(name, value, "true or false")
     return spelled

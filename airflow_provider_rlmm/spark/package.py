@@ -68,7 +68,12 @@ def kafka_connector_coordinates() -> str:
 
     Both must be of one version; PySpark 4 is built for Scala 2.13.
     """
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark_version()}"
+
+
+def pyspark_version() -> str:
+    """Return the version of the installed PySpark, which :func:`require_pyspark` has found."""
+    return version("pyspark")
 
 
 def build_py_files(target_dir: Path) -> Path:

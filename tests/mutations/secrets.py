@@ -79,7 +79,7 @@ SECRETS = [
         "secrets",
         "a refused property is repeated with its value",
         KAFKA_CLIENT,
-        "without_secrets(error.args[0].str(), secrets_of(properties))",
+        "without_secrets(error.args[0].str().strip(), secrets_of(properties))",
         "error.args[0].str()",
         f"{_CLIENT_SECRETS}test_a_refused_property_repeats_none",
     ),

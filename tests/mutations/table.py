@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.generations import GENERATIONS
+from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
@@ -28,6 +29,7 @@ MUTATIONS = [
     *SPARK,
     *GENERATIONS,
     *SCRUBS,
+    *INPUTS,
 ]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -95,3 +96,56 @@ import airflow_provider_rlmm.{module}
     assert done.returncode == 1
     assert last.startswith("ModuleNotFoundError: ")
     assert said in last
+
+
+OF_SPARK = {"operators/retention.py", "operators/spark_readiness.py"}
+WITHOUT_SPARK = """
+import importlib, pkgutil, runpy, sys
+# Where it is installed, Airflow asks it what it is.
+SPARK = tuple(f"airflow.providers.apache.spark.{part}" for part in ("hooks", "operators", "decorators"))
+class Nobody:
+    def find_spec(self, name, *more):
+        if name.partition(".")[0] in ("pyspark", "py4j") or name.startswith(SPARK):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Nobody())
+for file in sys.argv[2:]:
+    print(runpy.run_path(file)["dag"].dag_id)
+import airflow_provider_rlmm
+for module in pkgutil.walk_packages(airflow_provider_rlmm.__path__, "airflow_provider_rlmm."):
+    if not module.name.startswith(("airflow_provider_rlmm.spark.", *sys.argv[1].split(","))):
+        importlib.import_module(module.name)
+print(sorted(name for name in sys.modules if name.startswith(("pyspark", *SPARK))))
+"""
+
+
+def test_what_deletes_orphans_needs_no_spark() -> None:
+    """Neither when the DAG files are parsed, nor in what their tasks import later."""
+    dags = [str(ROOT / "dags" / f"{name}.py") for name in ("remote_log_cleaner", "remote_storage_scrub")]
+    modules = ",".join(
+        f"airflow_provider_rlmm.{name.removesuffix('.py').replace('/', '.')}" for name in sorted(OF_SPARK)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, modules, *dags], capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[-1:]) == (0, ["[]"]), done.stderr
+    assert {"remote_log_cleaner", "remote_storage_scrub"} <= set(lines)
+
+
+def test_nothing_but_the_spark_job_and_its_operator_imports_spark_inside_a_function() -> None:
+    package = ROOT / "airflow_provider_rlmm"
+    imports = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in names_of(node)
+        if name.partition(".")[0] == "pyspark"
+        or name.startswith(("airflow.providers.apache.spark", f"{package.name}.spark"))
+    }
+    assert {name for name in imports if not name.startswith("spark/")} == OF_SPARK
+
+
+def names_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from airflow.sdk import Connection
 from confluent_kafka import Producer
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
@@ -21,6 +23,8 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
@@ -28,12 +32,14 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
-from airflow_provider_rlmm.settings import plan_uri
+from airflow_provider_rlmm.settings import plan_uri, work_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
 from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
+from tests.spark_jars import jar_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 DAY_MS = 86_400_000
@@ -72,6 +78,53 @@ def test_a_property_of_the_connection_that_nobody_knows() -> None:
     client = KafkaClientConfig({"bootstrap.servers": "127.0.0.1:1", "linger.msx": 1})
     with pytest.raises(ConfigurationError) as caught:
         open_client(Producer, client.producer(1), ClientWatch(client))
+    assert quoted(str(caught.value))
+
+
+def test_an_address_that_means_another_one() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClientConfig({"bootstrap.servers": "broker.example.com:99093"})
+    assert quoted(str(caught.value))
+
+
+def test_a_connection_of_this_package() -> None:
+    with pytest.raises(ConfigurationError) as missing:
+        RemoteLogMetadataHook().get_connection_settings()
+    connection = Connection(conn_id="rlmm_default", conn_type="rlmm", host="b", password="hunter2")
+    with pytest.raises(ConfigurationError) as too_much:
+        RlmmConnection.from_connection(connection)
+    assert quoted(str(missing.value))
+    assert quoted(str(too_much.value))
+
+
+def test_what_spark_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("airflow_provider_rlmm.spark.package.version", lambda name: "4.0.0")
+    (tmp_path / "spark-submit").touch(0o755)
+    environment = {"PATH": str(tmp_path), "SPARK_HOME": str(tmp_path)}
+    (tmp_path / "jars").mkdir()
+    here = SparkHere("spark_default", "local[2]", "spark-submit", environment)
+    other = jar_of(tmp_path / "other.jar", "x")
+    old = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.1"
+    refusals: list[Callable[[], object]] = [
+        lambda: require_spark_connection("spark_default"),
+        replace(here, master="mesos://host:5050").require_usable,
+        replace(here, environment={"PATH": ""}).require_usable,
+        here.require_usable,
+        lambda: here.has_connector(other, ""),
+        lambda: here.has_connector("", old),
+    ]
+    for refuse in refusals:
+        with pytest.raises(ConfigurationError) as caught:
+            refuse()
+        assert quoted(str(caught.value).replace(other, "/opt/jars/other.jar")), caught.value
+    missing = "[unresolved dependency: org.apache.spark#spark-sql-kafka-0-10_2.13;4.0.0: not found]"
+    assert quoted(str(why_not_fetched(f"java.lang.RuntimeException: {missing}")))
+
+
+def test_a_work_folder_that_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", "plans")
+    with pytest.raises(ConfigurationError) as caught:
+        work_uri()
     assert quoted(str(caught.value))
 
 

@@ -22,6 +22,11 @@ _ASKED_AGAIN: Final = timedelta(minutes=6)
 
 _OF_AIRFLOW: Final = frozenset({"aws_access_key_id", "aws_secret_access_key", "aws_session_token"})
 
+_OF_OBSTORE: Final = frozenset(
+    {"endpoint", "region", "access_key_id", "secret_access_key", "session_token", "token", "bucket"}
+)
+"""Options of obstore without a prefix, as people write them."""
+
 
 def access(where: StoreUri, connection: Connection) -> StoreAccess:
     """
@@ -112,7 +117,9 @@ def _refuse_options_of_obstore(connection: Connection) -> None:
     names = [
         name
         for name in extra_of(connection)
-        if is_client_option(name) or (name.lower().startswith("aws_") and name not in _OF_AIRFLOW)
+        if is_client_option(name)
+        or name.lower() in _OF_OBSTORE
+        or (name.lower().startswith("aws_") and name not in _OF_AIRFLOW)
     ]
     if names:
         raise ConfigurationError(

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
@@ -17,3 +21,9 @@ def cluster_1_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         return VerifiedCluster("cluster-1", config, config.bootstrap_addresses, ())
 
     monkeypatch.setattr(kafka_cluster, "verify_cluster", verify_cluster)
+
+
+@pytest.fixture(autouse=True)
+def spark_submit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of this Python environment are on the PATH, also where nobody has activated it."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

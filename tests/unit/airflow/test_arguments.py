@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.errors import ConfigurationError
@@ -18,6 +19,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,
@@ -159,7 +161,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "dry_run_only": FLAGS,
         },
     ),
-    (ReportRemoteLogCleanupOperator, {}, {"dry_run_only": FLAGS}),
+    (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),
     (
         RemoteLogMetadataDoctorOperator,
         {},
@@ -189,7 +191,11 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     (
         SegmentRetentionOperator,
         {},
-        {"rlmm_conn_id": [None, "", *TEXTS], "min_age_ms": [*INTEGERS, None], "jars": [*TEXTS, 0, False, []]},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "min_age_ms": [*INTEGERS, None, 86_399_999],
+            "jars": [*TEXTS, 0, False, []],
+        },
     ),
     (
         RemoteStorageScrubOperator,
@@ -248,9 +254,9 @@ def untouchable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", touched)
 
 
-def refusal_of(task: Any, value: Any) -> str:
+def refusal_of(value: Any, call: Callable[..., object], *arguments: Any, **named: Any) -> str:
     try:
-        task.execute(context())
+        call(*arguments, **named)
     except ConfigurationError as e:
         return str(e)
     raise AssertionError(f"{value!r} was taken")
@@ -261,7 +267,11 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
     untouchable: None, tmp_path: Path, operator: Callable[..., Any], good: dict[str, Any], name: str, values: list[Any]
 ) -> None:
     for value in values:
-        text = refusal_of(operator(task_id="task", **{**good, name: value}), value)
+        text = refusal_of(value, operator, task_id="task", **{**good, name: value})
+        rendered = operator(task_id="task", **good)
+        # As a template may turn out.
+        setattr(rendered, name, value)
+        assert refusal_of(value, rendered.execute, context()) == text
         inner = next(iter(value)) if isinstance(value, dict) and isinstance(next(iter(value), None), str) else name
         assert name in text or str(inner) in text or name == "events"
         assert re.search("must be|known are|hold entry|needs the override|twice|neither|cannot be read", text)
@@ -272,11 +282,11 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
 
 def test_the_table_has_every_argument_of_every_operator() -> None:
     for operator, _, bad in OPERATORS:
-        own = {n for n in operator.template_fields if hasattr(operator, "template_fields")}  # type: ignore[attr-defined]
-        inherited = set(getattr(operator.__mro__[1], "template_fields", ()))  # type: ignore[attr-defined]
-        # The report's connection is part of its form and is not used.
-        unused = {"rlmm_conn_id"} if operator is ReportRemoteLogCleanupOperator else set()
-        assert own - inherited - unused <= bad.keys(), operator
+        assert issubclass(operator, CheckedOperator)  # type: ignore[arg-type]
+        assert operator.readers.keys() == bad.keys(), operator
+        inherited = set(SparkSubmitOperator.template_fields) if operator is SegmentRetentionOperator else set()
+        assert set(operator.template_fields) - inherited <= operator.readers.keys(), operator
+    assert {operator for operator, _, _ in OPERATORS} == set(CheckedOperator.__subclasses__())
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------
@@ -284,6 +294,7 @@ def test_the_table_has_every_argument_of_every_operator() -> None:
 
 def test_limits_take_what_templates_render() -> None:
     limits = cleaner_limits(
+        "limits",
         {
             "min_absence_ms": " 86400000 ",
             "batch_segments": 7,
@@ -292,15 +303,19 @@ def test_limits_take_what_templates_render() -> None:
             "overrides": None,
             "objects_per_second": "50",
             "deletion_window": "22:00-06:00 Europe/Berlin",
-        }
+        },
     )
     assert (limits.objects_per_second, limits.deletion_window) == (50, "22:00-06:00 Europe/Berlin")
-    assert cleaner_limits({"objects_per_second": "None", "deletion_window": ""}) == cleaner_limits(None)
+    assert cleaner_limits("limits", {"objects_per_second": "None", "deletion_window": ""}) == cleaner_limits(
+        "limits", None
+    )
     assert (limits.min_absence_ms, limits.batch_segments, limits.max_missing_segments) == (86_400_000, 7, 0)
     assert (limits.allowed_quarantine, limits.overrides) == ({"KEYED", "MISROUTED"}, frozenset())
-    assert cleaner_limits(None) == cleaner_limits({})
-    assert blast_radius({"max_share": "0.25", "max_bytes": None, "max_segments": "007"}).max_share == 0.25
-    assert blast_radius(None) == blast_radius({})
+    assert cleaner_limits("limits", None) == cleaner_limits("limits", {})
+    assert (
+        blast_radius("blast_radius", {"max_share": "0.25", "max_bytes": None, "max_segments": "007"}).max_share == 0.25
+    )
+    assert blast_radius("blast_radius", None) == blast_radius("blast_radius", {})
 
 
 @pytest.mark.parametrize(
@@ -321,11 +336,16 @@ def test_offsets_take_what_an_xcom_holds() -> None:
 
 
 def test_only_nothing_lifts_a_hold() -> None:
-    assert arguments.hold_entries(None) == arguments.hold_entries("") == arguments.hold_entries([]) == ()
-    assert arguments.hold_entries(["legal-*", "orders"]) == ("legal-*", "orders")
+    assert (
+        arguments.hold_entries("hold", None)
+        == arguments.hold_entries("hold", "")
+        == arguments.hold_entries("hold", [])
+        == ()
+    )
+    assert arguments.hold_entries("hold", ["legal-*", "orders"]) == ("legal-*", "orders")
     for slip in (0, False, {}):
         with pytest.raises(ConfigurationError, match="hold"):
-            arguments.hold_entries(slip)
+            arguments.hold_entries("hold", slip)
 
 
 def test_optional_texts() -> None:
@@ -342,7 +362,7 @@ def test_messages_name_the_field_the_value_and_what_is_allowed() -> None:
         ({"batch": 1}, "unknown limits ['batch']; known are ['allowed_quarantine', 'batch_segments', "),
     ):
         with pytest.raises(ConfigurationError, match=re.escape(message)):
-            cleaner_limits(given)
+            cleaner_limits("limits", given)
     with pytest.raises(ConfigurationError) as error:
         arguments.integer("n", "9" * 10**6)
     assert len(str(error.value)) < 200

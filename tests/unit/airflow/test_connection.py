@@ -108,12 +108,15 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ({"kafka_conn_id": 3}, "kafka_conn_id must be text, not int"),
-        ({"metadata_topic": "../x"}, "metadata_topic is no name that Kafka allows"),
-        ({"storage_uri": "/no/scheme"}, "storage_uri needs a scheme"),
+        ({"kafka_conn_id": 3}, "kafka_conn_id must be text, not 3"),
+        ({"metadata_topic": "../x"}, "metadata_topic must be a name that Kafka allows: .*, not '../x'"),
+        ({"storage_uri": "/no/scheme"}, "storage_uri must be a URI with a scheme, .*, not '/no/scheme'"),
         ({"expected_root": "the right one"}, "expected_root must be a root id or a location"),
         ({"expected_root": "/mnt/tiered"}, "expected_root must be a root id or a location"),
-        ({"clock_topic": "no topic"}, "clock_topic must be a name that Kafka allows, and not the metadata topic's"),
+        (
+            {"clock_topic": "no topic"},
+            "clock_topic must be a name that Kafka allows: .*, and not the metadata topic's, not 'no topic'",
+        ),
         ({"clock_topic": "__remote_log_metadata"}, "clock_topic must be a name"),
         ({"clock_topic": "__rlm", "metadata_topic": "__rlm"}, "clock_topic must be a name"),
     ],

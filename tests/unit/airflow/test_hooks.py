@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
@@ -61,7 +60,9 @@ def test_a_hook_opens_nothing_when_it_is_built() -> None:
     # No such connection exists: asking for anything would fail.
     assert RemoteLogMetadataHook("nowhere").rlmm_conn_id == "nowhere"
     assert RemoteStorageHook().rlmm_conn_id == "rlmm_default"
-    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+    with pytest.raises(
+        ConfigurationError, match="connection 'nowhere' does not exist: create it with type Kafka Remote Log Metadata"
+    ):
         RemoteLogMetadataHook("nowhere").get_connection_settings()
 
 
@@ -530,5 +531,5 @@ def test_a_connection_that_cannot_be_read_is_the_only_finding(connect: Any) -> N
     connect("rlmm_default", "rlmm", {"allow_writes": "maybe"})
     assert RemoteLogMetadataHook().test_connection() == (
         False,
-        "Connection 'rlmm_default': allow_writes must be true or false, nothing else.",
+        "Connection 'rlmm_default': allow_writes must be true or false, not 'maybe'.",
     )

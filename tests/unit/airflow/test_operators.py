@@ -59,6 +59,7 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import Location
+from tests.spark_jars import connector_jar
 
 PARTITIONS = 2
 SECRET = "correct-horse-battery-staple"
@@ -692,7 +693,7 @@ def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
 
 
 def test_the_spark_command_holds_paths_and_no_secret(
-    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     seen: dict[str, Any] = {}
 
@@ -704,9 +705,9 @@ def test_the_spark_command_holds_paths_and_no_secret(
         seen["files"] = {file.name: file.read_bytes() for file in folder.iterdir()}
 
     monkeypatch.setattr(SparkSubmitHook, "submit", submit)
-    ctx = context()
+    jars, ctx = f"{connector_jar(tmp_path)},hdfs://cluster/b.jar", context()
     with caplog.at_level("INFO"):
-        SegmentRetentionOperator(task_id="evaluate", jars="a.jar,b.jar", min_age_ms="90000000").execute(ctx)
+        SegmentRetentionOperator(task_id="evaluate", jars=jars, min_age_ms="90000000").execute(ctx)
     assert SECRET.encode() in seen["files"]["client.properties"]
     assert ClusterState.from_json(seen["files"]["cluster_state.json"].decode()) == observed
     assert "airflow_provider_rlmm.zip" in seen["files"]
@@ -715,7 +716,7 @@ def test_the_spark_command_holds_paths_and_no_secret(
     assert stat.filemode(seen["secret"]) == "prw-------", "the secret is in no file"
     assert not seen["folder"].exists()
     command = seen["command"]
-    assert command[command.index("--jars") + 1] == "a.jar,b.jar"
+    assert command[command.index("--jars") + 1] == jars
     assert "--packages" not in command
     assert command[command.index("--min-age-ms") + 1] == "90000000"
     assert command[command.index("--plan-id") + 1] == "dag.run"
@@ -743,15 +744,27 @@ def failing_job(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     monkeypatch.setattr(SparkSubmitHook, "submit", submit)
 
 
-def test_a_job_without_a_plan_fails_in_its_own_words(observed: ClusterState, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_plan_fails_in_its_own_words(
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jars = connector_jar(tmp_path)
     failing_job(monkeypatch, "noise\n12:00:00 segment_retention ERROR no plan: topic 'x' does not exist\nnoise")
     ctx = context()
     with pytest.raises(PlanError, match=r"^no plan: topic 'x' does not exist \(the Spark job's log is above\)$"):
-        SegmentRetentionOperator(task_id="evaluate", jars="a.jar").execute(ctx)
+        SegmentRetentionOperator(task_id="evaluate", jars=jars).execute(ctx)
     assert ctx["ti"].pushed == {}
     failing_job(monkeypatch, "java.lang.OutOfMemoryError")
     with pytest.raises(AirflowException, match="OutOfMemoryError"):
-        SegmentRetentionOperator(task_id="evaluate", jars="a.jar").execute(ctx)
+        SegmentRetentionOperator(task_id="evaluate", jars=jars).execute(ctx)
+    failing_job(
+        monkeypatch,
+        'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: '
+        "org.apache.spark#spark-sql-kafka-0-10_2.13;4.0.0: not found]\n\tat org.apache.spark",
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be fetched \(unresolved dependency: .*;4.0.0: not found\).*rlmm_spark_jars"
+    ):
+        SegmentRetentionOperator(task_id="evaluate").execute(ctx)
 
 
 def test_cluster_mode_is_refused_before_anything_is_done(

@@ -13,6 +13,29 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files, j
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
+@pytest.mark.parametrize(
+    "address", ["b:abc", "b:0", "b:65536", "b:99999", "b:", ":9092", "http://b:9092", "b:9092/x", "a b", "a:1;b:2", ","]
+)
+def test_an_address_that_librdkafka_takes_for_another_is_refused(address):
+    with pytest.raises(
+        ConfigurationError, match=r"bootstrap\.servers must be a comma-separated list of host:port, .*not '"
+    ):
+        KafkaClientConfig({"bootstrap.servers": f"good:9092,{address}" if address != "," else address})
+
+
+def test_an_address_with_a_login_is_not_repeated():
+    with pytest.raises(ConfigurationError, match=r"bootstrap\.servers must hold no login: put it into sasl") as caught:
+        KafkaClientConfig({"bootstrap.servers": "sasl_ssl://user:hunter2@b:9092"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["b", "b:65535", "a_b.c-d:1", "[::1]:9092", "[fe80::1%eth0]", "SASL_SSL://b:9092", "a:1,,"]
+)
+def test_addresses_that_librdkafka_understands(address):
+    assert KafkaClientConfig({"bootstrap.servers": address}).bootstrap_servers == address
+
+
 @pytest.mark.parametrize("properties", [{}, {"bootstrap.servers": " "}, {"bootstrap.servers": ""}, {"acks": "all"}])
 def test_bootstrap_servers_are_required(properties):
     with pytest.raises(ConfigurationError, match=r"bootstrap\.servers is required"):

@@ -84,3 +84,9 @@ def test_a_range_that_cannot_be_read_whole_leaves_no_file(cluster: Cluster, tmp_
     with pytest.raises(EventLogUnavailableError, match="cut short at offset 3"):
         read_to_parquet(cluster.log, str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_end_before_the_start_is_refused_and_not_an_empty_range(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="end offset 1 lies before start offset 2: give a later one, or none"):
+        read_to_parquet(cluster.log, str(tmp_path), start_offsets={0: 2}, end_offsets={0: 1})
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+When an operator's arguments are checked: what a DAG file says outright when that is parsed, all of them when the task runs.
+
+What Airflow fills in later says nothing before: templates, XComs and whatever else resolves itself, callables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_rlmm.operators.arguments import FieldsReader, Reader
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+_JINJA: Final = ("{{", "{%", "{#")
+
+
+class CheckedOperator(BaseOperator):
+    """An operator that says once what reads each of its arguments; its ``__init__`` ends with :meth:`check_literals`."""
+
+    readers: ClassVar[Mapping[str, Reader]] = {}
+    """Argument, which is an attribute of the operator, too → what reads it."""
+
+    def check_literals(self) -> None:
+        """
+        Refuse what is wrong whatever Airflow fills in later.
+
+        :raises ConfigurationError: naming the argument, or a field of it.
+        """
+        _check_literals(type(self), {name: getattr(self, name) for name in self.readers})
+
+    def read_arguments(self) -> SimpleNamespace:
+        """
+        Return what the arguments mean, all of them, when the task runs.
+
+        :raises ConfigurationError: naming the argument, or a field of it.
+        """
+        return SimpleNamespace(**{name: read(name, getattr(self, name)) for name, read in self.readers.items()})
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """
+        Return what is to be mapped, see Airflow's own; of a mapped operator no ``__init__`` runs when the file is parsed.
+
+        :param kwargs: arguments that all mapped tasks have.
+        :raises ConfigurationError: as :meth:`check_literals`.
+        """
+        _check_literals(cls, {name: kwargs[name] for name in cls.readers if name in kwargs})
+        return super().partial(**kwargs)
+
+
+def _check_literals(operator: type[CheckedOperator], given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        reader = operator.readers[name]
+        if name not in operator.template_fields:
+            # Airflow fills in nothing there.
+            reader(name, value)
+        elif not (_comes_later(value) or callable(value)):
+            known = _literals_of(value)
+            whole = not isinstance(value, Collection) or len(known) == len(value)
+            check = reader.check_some if isinstance(reader, FieldsReader) and not whole else reader
+            check(name, known)
+
+
+def _literals_of(value: Any) -> Any:
+    """Leave out the elements, or the fields, that Airflow fills in later, in whole or in part."""
+    if isinstance(value, dict):
+        return {key: element for key, element in value.items() if not _holds_later(element)}
+    if isinstance(value, list | tuple | set):
+        kept = [element for element in value if not _holds_later(element)]
+        return set(kept) if isinstance(value, set) else kept
+    return value
+
+
+def _holds_later(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_later, value.values()))
+    return any(map(_holds_later, value)) if isinstance(value, list | tuple | set) else _comes_later(value)
+
+
+def _comes_later(value: Any) -> bool:
+    # As Airflow's templater tells them.
+    if isinstance(value, str):
+        return any(mark in value for mark in _JINJA)
+    return not isinstance(value, os.PathLike) and hasattr(value, "resolve")
