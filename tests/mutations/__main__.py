@@ -49,11 +49,11 @@ def mutated(source: str, mutation: Mutation) -> str:
 
 @contextmanager
 def broken_copy(mutation: Mutation) -> Iterator[Path]:
-    """Copy package and tests to a directory of their own, and break them there."""
+    """Copy the package, what lies inside of it in a wheel, and the tests to a directory of their own; break it there."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as name:
         copy = Path(name)
         shutil.copy(ROOT / "pyproject.toml", copy)
-        for part in ("airflow_provider_rlmm", "tests"):
+        for part in ("airflow_provider_rlmm", "dags", "spark_jobs", "tests"):
             # Compiled modules come along and stay valid: all but the broken one.
             shutil.copytree(ROOT / part, copy / part)
         target = copy / "airflow_provider_rlmm" / mutation.file

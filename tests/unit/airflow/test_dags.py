@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -164,15 +165,25 @@ def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("dag_id", "name", "value", "said"),
     [
-        ("dry_run", "yes"), ("min_absence_ms", -1), ("batch_segments", 0), ("max_share", 1.5), ("max_bytes", "all"),
-        ("overrides", ["no_such_override"]), ("overrides", "short_min_age"), ("rlmm_conn_id", None),
+        ("remote_log_cleaner", "dry_run", "yes", "'yes' is not of type 'boolean'"),
+        ("remote_log_cleaner", "min_absence_ms", -1, "-1 is less than the minimum of 0"),
+        ("remote_log_cleaner", "batch_segments", 0, "0 is less than the minimum of 1"),
+        ("remote_log_cleaner", "max_share", 1.5, "1.5 is greater than the maximum of 1"),
+        ("remote_log_cleaner", "max_bytes", "all", "'all' is not of type 'integer'"),
+        ("remote_log_cleaner", "overrides", ["no_such_override"], "'no_such_override' is not one of"),
+        ("remote_log_cleaner", "overrides", "short_min_age", "'short_min_age' is not of type 'array'"),
+        ("remote_log_cleaner", "hold", "prod-*", "'prod-*' is not of type 'array'"),
+        ("remote_log_cleaner", "rlmm_conn_id", None, "None is not of type 'string'"),
+        ("remote_log_retention", "min_age_ms", 1000, "1000 is less than the minimum of 86400000"),
+        ("remote_storage_scrub", "price_per_gb_month", "abc", "'abc' is not of type"),
+        ("remote_storage_scrub", "dry_run", "no", "'no' is not of type 'boolean'"),
     ],
-)  # fmt: skip
-def test_values_of_the_wrong_kind_are_refused(cleaner: DAG, name: str, value: Any) -> None:
-    with pytest.raises(ParamValidationError):
-        cleaner.params.get_param(name).resolve(value)
+)
+def test_values_of_the_wrong_kind_are_refused_before_the_run(dag_id: str, name: str, value: Any, said: str) -> None:
+    with pytest.raises(ParamValidationError, match=re.escape(said)):
+        load(dag_id).params.get_param(name).resolve(value)
 
 
 def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG, scrub: DAG) -> None:

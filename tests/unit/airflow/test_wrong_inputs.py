@@ -9,7 +9,6 @@ cluster or a store.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +20,6 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.definitions._internal.templater import LiteralValue
-from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_rlmm.errors import RlmmError
@@ -45,7 +43,6 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
-from tests.unit.airflow.test_dags import load
 
 PARSE, RUN = "when the DAG file is parsed", "when the task runs"
 SECRET = "hunter2-hunter2"
@@ -402,25 +399,6 @@ def test_acknowledgements_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, t
     assert said in str(problem)
     assert "rlmm_acknowledgements" in headline
     assert "correct it or take it out" in headline
-
-
-# -- parameters of the DAGs: Airflow refuses the run before it begins -----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("dag_id", "name", "value", "said"),
-    [
-        ("remote_log_cleaner", "batch_segments", 0, "0 is less than the minimum of 1"),
-        ("remote_log_cleaner", "hold", "prod-*", "'prod-*' is not of type 'array'"),
-        ("remote_log_cleaner", "overrides", ["all"], "'all' is not one of"),
-        ("remote_log_retention", "min_age_ms", 1000, "1000 is less than the minimum of 86400000"),
-        ("remote_storage_scrub", "price_per_gb_month", "abc", "'abc' is not of type"),
-        ("remote_storage_scrub", "dry_run", "no", "'no' is not of type 'boolean'"),
-    ],
-)
-def test_parameters_of_the_dags(dag_id: str, name: str, value: Any, said: str) -> None:
-    with pytest.raises(ParamValidationError, match=re.escape(said)):
-        load(dag_id).params.get_param(name).resolve(value)
 
 
 # -- what only exists when the task runs is taken when the file is parsed --------------------------------------------------
