@@ -13,8 +13,9 @@ orphaned work (parameter `source_plan`).
 2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
    look: a topic that may not be described, records that cannot be applied, an incomplete history.
 
-The connection `spark_default` decides where the job runs (client mode). Spark's Kafka connector comes from Maven by default;
-set the variable `rlmm_spark_jars` to a comma-separated list of jars where no repository can be reached.
+The connection `spark_default` decides where the job runs (client mode). Spark's Kafka connector comes from Spark's own folder
+of jars if it lies there, else from Maven; where no repository can be reached set the variable `rlmm_spark_jars` to a
+comma-separated list of jars. What Spark lacks on the worker, such as Java 17, is said in a line before anything is started.
 """
 
 from __future__ import annotations

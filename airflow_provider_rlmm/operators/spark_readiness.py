@@ -90,9 +90,7 @@ class SparkHere:
                 f"{self.binary} is not found on the PATH of this task: add the bin folder of the Python environment that "
                 "holds PySpark, or of a Spark installation, to the PATH of the worker"
             )
-        home = self.home
-        if home is not None and (home / "conf" / "spark-env.sh").exists():
-            # Spark sources it, so it may set whatever is missed here.
+        if self._has_own_script():
             return
         if self.master == "yarn" and not any(self.environment.get(n) for n in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
             raise ConfigurationError(
@@ -112,6 +110,12 @@ class SparkHere:
             *map(Path, (pyspark and pyspark.submodule_search_locations) or ()),
         ]
         return next((home for home in homes if (home / "jars").is_dir()), None)
+
+    def _has_own_script(self) -> bool:
+        """Tell whether Spark sources a script first, which may set whatever is missed here."""
+        home, folder = self.home, self.environment.get("SPARK_CONF_DIR")
+        configuration = Path(folder) if folder else home / "conf" if home else None
+        return configuration is not None and (configuration / "spark-env.sh").exists()
 
     def _require_java(self) -> None:
         needed = f"Spark needs Java {OLDEST_JAVA} or newer"

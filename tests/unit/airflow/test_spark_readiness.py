@@ -201,6 +201,10 @@ def test_what_sparks_own_script_may_set_is_not_missed(worker: Worker) -> None:
     without_java(worker)
     program(worker.spark, "conf/spark-env.sh")
     run()
+    worker.set(SPARK_CONF_DIR=str(worker.bin))
+    assert "neither HADOOP_CONF_DIR" in refusal()
+    program(worker.bin, "spark-env.sh")
+    run()
 
 
 def test_a_spark_of_another_version(worker: Worker) -> None:
