@@ -90,6 +90,12 @@ class SparkHere:
                 f"{self.binary} is not found on the PATH of this task: add the bin folder of the Python environment that "
                 "holds PySpark, or of a Spark installation, to the PATH of the worker"
             )
+        named = self.environment.get("SPARK_HOME")
+        if named and self.home != Path(named):
+            raise ConfigurationError(
+                f"SPARK_HOME is {in_quotes(named)}, which has no folder jars: set it to the folder of a Spark installation, "
+                "or unset it to take PySpark's own"
+            )
         if self._has_own_script():
             return
         if self.master == "yarn" and not any(self.environment.get(n) for n in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):

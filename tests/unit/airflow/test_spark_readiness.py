@@ -155,6 +155,11 @@ def test_spark_submit_is_missing(worker: Worker) -> None:
     run(spark_binary=str(worker.spark / "bin/spark-submit"))
 
 
+def test_a_home_that_holds_no_spark(worker: Worker, tmp_path: Path) -> None:
+    worker.set(SPARK_HOME=str(tmp_path))
+    assert re.match("SPARK_HOME is '.*', which has no folder jars: set it to the folder of a Spark", refusal())
+
+
 def without_java(worker: Worker) -> None:
     (worker.bin / "java").unlink()
 
