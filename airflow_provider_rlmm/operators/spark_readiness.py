@@ -39,7 +39,7 @@ _VERSION: Final = r"[0-9]+\.[0-9]+\.[0-9]+"
 _OF_A_JAR: Final = re.compile(rf"{_CONNECTOR}_[0-9.]+-({_VERSION}).*\.jar")
 _OF_A_PACKAGE: Final = re.compile(rf"[^:,]+:{_CONNECTOR}_[0-9.]+:({_VERSION})?[^,]*")
 _CORE: Final = re.compile(rf"spark-core_[0-9.]+-({_VERSION}).*\.jar")
-_UNRESOLVED: Final = re.compile(r"unresolved dependency: [^\]\n]+")
+_UNRESOLVED: Final = re.compile(r"(unresolved dependency|download failed): [^\]\n]+")
 
 
 def require_spark_connection(conn_id: str) -> None:

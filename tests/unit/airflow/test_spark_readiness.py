@@ -284,4 +284,7 @@ def test_what_no_repository_has_is_one_line_of_many() -> None:
         "Spark's packages cannot be fetched (unresolved dependency: org.apache.spark#x;4.0.0: not found): put"
     )
     assert "\n" not in why
+    assert "(download failed: org.x#y;1!y.jar)" in str(
+        why_not_fetched("RuntimeException: [download failed: org.x#y;1!y.jar]")
+    )
     assert why_not_fetched("java.lang.OutOfMemoryError") is None
