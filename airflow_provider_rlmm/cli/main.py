@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
 import click
@@ -65,13 +66,23 @@ def rlmm(verbose: int) -> None:
     Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 3 no answer, try again;
     4 something needs a person; 130 interrupted.
     """  # noqa: D301
+    click.get_current_context().with_resource(_logging(verbose))
+
+
+@contextmanager
+def _logging(verbose: int) -> Iterator[None]:
     package = logging.getLogger("airflow_provider_rlmm")
+    before, handler = package.level, logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     # The status line shows what is logged, whether or not it is printed.
     package.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
     if verbose:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         package.addHandler(handler)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(before)
 
 
 for _command in (*reading.COMMANDS, *health.COMMANDS, *cleaning.COMMANDS, *scrubbing.COMMANDS):

@@ -82,13 +82,13 @@ def test_a_store_that_is_named_without_tls_is_asked_without(
     [
         ("allow_writes = true", r"unknown fields \['allow_writes'\].*writing is allowed by --execute, for one run"),
         ("kafka_conn_id = 'x'", r"unknown fields \['kafka_conn_id'\]; known are"),
-        ("layout = 5", "layout must be text, not int"),
+        ("layout = 5", "layout must be text, not 5"),
         ("sole_owner = 'maybe'", "sole_owner must be true or false"),
         ("password = s3cr3t", "is no TOML"),
         ("[store]\nsecret = ['s3cr3t']", r"\[store\] of the configuration file must hold texts"),
         ("store = 's3cr3t'", r"\[store\] of the configuration file must hold texts"),
         ("storage_uri = 's3://u:s3cr3t@b'", "storage_uri must hold neither credentials"),
-        ("metadata_topic = 'a/b'", "metadata_topic is no name that Kafka allows"),
+        ("metadata_topic = 'a/b'", "metadata_topic must be a name that Kafka allows"),
     ],
 )
 def test_a_wrong_file_is_named_and_its_secrets_are_not_repeated(tmp_path: Path, text: str, message: str) -> None:
