@@ -31,7 +31,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
-        "operators": [_modules("operators", "metadata", "check", "cleaner", "retention", "doctor", "scrub")],
+        "operators": [
+            _modules("operators", "metadata", "connection_check", "check", "cleaner", "retention", "doctor", "scrub")
+        ],
         "connection-types": [_connection_type()],
         "extra-links": [
             f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")

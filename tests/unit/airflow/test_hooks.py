@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
@@ -39,6 +40,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from tests.contracts.s3_server import running_s3_server
@@ -340,6 +342,18 @@ def test_all_is_well(hook: RemoteLogMetadataHook) -> None:
         "Deletion frees space at once: a folder keeps no versions.",
     ):
         assert sentence in text
+
+
+def test_the_same_is_found_by_a_task(hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: FakeTopics())
+    found = RemoteLogCheckOperator(task_id="check").execute({})
+    assert " ".join(entry["finding"] for entry in found) == hook.test_connection()[1]
+    assert all(entry["good"] for entry in found)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: FakeTopics(forbidden=True))
+    with pytest.raises(
+        AirflowFailException, match=r"^1 of \d findings need a person\. The first: .*topic x may not be"
+    ):
+        RemoteLogCheckOperator(task_id="check").execute({})
 
 
 def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook, tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the connection form's *Test* button finds, as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.operators.arguments import Reader, text
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+
+
+class RemoteLogCheckOperator(CheckedOperator):
+    """
+    Look at everything that a connection names: cluster, metadata topic, permissions, layout, storage, and whether deletion
+    frees space there. Nothing is changed.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :return: what was found, one ``finding`` each, and whether it is ``good``.
+    :raises AirflowFailException: naming how many findings are not as they should be, and the first of them.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    readers: ClassVar[Mapping[str, Reader]] = {"rlmm_conn_id": text}
+    ui_color = "#d9d2e9"
+
+    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Look."""
+        from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+
+        findings = ConnectionCheck(RemoteLogMetadataHook(self.read_arguments().rlmm_conn_id)).findings()
+        for good, sentence in findings:
+            (self.log.info if good else self.log.error)("%s", sentence)
+        if bad := [sentence for good, sentence in findings if not good]:
+            raise AirflowFailException(f"{len(bad)} of {len(findings)} findings need a person. The first: {bad[0]}")
+        return [{"good": good, "finding": sentence} for good, sentence in findings]
