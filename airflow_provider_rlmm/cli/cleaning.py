@@ -160,7 +160,8 @@ def _say_totals(invocation: Invocation, document: dict[str, Any], path: str, min
     if not output.as_json:
         rows = [{"what": name.replace("_", " "), "count": count} for name, count in document["totals"].items() if count]
         output.rows(rows, {"what": "", "count": ""}, "would be done" if document["dry_run"] else "done")
-    if marked := document["totals"].get("partitions_marked"):
+    totals = document["totals"]
+    if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
         wait = duration_in_words(min_absence_ms)
         output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
     for refusal in document["waiting"]["refusals"]:

@@ -126,6 +126,54 @@ def test_check_and_doctor_find_nothing_wrong(shell: Shell) -> None:
     assert "Nothing is wrong." in shell("doctor")
 
 
+TOPIC = {"topic", "topic_id", "presence", "partitions", "segments", "bytes", "states"}
+ORPHAN = {
+    "topic", "topic_id", "partition", "metadata_partition", "segments", "bytes", "deletion", "observed_ms", "status", "why",
+}  # fmt: skip
+SEGMENT = {
+    "metadata_partition", "topic_id", "topic", "partition", "segment_id", "start_offset", "end_offset", "max_timestamp_ms",
+    "broker_id", "event_timestamp_ms", "segment_size_in_bytes", "state", "segment_leader_epochs", "txn_idx_empty",
+    "added_offset", "event_offset",
+}  # fmt: skip
+EVENT = {
+    "metadata_partition", "offset", "timestamp_ms", "event", "state", "topic_id", "topic", "partition", "segment_id",
+    "broker_id", "event_timestamp_ms",
+}  # fmt: skip
+COPY = {
+    "start_offset",
+    "end_offset",
+    "max_timestamp_ms",
+    "segment_size_in_bytes",
+    "segment_leader_epochs",
+    "txn_idx_empty",
+}
+DOCTOR = {
+    "cluster_id", "examined_at_ms", "read_until", "records", "segments", "critical", "counts", "findings", "recoveries",
+    "explanations",
+}  # fmt: skip
+REPORT = {
+    "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
+    "acknowledged", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report",
+}  # fmt: skip
+
+
+def test_what_scripts_read_has_the_fields_that_it_always_had(shell: Shell) -> None:
+    """A script relies on them: what changes here is a new version of the package."""
+    for command, fields in (("topics", TOPIC), ("orphans", ORPHAN), ("segments", SEGMENT)):
+        rows = shell.lines(command)
+        assert rows, command
+        assert all(row.keys() == fields for row in rows), (command, rows[0])
+    for command in (("events", "--topic", "deleted"), ("trail", "deleted")):
+        added, updated = shell.lines(*command)[:2]
+        assert (added.keys(), updated.keys()) == (EVENT | COPY, EVENT)
+    assert shell.json("doctor").keys() == DOCTOR
+    assert shell.json("check").keys() == {"good", "findings"}
+    assert shell.json("snapshot").keys() == {"snapshot", "segments", "records_read", "records_known", "next_offsets"}
+    assert {"plan_id", "planned", "waiting", "refusals", "root", "clock", "plan"} <= shell.json("plan").keys()
+    assert shell.json("clean").keys() == REPORT
+    assert {"scrub_id", "classes", "topics", "planned", "deletion", "scrub"} <= shell.json("scrub").keys()
+
+
 def test_a_snapshot_spares_the_next_command_the_reading(shell: Shell) -> None:
     first = shell.json("snapshot")
     assert Path(first["snapshot"]).is_file()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,10 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import reading
 from airflow_provider_rlmm.cli.options import Invocation
-from airflow_provider_rlmm.cli.output import Output, size_in_words
+from airflow_provider_rlmm.cli.output import Output, size_in_words, working
 from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError
+from airflow_provider_rlmm.event_log.topic_state import Progress
 from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
@@ -181,3 +183,30 @@ def test_acknowledgements_come_from_a_file(tmp_path: Path) -> None:
     file.write_text("{}")
     (problem,) = read_acknowledgements(str(file), 0).problems
     assert "it is no list" in problem.why
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_sees_how_far_the_reading_is_and_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    with working() as shown:
+        shown.on_read(Progress(500, 1_500))
+        logging.getLogger("airflow_provider_rlmm.lifecycle").warning("3 of 5 segments [deleted]\x1b]0;title")
+        shown._progress.refresh()
+    said = capsys.readouterr().err
+    assert "reading the metadata topic" in said
+    assert "500/2000" in said
+    assert "3 of 5 segments [deleted]" in said
+    assert "\x1b]0" not in said
+
+
+def test_a_pipe_sees_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with working() as shown:
+        shown.on_read(Progress(500, 1_500))
+        shown.say("working")
+        shown.on_read(Progress(2_000, 0))
+    assert capsys.readouterr() == ("", "")
