@@ -7,7 +7,7 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-AIRFLOW_RANGE = ((3, 3), (3, 4))
+AIRFLOW_RANGE = ((3, 1), (3, 4))
 """Versions of Airflow that the tests run on: from the first, inclusive, to the second, exclusive; as the extra says."""
 
 WITHOUT_SPARK = (

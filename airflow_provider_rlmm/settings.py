@@ -30,7 +30,7 @@ def work_uri() -> str:
     :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`, without a slash at the end.
     :raises ConfigurationError: if it is neither, or holds credentials, a query or a fragment.
     """
-    from airflow.sdk import conf
+    from airflow.providers.common.compat.sdk import conf
 
     configured: str = conf.get("rlmm", "work_uri", fallback="") or ""
     if configured:
@@ -42,7 +42,7 @@ def work_uri() -> str:
 
 def work_conn_id() -> str | None:
     """Return which connection opens the store of :func:`work_uri`: ``[rlmm] work_conn_id``, by default none."""
-    from airflow.sdk import conf
+    from airflow.providers.common.compat.sdk import conf
 
     return (conf.get("rlmm", "work_conn_id", fallback="") or "").strip() or None
 
@@ -86,7 +86,7 @@ def allowed_plan_roots() -> tuple[str, ...]:
     :return: absolute paths and URIs.
     :raises ConfigurationError: if one is neither, or holds credentials, a query or a fragment.
     """
-    from airflow.sdk import conf
+    from airflow.providers.common.compat.sdk import conf
 
     configured: str = conf.get("rlmm", "allowed_plan_roots", fallback="") or ""
     roots = tuple(root.strip() for root in configured.split(",") if root.strip())

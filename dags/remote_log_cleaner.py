@@ -14,7 +14,8 @@ Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), 
    succeeds emits the asset `remote_log_cleanup` with the counts.
 
 Nothing is written unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
-the run. A cleaning task tries again on errors that may pass; a refusal to go on fails it at once.
+the run. A cleaning task tries again on errors that may pass; a refusal to go on fails it at once, and before
+Airflow 3.3 after two more tries.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
-from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
 
 LIMITS = {
@@ -165,9 +167,7 @@ with DAG(
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
         max_active_tis_per_dagrun=4,
-        retries=2,
-        retry_delay=timedelta(seconds=30),
-        retry_policy=RETRY_WHAT_MAY_PASS,
+        **RETRY_WHAT_MAY_PASS,
     ).expand(metadata_partition=plan.output)
     report = ReportRemoteLogCleanupOperator(
         task_id="report",

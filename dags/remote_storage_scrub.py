@@ -21,7 +21,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.scrub import (
     DeleteScrubbedObjectsOperator,
     PlanRemoteStorageScrubOperator,
@@ -128,9 +129,7 @@ with DAG(
         overrides="{{ params.overrides }}",
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=24),
-        retries=2,
-        retry_delay=timedelta(seconds=30),
-        retry_policy=RETRY_WHAT_MAY_PASS,
+        **RETRY_WHAT_MAY_PASS,
     )
     plan = PlanRemoteStorageScrubOperator(
         task_id="plan",
@@ -149,9 +148,7 @@ with DAG(
         hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
         execution_timeout=timedelta(hours=24),
-        retries=2,
-        retry_delay=timedelta(seconds=30),
-        retry_policy=RETRY_WHAT_MAY_PASS,
+        **RETRY_WHAT_MAY_PASS,
     )
     report = ReportRemoteStorageScrubOperator(
         task_id="report", trigger_rule="all_done", execution_timeout=timedelta(hours=1)

@@ -46,7 +46,7 @@ def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Conn
     :param conn_id: the named connection.
     :raises ConfigurationError: if it does not exist.
     """
-    from airflow.sdk.exceptions import AirflowNotFoundException
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
     with naming_connection(settings.conn_id):
         try:

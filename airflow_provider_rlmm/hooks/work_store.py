@@ -8,8 +8,8 @@ from functools import partial
 from threading import Lock
 from typing import Final
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore

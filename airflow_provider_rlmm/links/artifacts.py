@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
-from airflow.sdk.types import TaskInstanceKey
 
 from airflow_provider_rlmm.settings import artifact_uri, is_artifact_name
+
+if TYPE_CHECKING:
+    # Elsewhere in Airflow 3.1.
+    from airflow.sdk.types import TaskInstanceKey
 
 URL_PREFIX = "/rlmm"
 """Where the plugin's pages are mounted in the API server."""
@@ -45,8 +48,7 @@ class ArtifactLink(BaseOperatorLink):
         :param operator: the operator.
         :param ti_key: the task instance.
         """
-        from airflow.sdk import conf
-        from airflow.sdk.execution_time.xcom import XCom
+        from airflow.providers.common.compat.sdk import XCom, conf
 
         name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)
         if not isinstance(name, str) or not is_artifact_name(name):

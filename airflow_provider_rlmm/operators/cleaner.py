@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.lifecycle import run_report as documents

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a task fails: whether it may try again, what fails a run before it begins, and which problems people know of."""
+"""When a task fails: what fails a run before it begins, and which problems people know of."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context, ExceptionRetryPolicy, RetryAction, RetryRule, Variable
+from airflow.sdk import BaseOperator, Context, Variable
 
 from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, PublishOutcomeUnknownError, RlmmError
+from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import attention
 from airflow_provider_rlmm.policy.values import refused
 
@@ -27,24 +27,6 @@ HOW_TO_ACKNOWLEDGE = (
 logger = logging.getLogger(__name__)
 
 _SOURCE = f"Airflow variable {ACKNOWLEDGEMENTS_VARIABLE}"
-
-
-def _retriable(error: type[RlmmError] = RlmmError) -> Iterator[type[RlmmError]]:
-    """Yield the errors that may pass by themselves."""
-    if error.retriable:
-        yield error
-    for kind in error.__subclasses__():
-        yield from _retriable(kind)
-
-
-RETRY_WHAT_MAY_PASS = ExceptionRetryPolicy(
-    rules=[
-        # Every try reads back where the topic stands: an unknown outcome is known to the next one.
-        RetryRule([*_retriable(), PublishOutcomeUnknownError], RetryAction.DEFAULT),
-        RetryRule(RlmmError, RetryAction.FAIL, reason="trying again changes nothing: somebody has to look at it"),
-    ]
-)
-"""Spends the task's retries on errors that may pass by themselves; a refusal or a wrong setting fails at once."""
 
 
 def refuse_unknown_params(context: Context) -> None:

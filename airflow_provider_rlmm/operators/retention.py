@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,10 +25,13 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.operators.failing import RETRY_WHAT_MAY_PASS, refuse_unknown_params
+from airflow_provider_rlmm.operators import retrying
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.resources import dags_folder
 
 FILES = sorted(Path(dags_folder()).glob("*.py"))
+POLICY = RETRY_WHAT_MAY_PASS["retry_policy"]
 HEAVY = ["pyspark", "confluent_kafka", "obstore", "pyarrow", "numpy", "pandas", "fastapi"]
 
 IMPORT_AND_WATCH = """
@@ -210,9 +213,14 @@ def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retentio
 )
 def test_only_what_may_pass_is_tried_again(cleaner: DAG, error: Exception, action: RetryAction) -> None:
     clean = cleaner.get_task("clean")
-    assert clean.retry_policy is RETRY_WHAT_MAY_PASS
+    assert clean.retry_policy is POLICY
     assert (clean.retries, clean.retry_delay) == (2, timedelta(seconds=30))
-    assert RETRY_WHAT_MAY_PASS.evaluate(error, 1, 3).action is action
+    assert POLICY.evaluate(error, 1, 3).action is action
+
+
+def test_an_airflow_without_retry_policies_only_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.sdk", ModuleType("airflow.sdk"))
+    assert retrying._policy() == {}
 
 
 def test_every_retriable_error_is_tried_again() -> None:
@@ -221,4 +229,4 @@ def test_every_retriable_error_is_tried_again() -> None:
 
     for kind in subclasses(RlmmError):
         if kind.retriable:
-            assert RETRY_WHAT_MAY_PASS.evaluate(kind("x"), 1, 3).action is RetryAction.DEFAULT, kind
+            assert POLICY.evaluate(kind("x"), 1, 3).action is RetryAction.DEFAULT, kind
