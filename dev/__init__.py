@@ -32,14 +32,17 @@ class DevEnvironmentError(RuntimeError):
     """Java or Maven is missing or does not work; the message says how to install it."""
 
 
-def ensure_jars() -> Path:
+def ensure_jars(kafka_version: str | None = None) -> Path:
     """
     Kafka's Java archives, fetched if they are missing or older than the pom.
 
-    :return: folder of the jars.
+    :param kafka_version: another version than the pom's.
+    :return: folder of the jars, one for each version.
     :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
     """
-    return _ensure("kafka", LIB_FOLDER / "kafka")
+    if kafka_version is None:
+        return _ensure("kafka", LIB_FOLDER / "kafka")
+    return _ensure("kafka", LIB_FOLDER / f"kafka-{kafka_version}", f"-Dkafka.version={kafka_version}")
 
 
 def ensure_spark_jars() -> Path:
@@ -86,19 +89,19 @@ def java_executable() -> str:
     return java
 
 
-def _ensure(profile: str, folder: Path) -> Path:
+def _ensure(profile: str, folder: Path, *properties: str) -> Path:
     """Copy a profile's dependencies into the folder unless its stamp is the pom's hash."""
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
     if _stamp(folder) == wanted:
         return folder
-    with _lock(folder.with_suffix(".lock")):
+    with _lock(folder.with_name(f"{folder.name}.lock")):
         # Another process may have done it while this one waited for the lock.
         if _stamp(folder) != wanted:
-            _copy_dependencies(profile, folder, wanted)
+            _copy_dependencies(profile, folder, wanted, properties)
     return folder
 
 
-def _copy_dependencies(profile: str, folder: Path, stamp: str) -> None:
+def _copy_dependencies(profile: str, folder: Path, stamp: str, properties: Sequence[str]) -> None:
     """Let Maven fill a fresh folder, then put it in the place of the old one: a half-filled folder is never seen."""
     java_executable()
     maven = shutil.which("mvn")
@@ -106,11 +109,11 @@ def _copy_dependencies(profile: str, folder: Path, stamp: str) -> None:
         raise DevEnvironmentError(
             "no mvn in PATH: install Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
         )
-    fresh = folder.with_suffix(".new")
+    fresh = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     done = subprocess.run(
         [maven, "-B", "-q", "-f", str(POM), "-P", profile, COPY_DEPENDENCIES,
-         f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"],
+         f"-DoutputDirectory={fresh}", "-DincludeScope=runtime", *properties],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:

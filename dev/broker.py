@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 METADATA_TOPIC = "__remote_log_metadata"
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """JVM options for short lives. Benchmarks pass their own: ``TieredStopAtLevel=1`` forgoes the optimising compiler."""
 
@@ -89,6 +90,7 @@ class LocalKafka:
     :param metadata_partitions: partitions of ``__remote_log_metadata``.
     :param jvm_options: options of the broker's JVM.
     :param class_path: folders of further classes for the broker.
+    :param kafka_version: another Kafka than the one of ``dev/pom.xml``.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class LocalKafka:
         metadata_partitions: int = 5,
         jvm_options: Sequence[str] = FAST_START,
         class_path: Sequence[Path] = (),
+        kafka_version: str | None = None,
     ) -> None:
         self._temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="rlmm-kafka-") if data_dir is None else data_dir).resolve()
@@ -116,6 +119,7 @@ class LocalKafka:
         self._properties = dict(properties or {})
         self._jvm_options = tuple(jvm_options)
         self._class_path = tuple(class_path)
+        self._kafka_version = kafka_version
         self._process: subprocess.Popen[bytes] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         # Runs when the interpreter ends, or when nobody holds this object any more.
@@ -125,6 +129,12 @@ class LocalKafka:
     def bootstrap_servers(self) -> str:
         """``host:port`` of the broker."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def segment_bytes_setting(self) -> str:
+        """Name of the topic setting for segments below 1 MiB: since Kafka 4.1 ``segment.bytes`` is not meant for them."""
+        older = self._kafka_version is not None and [int(n) for n in self._kafka_version.split(".")[:2]] < [4, 1]
+        return "segment.bytes" if older else INTERNAL_SEGMENT_BYTES
 
     @property
     def alive(self) -> bool:
@@ -341,7 +351,7 @@ class LocalKafka:
 
     def _java(self, main_class: str, *arguments: str, options: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        class_path = os.pathsep.join([f"{ensure_jars()}/*", *map(str, self._class_path)])
+        class_path = os.pathsep.join([f"{ensure_jars(self._kafka_version)}/*", *map(str, self._class_path)])
         return [java_executable(), *options, log4j, "-cp", class_path, main_class, *arguments]
 
     def _launch(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from dev.broker import METADATA_TOPIC, LocalKafka, await_condition, partitions_served
+from dev.broker import INTERNAL_SEGMENT_BYTES, METADATA_TOPIC, LocalKafka, await_condition, partitions_served
 from dev.patience import Patience
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ TIERED_TOPIC_CONFIG = {
     "local.retention.ms": "1000",
     "retention.ms": "86400000",
     # segment.bytes has a minimum of 1 MiB.
-    "internal.segment.bytes": str(SEGMENT_BYTES),
+    INTERNAL_SEGMENT_BYTES: str(SEGMENT_BYTES),
 }
 
 COPY_SEGMENT_FINISHED = 1
@@ -76,7 +76,9 @@ def create_tiered_topic(kafka: LocalKafka, name: str, partitions: int, **config:
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient(kafka.client_config())
-    topic = NewTopic(name, partitions, 1, config=TIERED_TOPIC_CONFIG | config)
+    settings = TIERED_TOPIC_CONFIG | config
+    settings[kafka.segment_bytes_setting] = settings.pop(INTERNAL_SEGMENT_BYTES)
+    topic = NewTopic(name, partitions, 1, config=settings)
     admin.create_topics([topic])[name].result(30)
     # The controller has answered; the broker learns of the topic and becomes its leader a moment later.
     with _consumer(kafka) as consumer:
