@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system matrix \
 	stores pictures package docs bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
@@ -114,6 +114,9 @@ docs: setup ## Build the documentation site into build/docs: every warning, and 
 
 pictures: setup ## Make the pictures of the documentation anew: what the command prints on a real broker
 	$(BIN)/python -m dev.recording
+
+matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11 to 3.13, and Kafka 3.9 to 4.2 (CELLS=all, CELLS=3.1/3.11; 15 minutes)
+	$(BIN)/python -m tests.matrix $(if $(CELLS),--cells=$(CELLS)); cells=$$?; $(PYTEST) -m matrix tests/matrix && exit $$cells
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay

@@ -13,8 +13,9 @@ import pytest
 from airflow_provider_rlmm import extras
 from airflow_provider_rlmm.extras import AIRFLOW_RANGE, require_airflow
 from airflow_provider_rlmm.provider_info import get_provider_info
+from tests.matrix.cells import AIRFLOWS, PYTHONS, RUN
 
-ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:
@@ -27,18 +28,18 @@ def installed(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:
     monkeypatch.setattr(extras, "version", version)
 
 
-@pytest.mark.parametrize("core", ["3.3.0", "3.3.2", "3.3.9rc1", None])
+@pytest.mark.parametrize("core", ["3.1.0", "3.2.2", "3.3.9rc1", None])
 def test_a_tested_airflow_is_taken(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:
     installed(monkeypatch, core)
     require_airflow()
     assert get_provider_info()["package-name"] == "airflow-provider-rlmm"
 
 
-@pytest.mark.parametrize("core", ["2.11.0", "3.2.9", "3.4.0", "3.4.0b1", "4.0", "unknown"])
+@pytest.mark.parametrize("core", ["2.11.0", "3.0.6", "3.4.0", "3.4.0b1", "4.0", "unknown"])
 def test_any_other_is_refused_in_a_line_when_the_provider_is_loaded(monkeypatch: pytest.MonkeyPatch, core: str) -> None:
     installed(monkeypatch, core)
     with pytest.raises(
-        RuntimeError, match=rf"works with Apache Airflow >=3.3,<3.4, and {core} is installed"
+        RuntimeError, match=rf"works with Apache Airflow >=3.1,<3.4, and {core} is installed"
     ) as refused:
         get_provider_info()
     assert "\n" not in str(refused.value)
@@ -49,6 +50,17 @@ def test_the_extra_has_the_same_range() -> None:
     assert core == "apache-airflow>=" + ",<".join(".".join(map(str, bound)) for bound in AIRFLOW_RANGE)
 
 
+def test_the_ranges_are_what_the_matrix_runs() -> None:
+    (major, first), (_, above) = AIRFLOW_RANGE
+    assert tuple(f"{major}.{minor}" for minor in range(first, above)) == AIRFLOWS
+    prefix = "Programming Language :: Python :: "
+    assert tuple(c.removeprefix(prefix) for c in PROJECT["classifiers"] if c.startswith(prefix)) == PYTHONS
+    minors = [int(version.removeprefix("3.")) for version in PYTHONS]
+    assert PROJECT["requires-python"] == f">=3.{minors[0]},<3.{minors[-1] + 1}"
+    assert {airflow for airflow, _ in RUN} == set(AIRFLOWS)
+    assert {python for airflow, python in RUN if airflow == AIRFLOWS[-1]} == set(PYTHONS)
+
+
 def test_the_extra_can_take_both_of_sparks_packages_in_one_version_only() -> None:
     names = ("pyspark", "pyspark-client")
     pins = dict(d.split("==") for d in extra("spark") if d.startswith("pyspark"))
@@ -56,8 +68,7 @@ def test_the_extra_can_take_both_of_sparks_packages_in_one_version_only() -> Non
 
 
 def extra(name: str) -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found: list[str] = project["optional-dependencies"][name]
+    found: list[str] = PROJECT["optional-dependencies"][name]
     return found
 
 
