@@ -15,7 +15,8 @@ from airflow_provider_rlmm.extras import AIRFLOW_RANGE, require_airflow
 from airflow_provider_rlmm.provider_info import get_provider_info
 from tests.matrix.cells import AIRFLOWS, PYTHONS, RUN
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:

@@ -169,7 +169,9 @@ def test_what_scripts_read_has_the_fields_that_it_always_had(shell: Shell) -> No
     assert shell.json("doctor").keys() == DOCTOR
     assert shell.json("check").keys() == {"good", "findings"}
     assert shell.json("snapshot").keys() == {"snapshot", "segments", "records_read", "records_known", "next_offsets"}
-    assert {"plan_id", "by_metadata_partition", "waiting", "refusals", "root", "clock", "plan"} <= shell.json("plan").keys()
+    assert {"plan_id", "by_metadata_partition", "waiting", "refusals", "root", "clock", "plan"} <= shell.json(
+        "plan"
+    ).keys()
     assert shell.json("clean").keys() == REPORT
     assert {"scrub_id", "classes", "topics", "planned", "deletion", "scrub"} <= shell.json("scrub").keys()
 
