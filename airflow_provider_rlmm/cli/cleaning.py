@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from airflow_provider_rlmm.cli.health import NEEDS_A_PERSON
+from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Working, size_in_words, working
 from airflow_provider_rlmm.cli.runs import (
@@ -112,6 +113,9 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
             with run.session(limits, shown) as session:
                 clean(session, run.uri, summary, metadata_partition, limits=limits, dry_run=not run.execute)
         except RlmmError as e:
+            if was_interrupted():
+                # A client has made an error of it: nothing more is to be begun.
+                raise
             failed += 1
             click.echo(f"rlmm: metadata partition {metadata_partition}: {e}", err=True)
     return failed

@@ -12,6 +12,7 @@ from enum import IntEnum
 import click
 
 from airflow_provider_rlmm.cli import cleaning, health, reading, scrubbing
+from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.quoting import printable
 
@@ -105,18 +106,32 @@ def run(arguments: Sequence[str] | None = None) -> int:
     :param arguments: of the command line, ``None`` for those of this process.
     :return: an :class:`ExitCode`.
     """
+    with remembering_interrupts():
+        try:
+            return _run(arguments)
+        except KeyboardInterrupt:
+            pass
+        except Exception:
+            if not was_interrupted():
+                raise
+    _say("interrupted: what was done stays done, and the next run goes on from there")
+    return ExitCode.INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = rlmm.main(args=None if arguments is None else list(arguments), prog_name="rlmm", standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except click.ClickException as e:
         e.show()
         return e.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted: what was done stays done, and the next run goes on from there")
-        return ExitCode.INTERRUPTED
-    except RlmmError as e:
-        _say(str(e))
-        return ExitCode.UNAVAILABLE if e.retriable else ExitCode.FAILED
-    except OSError as e:
+    except (RlmmError, OSError) as e:
+        if was_interrupted():
+            raise
+        if isinstance(e, RlmmError):
+            _say(str(e))
+            return ExitCode.UNAVAILABLE if e.retriable else ExitCode.FAILED
         _say(f"{e.strerror or type(e).__name__}{f': {e.filename}' if e.filename else ''}")
         return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE

@@ -6,8 +6,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,6 +29,13 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 
+def raiser(error: BaseException) -> Any:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -40,16 +49,37 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 def test_each_end_has_its_code_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(reading, "_session", fail)
+    monkeypatch.setattr(reading, "_session", raiser(error))
     assert command.run(["topics", "--bootstrap-server", "a:1"]) == code
     captured = capsys.readouterr()
     assert said in captured.err
     if not isinstance(error, click.ClickException):
         assert captured.err.strip().count("\n") == 0
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("error", [SystemError("returned NULL without setting an exception"), ConfigurationError("x")])
+def test_an_interrupt_that_a_client_made_another_error_of_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    """librdkafka's and obstore's clients are written in other languages."""
+
+    def lose(*_: Any, **__: Any) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise error
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(reading, "_session", lose)
+    assert command.run(["topics", "--bootstrap-server", "a:1"]) == 130
+    assert "rlmm: interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setattr(reading, "_session", raiser(error))
+    if isinstance(error, SystemError):
+        with pytest.raises(SystemError):
+            command.run(["topics", "--bootstrap-server", "a:1"])
+    else:
+        assert command.run(["topics", "--bootstrap-server", "a:1"]) == 1
 
 
 def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[str]) -> None:
