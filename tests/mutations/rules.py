@@ -341,7 +341,7 @@ RULES = [
         TOPIC_VIEW,
         "            del view.histories[segment_id.topic_id_partition].without_add[segment_id.id]\n",
         "            pass\n",
-        "lifecycle/test_planner.py::test_what_a_second_cleaner_says_of_a_finished_segment_leaves_no_doubt",
+        "lifecycle/test_topic_view.py::test_what_came_too_late_is_looked_up_once_and_behind_a_snapshot_only",
     ),
     Mutation(
         "incomplete history",

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.topic_state import TopicState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -245,21 +246,21 @@ def test_a_finished_deletion_does_not_hold_back_the_committed_offset(cluster: Cl
     assert cluster.clean().committed_offset == cluster.log.high_water_marks()[0]
 
 
-def test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offset(cluster: Cluster) -> None:
+def test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offset(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     late = tip("late", 0, 77)
     read_and_keep(cluster)
     written: list[int] = []
 
-    def mark(name: str, _: object) -> None:
+    def begun(*args: Any) -> MetadataPartitionReplay:
         # The topics whose deletion is under way were chosen by then; their replay has yet to begin.
-        if name == "beginning_offsets" and len(asked) == 2:
-            written.append(cluster.foreign(deletion(late, P.DELETE_PARTITION_MARKED)))
-        asked.extend([name] * (name == "beginning_offsets"))
+        written.append(cluster.foreign(deletion(late, P.DELETE_PARTITION_MARKED)))
+        return MetadataPartitionReplay(*args)
 
-    asked: list[str] = []
-    cluster.log.on_effect = mark
+    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.cleaner.MetadataPartitionReplay", begun)
     assert cluster.clean().committed_offset == written[0]
-    cluster.log.on_effect = no_effect_hook
+    monkeypatch.undo()
     assert "marked 0 ms ago" in reasons(cluster.clean())
 
 
