@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.clocks import CLOCKS
+from tests.mutations.command import COMMAND
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -29,6 +30,7 @@ MUTATIONS = [
     *SPARK,
     *GENERATIONS,
     *SCRUBS,
+    *COMMAND,
     *INPUTS,
 ]
 

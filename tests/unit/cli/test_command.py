@@ -27,6 +27,7 @@ from airflow_provider_rlmm.event_log.topic_state import Progress
 from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 
 def raiser(error: BaseException) -> Any:
@@ -186,9 +187,19 @@ def invocation(**options: str) -> Invocation:
     return Invocation({"bootstrap_server": "a:1", **options}, {}, Output(as_json=False))
 
 
-def test_a_dry_run_may_write_nothing() -> None:
-    run = begin(invocation(expected_cluster_id="c"), "clean", execute=False)
-    assert not run.invocation.access(allow_writes=run.execute).get_connection_settings().allow_writes
+@pytest.mark.parametrize("execute", [True, False])
+def test_a_dry_run_may_write_nothing(monkeypatch: pytest.MonkeyPatch, execute: bool) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow_provider_rlmm.session.cleaner_session.cleaner_session",
+        lambda access, *_, **options: given.update(access=access, **options),
+    )
+    run = begin(invocation(expected_cluster_id="c"), "clean", execute=execute)
+    with working() as shown:
+        run.session(CleanerLimits(), shown)
+    assert given["access"].get_connection_settings().allow_writes is execute
+    assert given["dry_run"] is not execute
+    assert run.uri == f"{run.work_uri}/{run.name}"
     assert run.name.startswith("clean.")
 
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``rlmm``: who may write, where, and what an interrupt is."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+RUNS = "cli/runs.py"
+CONFIGURATION = "cli/configuration.py"
+MAIN = "cli/main.py"
+OUTPUT = "cli/output.py"
+JAVA_PROPERTIES = "kafka/java_properties.py"
+
+COMMAND = [
+    switched_off(
+        RUNS,
+        "the command",
+        "the cluster id of a configuration file lets a run delete",
+        '    if execute and not invocation.options.get("expected_cluster_id"):',
+        "cli/test_command.py::test_whoever_deletes_names_the_cluster",
+    ),
+    Mutation(
+        "the command",
+        "a dry run may write",
+        RUNS,
+        "            self.invocation.access(allow_writes=self.execute),",
+        "            self.invocation.access(allow_writes=True),",
+        "cli/test_command.py::test_a_dry_run_may_write_nothing",
+    ),
+    Mutation(
+        "the command",
+        "a configuration file allows writes for good",
+        CONFIGURATION,
+        '_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes"})',
+        "_NOT_WRITTEN_DOWN: Final[frozenset[str]] = frozenset()",
+        "cli/test_configuration.py::test_a_wrong_file_is_named_and_its_secrets_are_not_repeated",
+    ),
+    Mutation(
+        "the command",
+        "a Ctrl-C of which a client made another error is one of those",
+        MAIN,
+        "            if not was_interrupted():\n                raise\n",
+        "            raise\n",
+        "cli/test_command.py::test_an_interrupt_that_a_client_made_another_error_of_is_one",
+    ),
+    Mutation(
+        "the command",
+        "what others have named paints the terminal",
+        OUTPUT,
+        "        return printable(str(value), _MAX_CELL)",
+        "        return str(value)",
+        "cli/test_command.py::test_what_others_have_named_cannot_paint_the_terminal",
+    ),
+    Mutation(
+        "secrets",
+        "the text of a broken properties file is repeated",
+        JAVA_PROPERTIES,
+        '        raise ConfigurationError(f"{in_quotes(path)} is no properties file in UTF-8") from None',
+        '        raise ConfigurationError(f"{in_quotes(path)} is no properties file in UTF-8: {data!r}") from None',
+        "kafka/test_java_properties.py::test_a_file_that_cannot_be_read_is_named_and_not_repeated",
+    ),
+]
