@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration
@@ -41,19 +42,24 @@ class CommandLineAccess(RemoteLogAccess):
     """
     Opens the cluster.
 
-    :param configuration: what the command was told.
+    :param read: reads what the command was told.
     """
 
-    def __init__(self, configuration: CommandConfiguration) -> None:
-        self._configuration = configuration
+    def __init__(self, read: Callable[[], CommandConfiguration]) -> None:
+        self._read = read
+        self._configuration = read()
 
     def get_connection_settings(self) -> RemoteLogSettings:
-        """Return the settings."""
+        """Return the settings, as they were when this was made."""
         return self._configuration.settings
 
     def read_connection_settings(self) -> RemoteLogSettings:
-        """Return the settings: a command has been told once."""
-        return self._configuration.settings
+        """
+        Read the settings anew: somebody may have added a hold to the configuration file.
+
+        :raises ConfigurationError: if the file cannot be used any more.
+        """
+        return self._read().settings
 
     def read_client_config(self) -> KafkaClientConfig:
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import click
@@ -133,7 +133,7 @@ class Invocation:
         :param allow_writes: whether the command may write and delete.
         :raises ConfigurationError: naming the field.
         """
-        return CommandLineAccess(self.configuration(allow_writes=allow_writes))
+        return CommandLineAccess(partial(self.configuration, allow_writes=allow_writes))
 
 
 def with_cluster(command: Command) -> Command:

@@ -203,6 +203,15 @@ def test_a_dry_run_may_write_nothing(monkeypatch: pytest.MonkeyPatch, execute: b
     assert run.name.startswith("clean.")
 
 
+def test_a_hold_that_is_added_to_the_file_counts_from_then_on(tmp_path: Path) -> None:
+    file = tmp_path / "rlmm.toml"
+    file.write_text('hold = "billing"\n')
+    access = invocation(config=str(file)).access()
+    file.write_text('hold = "billing, audit-*"\n')
+    assert access.read_connection_settings().hold == "billing, audit-*"
+    assert access.get_connection_settings().hold == "billing"
+
+
 def test_whoever_deletes_names_the_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The id of a configuration file, which is there for every run, does not do."""
     file = tmp_path / "rlmm.toml"
