@@ -112,8 +112,9 @@ package: setup ## Build the wheel and try it in a clean environment
 docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
 	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
 
-pictures: setup ## Make the pictures of the documentation anew: what the command prints on a real broker
+pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 3 minutes)
 	$(BIN)/python -m dev.recording
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.ui_pictures
 
 matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11 to 3.13, and Kafka 3.9 to 4.2 (CELLS=all, CELLS=3.1/3.11; 15 minutes)
 	$(BIN)/python -m tests.matrix $(if $(CELLS),--cells=$(CELLS)); cells=$$?; $(PYTEST) -m matrix tests/matrix && exit $$cells
