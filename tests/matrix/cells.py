@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of the matrix: which are run, which are only resolved, and where the interpreters are."""
+"""The cells of the matrix: who installs them, which can only be resolved, and where the interpreters are."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 AIRFLOWS = ("3.1", "3.2", "3.3")
 PYTHONS = ("3.11", "3.12", "3.13")
-RUN = {
-    ("3.1", "3.11"): "pip",
-    ("3.2", "3.12"): "uv",
-    ("3.3", "3.11"): "uv",
-    ("3.3", "3.12"): "pip",
-    ("3.3", "3.13"): "uv",
-}
-"""What is run, and who installs it: each Airflow on one Python, each Python with the newest Airflow. The rest is resolved."""
+INSTALLERS = ("pip", "uv")
+"""They take turns, so that each installs every Airflow, and on every Python."""
 
 
 BESIDES = {"3.2": ("fastapi<0.137",)}
@@ -48,22 +43,18 @@ class Cell:
         return f"Airflow {self.airflow}, Python {self.python}"
 
 
-def cells(uv: str, *, everything: bool) -> Iterator[Cell]:
+def cells(uv: str) -> Iterator[Cell]:
     """
-    Yield every cell.
+    Yield every cell; one for which there is no interpreter is only resolved.
 
     :param uv: the command.
-    :param everything: whether the cells that are only resolved otherwise are run, too.
     """
-    for airflow in AIRFLOWS:
-        for python in PYTHONS:
-            installer = RUN.get((airflow, python), "uv" if everything else None)
-            if installer is None:
-                yield Cell(airflow, python, None, None, "by choice")
-            elif (interpreter := find_python(uv, python)) is None:
-                yield Cell(airflow, python, None, None, f"there is no Python {python} here")
-            else:
-                yield Cell(airflow, python, installer, interpreter)
+    for number, (airflow, python) in enumerate(product(AIRFLOWS, PYTHONS)):
+        interpreter = find_python(uv, python)
+        if interpreter is None:
+            yield Cell(airflow, python, None, None, f"there is no Python {python} here")
+        else:
+            yield Cell(airflow, python, INSTALLERS[number % len(INSTALLERS)], interpreter)
 
 
 def find_python(uv: str, version: str) -> Path | None:
