@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,14 +204,29 @@ def test_the_core_works_without_airflow_and_spark(installed: Installed, tmp_path
     }
 
 
-def test_what_a_stranger_resolves_has_spark_in_one_version(installed: Installed, tmp_path: Path) -> None:
-    """Far from the checkout, whose own settings nobody has."""
-    wanted = tmp_path / "wanted.txt"
-    wanted.write_text(f"airflow-provider-rlmm[airflow,spark] @ {installed.wheel.as_uri()}\n")
-    command = [uv(), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate", wanted]
-    done = subprocess.run([str(word) for word in command], cwd=tmp_path, capture_output=True, text=True, check=False)
+def resolved_by_uv(wanted: str, folder: Path) -> dict[str, str]:
+    (folder / "wanted.txt").write_text(f"{wanted}\n")
+    command = [uv(), "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate", "wanted.txt"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    versions = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+    return dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+
+
+def resolved_by_pip(wanted: str, folder: Path) -> dict[str, str]:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    command += ["--report", "report.json", wanted]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "report.json").read_text())["install"]
+    return {entry["metadata"]["name"].lower(): entry["metadata"]["version"] for entry in found}
+
+
+@pytest.mark.parametrize("resolve", [resolved_by_uv, resolved_by_pip])
+def test_what_a_stranger_resolves_has_spark_in_one_version(
+    installed: Installed, tmp_path: Path, resolve: Callable[[str, Path], dict[str, str]]
+) -> None:
+    """Far from the checkout, whose own settings nobody has."""
+    versions = resolve(f"airflow-provider-rlmm[airflow,spark] @ {installed.wheel.as_uri()}", tmp_path)
     assert versions["pyspark"] == versions["pyspark-client"] == "4.0.0"
     assert versions["apache-airflow"].startswith("3.3.")
 
