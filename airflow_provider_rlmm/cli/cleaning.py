@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.health import NEEDS_A_PERSON
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Working, size_in_words, working
@@ -46,9 +46,8 @@ def plan_command(
     if invocation.output.as_json:
         invocation.output.document(json.loads(summary.to_json()) | {"plan": run.uri})
     _say_plan(invocation, summary, run)
-    return (
-        0 if summary.within_blast_radius and not any(r.kind.needs_person for r in summary.refusals) else NEEDS_A_PERSON
-    )
+    stopped = not summary.within_blast_radius or any(r.kind.needs_person for r in summary.refusals)
+    return ExitCode.NEEDS_A_PERSON if stopped else ExitCode.DONE
 
 
 @click.command("clean")
@@ -82,7 +81,7 @@ def clean_command(
         invocation.output.document(document | {"report": path})
     _say_totals(invocation, document, path, limits.min_absence_ms)
     say_judgement(invocation, report.judgement)
-    return NEEDS_A_PERSON if report.judgement.failing else 0
+    return ExitCode.NEEDS_A_PERSON if report.judgement.failing else ExitCode.DONE
 
 
 COMMANDS = (plan_command, clean_command)

@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-
-NEEDS_A_PERSON = 4
 
 
 @click.command()
@@ -32,7 +31,7 @@ def check(invocation: Invocation) -> int:
         invocation.output.line(
             f"{'ok ' if row['good'] else 'BAD'}  {row['finding']}", "" if row["good"] else "bold red"
         )
-    return 0 if all(row["good"] for row in rows) else NEEDS_A_PERSON
+    return ExitCode.DONE if all(row["good"] for row in rows) else ExitCode.NEEDS_A_PERSON
 
 
 @click.command()
@@ -77,7 +76,7 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
         invocation.output.document(document)
     else:
         _print(invocation, diagnosis, document)
-    return NEEDS_A_PERSON if diagnosis.critical else 0
+    return ExitCode.NEEDS_A_PERSON if diagnosis.critical else ExitCode.DONE
 
 
 def _print(invocation: Invocation, diagnosis: Any, document: Mapping[str, Any]) -> None:

@@ -7,38 +7,16 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import IntEnum
 
 import click
 
 from airflow_provider_rlmm.cli import cleaning, health, reading, scrubbing
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.quoting import printable
 
 _MAX_MESSAGE = 4_000
-
-
-class ExitCode(IntEnum):
-    """What a script can tell from."""
-
-    DONE = 0
-    """All was done, and nothing needs a person."""
-
-    FAILED = 1
-    """Refused, or failed; trying again changes nothing."""
-
-    USAGE = 2
-    """The command was not understood."""
-
-    UNAVAILABLE = 3
-    """Cluster or storage did not answer: the same command may succeed later."""
-
-    NEEDS_A_PERSON = 4
-    """Done as far as it is healthy, and something needs a person: the output says what."""
-
-    INTERRUPTED = 130
-    """Ctrl-C: what was done stays done, and the next run goes on."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 116})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.health import NEEDS_A_PERSON
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_storage
 from airflow_provider_rlmm.cli.output import size_in_words, working
 from airflow_provider_rlmm.cli.runs import Run, acknowledgements_option, begin, execute_option, judged, say_judgement
@@ -99,7 +99,7 @@ def scrub(
         invocation.output.document(document)
     _say(invocation, summary, document, run)
     say_judgement(invocation, judgement)
-    return NEEDS_A_PERSON if judgement.failing else 0
+    return ExitCode.NEEDS_A_PERSON if judgement.failing else ExitCode.DONE
 
 
 COMMANDS = (scrub,)
