@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields

@@ -19,8 +19,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from zipfile import BadZipFile, ZipFile
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.quoting import in_quotes

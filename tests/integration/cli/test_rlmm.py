@@ -236,6 +236,26 @@ def test_clean_interrupted_midway_is_gone_on_with_by_the_next_run(shell: Shell) 
     assert scrub(shell.kafka) == []
 
 
+def test_a_scrub_deletes_what_a_finished_segment_has_left_with_execute_only(shell: Shell) -> None:
+    """As a changed prefix or a late upload leaves it: the log says finished, and an object is there."""
+    (segment, *_) = [e for e in shell.lines("trail", "deleted", "0") if e["state"] == "DELETE_SEGMENT_FINISHED"]
+    (start,) = {
+        e["start_offset"]
+        for e in shell.lines("trail", "deleted", "0", "--segment", segment["segment_id"])
+        if "start_offset" in e
+    }
+    folder = shell.kafka.remote_dir / "kafka-tiered-storage" / f"deleted-0-{kafka_uuid_str(shell.orphan)}"
+    left = folder / f"{start:020d}-{segment['segment_id']}.log"
+    folder.mkdir(exist_ok=True)
+    left.write_bytes(b"left")
+    assert shell.json("scrub", code=0)["planned"]["objects"] == 1
+    assert left.exists()
+    found = shell.json("scrub", "--execute", "--cluster-id", shell.kafka.cluster_id)
+    assert found["deletion"]["deleted"]["FINISHED"]["objects"] == 1, found["deletion"]
+    assert not left.exists()
+    assert scrub(shell.kafka) == []
+
+
 def test_wrong_input_of_each_kind_is_one_line_with_the_remedy(shell: Shell, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("allow_writes = true\n")
