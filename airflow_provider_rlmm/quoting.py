@@ -81,3 +81,17 @@ def _joined(pieces: Iterable[str], limit: int) -> tuple[str, bool]:
             return "".join(shown), False
         shown.append(piece)
     return "".join(shown), True
+
+
+def human_bytes(value: int) -> str:
+    """
+    Return a number of bytes for people, such as ``1.5 MiB``.
+
+    :param value: bytes.
+    """
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} PiB"

@@ -29,8 +29,8 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
     ReportRemoteStorageScrubOperator,
 )
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
-from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
 
 LIMITS = {

@@ -7,6 +7,7 @@ Records ``docs/images/rlmm.svg``: the command ``rlmm`` from the first look to th
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -52,7 +53,7 @@ def main() -> None:
             "COLUMNS": str(COLUMNS),
             "FORCE_COLOR": "1",
         }
-        console = Console(record=True, width=COLUMNS, file=Path(os.devnull).open("w"), force_terminal=True)  # noqa: SIM115
+        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
         for command in COMMANDS:
             console.print(Text(f"$ {command}", style="bold green"))
             console.print(Text.from_ansi(_said(command, environment, home)))

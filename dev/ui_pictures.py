@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from airflow_provider_rlmm.resources import dags_folder
 from dev import DevEnvironmentError, tiering
@@ -23,7 +23,7 @@ from dev.demo import connections
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 CLEANER = "remote_log_cleaner"
 AT_ONCE = {"dry_run": False, "min_absence_ms": 0, "overrides": ["short_min_absence"], "max_share": 1.0}
-SIZE = {"width": 1360, "height": 820}
+SIZE: ViewportSize = {"width": 1360, "height": 820}
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def _take(browser: str, airflow: LocalAirflow, pages: dict[str, str]) -> None:
     IMAGES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = opened.new_page(viewport=SIZE)  # type: ignore[arg-type]
+        page = opened.new_page(viewport=SIZE)
         _log_in(page, airflow)
         for name, address in pages.items():
             page.goto(address if "://" in address else airflow.url + address, wait_until="networkidle")

@@ -74,6 +74,11 @@ class CommandLineAccess(RemoteLogAccess):
         return config
 
     @property
+    def work_uri(self) -> str:
+        """Folder of plans, reports and what runs remember."""
+        return self._configuration.work_uri
+
+    @property
     def login_owner(self) -> str:
         """The login of the command, for messages about missing rights."""
         return "the login of --command-config"

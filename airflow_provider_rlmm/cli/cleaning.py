@@ -12,7 +12,7 @@ import click
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
-from airflow_provider_rlmm.cli.output import Working, size_in_words, working
+from airflow_provider_rlmm.cli.output import Working, working
 from airflow_provider_rlmm.cli.runs import (
     Run,
     acknowledgements_option,
@@ -24,6 +24,7 @@ from airflow_provider_rlmm.cli.runs import (
 from airflow_provider_rlmm.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.quoting import human_bytes
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.run_report import RunReport
@@ -146,8 +147,8 @@ def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
     if not output.as_json:
         columns = {"metadata_partition": "metadata partition", "segments": "segments", "bytes": "size"}
         output.rows(rows, columns, "planned")
-    output.line(f"{planned.segments:,} segments, {size_in_words(planned.bytes)} would be deleted now.")
-    output.line(f"{waiting.segments:,} segments, {size_in_words(waiting.bytes)} wait for their time.")
+    output.line(f"{planned.segments:,} segments, {human_bytes(planned.bytes)} would be deleted now.")
+    output.line(f"{waiting.segments:,} segments, {human_bytes(waiting.bytes)} wait for their time.")
     for refusal in summary.refusals:
         style = "bold red" if refusal.kind.needs_person else ""
         output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}", style)

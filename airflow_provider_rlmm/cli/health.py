@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
 
 
@@ -42,13 +41,7 @@ def check(invocation: Invocation) -> int:
     show_default=True,
     help="From what age on unfinished work is stuck, ms.",
 )
-@click.option(
-    "--max-copy-ms",
-    type=click.IntRange(0),
-    default=DEFAULT_MAX_COPY_MS,
-    show_default=True,
-    help="For how long a copy may be under way, ms.",
-)
+@max_copy_option
 @click.option(
     "--limit-per-kind",
     type=click.IntRange(0, 100_000),

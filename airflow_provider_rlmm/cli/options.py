@@ -4,28 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from airflow_provider_rlmm.cli.access import CommandLineAccess
-from airflow_provider_rlmm.cli.configuration import CommandConfiguration, read_configuration
+from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import OVERRIDES, QUARANTINE_KINDS, BlastRadius, CleanerLimits
 
 Command = Callable[..., Any]
+Made = TypeVar("Made", CleanerLimits, BlastRadius)
 
 _CLUSTER = (
-    click.option(
-        "--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first.", envvar="RLMM_BOOTSTRAP_SERVER"
-    ),
+    click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
     click.option(
         "--command-config",
         metavar="FILE",
         help="Properties of a Java client, as Kafka's own tools take them: security protocol, login, certificates in PEM.",
-        envvar="RLMM_COMMAND_CONFIG",
     ),
     click.option("--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"),
     click.option(
@@ -95,6 +94,13 @@ _LIMITS = (
     click.option("--objects-per-second", type=int, help="The most that is deleted in a second."),
     click.option("--deletion-window", metavar="TIMES", help="Time of day for deletion: '22:00-06:00 Europe/Berlin'."),
 )
+max_copy_option = click.option(
+    "--max-copy-ms",
+    type=click.IntRange(0),
+    default=DEFAULT_MAX_COPY_MS,
+    show_default=True,
+    help="For how long a copy may be under way, ms.",
+)
 _RADIUS = (
     click.option("--max-segments", type=int, help="The most that one run may delete.  [default: 100000]"),
     click.option("--max-bytes", type=int, help="The most bytes that one run may delete.  [default: 10 TiB]"),
@@ -151,11 +157,9 @@ def with_limits(command: Command) -> Command:
 
     @wraps(command)
     def limited(*args: Any, **given: Any) -> Any:
-        names = _names(_LIMITS)
-        found = {name: given.pop(name) for name in names}
-        found |= {name: frozenset(found[name]) for name in ("allowed_quarantine", "overrides")}
-        limits = CleanerLimits(**{name: value for name, value in found.items() if value is not None})
-        return command(*args, limits=limits, **given)
+        for name in ("allowed_quarantine", "overrides"):
+            given[name] = frozenset(given[name])
+        return command(*args, limits=_made(CleanerLimits, given), **given)
 
     return _taking(_LIMITS)(limited)
 
@@ -165,11 +169,15 @@ def with_blast_radius(command: Command) -> Command:
 
     @wraps(command)
     def limited(*args: Any, **given: Any) -> Any:
-        found = {name: given.pop(name) for name in ("max_segments", "max_bytes", "max_share")}
-        radius = BlastRadius(**{name: value for name, value in found.items() if value is not None})
-        return command(*args, blast_radius=radius, **given)
+        return command(*args, blast_radius=_made(BlastRadius, given), **given)
 
     return _taking(_RADIUS)(limited)
+
+
+def _made(kind: type[Made], given: dict[str, Any]) -> Made:
+    """Take the fields of a value object out of what is given; what is ``None`` takes its default."""
+    found = {field.name: given.pop(field.name) for field in fields(kind)}
+    return kind(**{name: value for name, value in found.items() if value is not None})
 
 
 def _taking(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
@@ -184,7 +192,7 @@ def _taking(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Comm
 def _invoked(command: Command) -> Command:
     @wraps(command)
     def invoked(*args: Any, as_json: bool, store_options: tuple[str, ...] = (), **given: Any) -> Any:
-        shared = {name: given.pop(name) for name in _names((*_CLUSTER, *_STORAGE)) if name in given}
+        shared = {name: given.pop(name) for name in (*SETTINGS, *OTHERS, "config") if name in given}
         invocation = Invocation(shared, _pairs(store_options), Output(as_json=as_json))
         return command(invocation, *args, **given)
 
@@ -199,12 +207,3 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter("it must be NAME=VALUE", param_hint="--store-option")
         pairs[name] = value
     return pairs
-
-
-def _names(options: tuple[Callable[[Command], Command], ...]) -> list[str]:
-    """Return the parameters that options make."""
-
-    def probe() -> None: ...
-
-    command = click.command()(_taking(options)(probe))
-    return [parameter.name for parameter in command.params if parameter.name]

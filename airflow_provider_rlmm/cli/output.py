@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.quoting import human_bytes, printable
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.topic_state import Progress as ReplayProgress
@@ -24,21 +24,6 @@ _WIDE = 10_000
 _MAX_CELL = 2_000
 _MAX_STATUS = 100
 _NAMES = ("offset", "partition", "id", "epochs", "value")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def size_in_words(size: int) -> str:
-    """
-    Return a size for people, such as ``12.3 GiB``.
-
-    :param size: bytes.
-    """
-    value, unit = float(size), _UNITS[0]
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            break
-        value /= 1024
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 class Output:
@@ -116,7 +101,7 @@ def _cell(field: str, value: Any) -> str:
     if not isinstance(value, int) or isinstance(value, bool):
         return printable(str(value), _MAX_CELL)
     if field.endswith("bytes"):
-        return size_in_words(value)
+        return human_bytes(value)
     # Numbers that name something are not counted.
     return str(value) if field.endswith(_NAMES) else f"{value:,}"
 

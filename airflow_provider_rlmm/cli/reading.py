@@ -17,13 +17,15 @@ from uuid import UUID
 import click
 
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
-from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
+from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.quoting import human_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,19 +43,7 @@ _EVENT_COLUMNS = {
 @contextmanager
 def _session(invocation: Invocation, limits: CleanerLimits | None = None) -> Iterator[CleanerSession]:
     """Open the cluster for reading."""
-    from airflow_provider_rlmm.session.cleaner_session import cleaner_session
-
-    configuration = invocation.configuration()
-    with (
-        working() as shown,
-        cleaner_session(
-            invocation.access(),
-            limits or CleanerLimits(),
-            work_uri=configuration.work_uri,
-            dry_run=True,
-            on_progress=shown.on_read,
-        ) as session,
-    ):
+    with working() as shown, open_session(invocation, limits or CleanerLimits(), shown) as session:
         yield session
 
 
@@ -90,15 +80,9 @@ def segments(
     invocation: Invocation, topic: str | None, partition: int | None, state: str | None, limit: int | None
 ) -> None:
     """List the remote segments that are not finished."""
-    import pyarrow.compute as pc
-
     with _topic(invocation) as (_, replayed):
         table = replayed.segments
-    wanted = _of_topic(table, topic)
-    if partition is not None:
-        wanted = pc.and_(wanted, pc.equal(table.column("partition"), partition))
-    if state is not None:
-        wanted = pc.and_(wanted, pc.equal(table.column("state"), int(RemoteLogSegmentState[state])))
+    wanted = _wanted(table, topic, partition=partition, state=state and int(RemoteLogSegmentState[state]))
     order = [
         ("topic", "ascending"),
         ("topic_id", "ascending"),
@@ -159,7 +143,6 @@ def decode(value: str, as_json: bool) -> None:
 
     It asks no cluster.
     """
-    from airflow_provider_rlmm.cli.output import Output
     from airflow_provider_rlmm.metadata import columnar
 
     (row,) = columnar.decode([_bytes_of(value)]).to_pylist()
@@ -196,9 +179,7 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> None:
     invocation.output.rows(map(asdict, found), columns, "orphaned user partitions")
     total = sum(o.segments for o in found), sum(o.bytes for o in found)
     if found:
-        from airflow_provider_rlmm.cli.output import size_in_words
-
-        invocation.output.line(f"{total[0]:,} segments, {size_in_words(total[1])} in {len(found):,} user partitions")
+        invocation.output.line(f"{total[0]:,} segments, {human_bytes(total[1])} in {len(found):,} user partitions")
 
 
 @click.command()
@@ -250,19 +231,24 @@ def _rows(
     segment: UUID | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Read and decode, batch by batch; yield the records that are wanted, in the order of the log."""
-    import pyarrow.compute as pc
-
     from airflow_provider_rlmm.event_log.event_decoding import decode_records
 
     for number, (start, end) in ranges.items():
         for batch in log.read(number, start, end) if start < end else ():
             decoded = decode_records(batch, number, log.partition_count)
-            wanted = _of_topic(decoded, topic)
-            if partition is not None:
-                wanted = pc.and_(wanted, pc.equal(decoded.column("partition"), partition))
-            if segment is not None:
-                wanted = pc.and_(wanted, pc.equal(decoded.column("segment_id"), segment.bytes))
+            wanted = _wanted(decoded, topic, partition=partition, segment_id=segment and segment.bytes)
             yield from map(record_row, decoded.filter(wanted).to_pylist())
+
+
+def _wanted(table: pa.Table | pa.RecordBatch, topic: str | None, **exactly: Any) -> Any:
+    """Return which rows are of a topic and have exactly these values; ``None`` asks for nothing."""
+    import pyarrow.compute as pc
+
+    wanted = _of_topic(table, topic)
+    for column, value in exactly.items():
+        if value is not None:
+            wanted = pc.and_(wanted, pc.equal(table.column(column), value))
+    return wanted
 
 
 def _of_topic(table: pa.Table | pa.RecordBatch, topic: str | None) -> Any:

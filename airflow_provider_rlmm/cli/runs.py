@@ -74,15 +74,24 @@ class Run:
         :param limits: with the overrides in force.
         :param shown: what shows progress.
         """
-        from airflow_provider_rlmm.session.cleaner_session import cleaner_session
+        return open_session(self.invocation, limits, shown, execute=self.execute)
 
-        return cleaner_session(
-            self.invocation.access(allow_writes=self.execute),
-            limits,
-            work_uri=self.work_uri,
-            dry_run=not self.execute,
-            on_progress=shown.on_read,
-        )
+
+def open_session(
+    invocation: Invocation, limits: CleanerLimits, shown: Working, *, execute: bool = False
+) -> AbstractContextManager[CleanerSession]:
+    """
+    Open cluster and storage.
+
+    :param invocation: what the command was told.
+    :param limits: with the overrides in force.
+    :param shown: what shows progress.
+    :param execute: whether the command may write and delete.
+    """
+    from airflow_provider_rlmm.session.cleaner_session import cleaner_session
+
+    access = invocation.access(allow_writes=execute)
+    return cleaner_session(access, limits, work_uri=access.work_uri, dry_run=not execute, on_progress=shown.on_read)
 
 
 def begin(invocation: Invocation, what: str, *, execute: bool) -> Run:

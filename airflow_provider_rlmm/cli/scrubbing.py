@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_storage
-from airflow_provider_rlmm.cli.output import size_in_words, working
+from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_blast_radius, with_storage
+from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import Run, acknowledgements_option, begin, execute_option, judged, say_judgement
 from airflow_provider_rlmm.policy.guards import OVERRIDES, BlastRadius
-from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
+from airflow_provider_rlmm.quoting import human_bytes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How far apart two scrubs must be that find an object without a record, ms.",
 )
-@click.option(
-    "--max-copy-ms",
-    type=click.IntRange(0),
-    default=DEFAULT_MAX_COPY_MS,
-    show_default=True,
-    help="For how long a copy may be under way, ms.",
-)
+@max_copy_option
 @click.option("--override", "overrides", type=click.Choice(sorted(OVERRIDES)), multiple=True, help="Named override.")
 @click.option(
     "--sole-owner", is_flag=True, default=None, help="Nobody else keeps objects of this layout in this storage."
@@ -49,7 +43,6 @@ def scrub(
     min_unreferenced_ms: int,
     max_copy_ms: int,
     overrides: tuple[str, ...],
-    sole_owner: bool | None,
     blast_radius: BlastRadius,
     max_segments_this_run: int | None,
     execute: bool,
@@ -64,9 +57,6 @@ def scrub(
     from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
     from airflow_provider_rlmm.session import scrubbing as steps
 
-    invocation = Invocation(
-        {**invocation.options, "sole_owner": sole_owner}, invocation.store_options, invocation.output
-    )
     limits = ScrubLimits(min_unreferenced_ms=min_unreferenced_ms, overrides=frozenset(overrides))
     run = begin(invocation, "scrub", execute=execute)
     with working() as shown:
@@ -112,9 +102,9 @@ def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any]
     ]
     if not output.as_json:
         output.rows(rows, {"class": "class", "objects": "objects", "bytes": "size"}, "objects that are not in use")
-    output.line(f"{summary.listed.objects:,} objects, {size_in_words(summary.listed.bytes)} were listed.")
+    output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
     planned = document["planned"]
-    output.line(f"{planned['objects']:,} objects, {size_in_words(planned['bytes'])} may go now.")
+    output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
     if document["deletion"] is not None:
         output.line(f"Deleted: {document['deletion']}")
     output.line(f"The scrub is {run.uri}")

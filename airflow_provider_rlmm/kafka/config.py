@@ -130,7 +130,7 @@ class KafkaClientConfig:
             object.__setattr__(self, kind, {ALIASES.get(name, name): value for name, value in given.items()})
         if not str(self.properties.get("bootstrap.servers") or "").strip():
             raise ConfigurationError("bootstrap.servers is required: a comma-separated list of host:port")
-        _check_addresses(self.bootstrap_servers)
+        _check_addresses(self.bootstrap_servers, self.bootstrap_addresses)
         for own in (self.producer_properties, self.consumer_properties, self.admin_properties):
             _check_login({**self.properties, **own})
 
@@ -185,14 +185,13 @@ class KafkaClientConfig:
         return f"KafkaClientConfig({', '.join(shown)})"
 
 
-def _check_addresses(bootstrap_servers: str) -> None:
+def _check_addresses(bootstrap_servers: str, addresses: tuple[str, ...]) -> None:
     """Refuse addresses that librdkafka takes for others: of port 65537 it connects to port 1, of a word to port 0."""
-    addresses = [address for part in bootstrap_servers.split(",") if (address := part.strip())]
     if "@" in bootstrap_servers:
         raise ConfigurationError(
             "bootstrap.servers must hold no login: put it into sasl.username and sasl.password, and only host:port here"
         )
-    for address in addresses or [bootstrap_servers]:
+    for address in addresses or (bootstrap_servers,):
         found = _ADDRESS.fullmatch(address)
         if found is None or not 1 <= int(found[1] or 9092) <= 65_535:
             raise refused("bootstrap.servers", address, "a comma-separated list of host:port, the port from 1 to 65535")

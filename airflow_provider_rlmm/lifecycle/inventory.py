@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -118,25 +118,22 @@ def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int) 
     :param now_ms: ms since the epoch.
     :raises EventLogError: if log or cluster cannot be asked.
     """
+    numbers = range(topic.log.partition_count)
+    ids = {number: topic.with_segments(number) | topic.under_way(number) for number in numbers}
+    names = {topic_id: known for topic_id, known in topic.names().items() if any(topic_id in of for of in ids.values())}
+    seen = look(topic.topics, topic.log, names).observations if names else {}
+    absent = {topic_id for topic_id, observation in seen.items() if observation.presence is Presence.ABSENT}
     found = [
-        row
-        for metadata_partition in range(topic.log.partition_count)
-        for row in _orphaned_in(topic, metadata_partition, limits, now_ms)
+        _orphan(history, seen[history.topic_id_partition.topic_id], number, limits, now_ms)
+        for number in numbers
+        for history in _orphaned_in(topic, number, ids[number] & absent)
     ]
     return sorted(found, key=lambda o: (o.topic, o.topic_id, o.partition))
 
 
-def _orphaned_in(
-    topic: TopicReplay, metadata_partition: int, limits: CleanerLimits, now_ms: int
-) -> Iterator[OrphanedPartition]:
-    ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
-    names = {topic_id: topic.names_of(metadata_partition, topic_id) for topic_id in ids}
-    seen = look(topic.topics, topic.log, names).observations if names else {}
-    absent = {topic_id for topic_id, observation in seen.items() if observation.presence is Presence.ABSENT}
-    for history in topic.view(metadata_partition, absent).histories.values() if absent else ():
-        if history.deletion_under_way() or history.unfinished():
-            observation = seen[history.topic_id_partition.topic_id]
-            yield _orphan(history, observation, metadata_partition, limits, now_ms)
+def _orphaned_in(topic: TopicReplay, metadata_partition: int, absent: Collection[UUID]) -> list[UserPartitionHistory]:
+    histories = topic.view(metadata_partition, absent).histories.values() if absent else ()
+    return [history for history in histories if history.deletion_under_way() or history.unfinished()]
 
 
 def _orphan(

@@ -21,8 +21,8 @@ from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import (
-    DEFAULT_MAX_COPY_MS,
     ScrubClass,
     classify_objects,
     missing_segments,

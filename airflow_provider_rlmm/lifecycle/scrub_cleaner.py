@@ -26,10 +26,10 @@ from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.hold import HoldSource
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.scrub import (
-    DEFAULT_MAX_COPY_MS,
     ScrubClass,
     classify_objects,
     settled_copies,

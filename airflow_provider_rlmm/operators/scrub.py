@@ -15,8 +15,8 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri
 

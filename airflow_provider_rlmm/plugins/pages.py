@@ -25,7 +25,7 @@ from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
-from airflow_provider_rlmm.quoting import name_in_text, printable
+from airflow_provider_rlmm.quoting import human_bytes, name_in_text, printable
 
 _MAX_TEXT = 4_000
 _Reader = strict.Reader[Any]
@@ -167,20 +167,6 @@ def error_page(status: HTTPStatus, what: str, what_to_do: str) -> str:
     """
     template = _environment().get_template("error.html")
     return template.render(status=status.value, title=status.phrase, what=what, what_to_do=what_to_do)
-
-
-def human_bytes(value: int) -> str:
-    """
-    Return a number of bytes for people, such as ``1.5 MiB``.
-
-    :param value: bytes.
-    """
-    amount = float(value)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(amount) < 1024:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} PiB"
 
 
 def human_duration(value: int) -> str:

@@ -20,7 +20,7 @@ NAMED = 20
 """User partitions that a text names; all are counted."""
 
 DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
-"""For how long a living topic's partition may begin copies and finish none, ms."""
+"""For how long a copy may be under way, ms: after it, it counts as never finished."""
 
 
 class Severity(StrEnum):

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
-"""For how long a copy may be under way before it counts as never finished, ms."""
 
 
 class ScrubClass(StrEnum):

@@ -23,8 +23,8 @@ COMMAND = [
         "the command",
         "a dry run may write",
         RUNS,
-        "            self.invocation.access(allow_writes=self.execute),",
-        "            self.invocation.access(allow_writes=True),",
+        "    access = invocation.access(allow_writes=execute)",
+        "    access = invocation.access(allow_writes=True)",
         "cli/test_command.py::test_a_dry_run_may_write_nothing",
     ),
     Mutation(

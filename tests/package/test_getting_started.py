@@ -43,6 +43,18 @@ def exports(values: Mapping[str, str]) -> str:
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
 
 
+def local_exports(kafka: LocalKafka) -> str:
+    """Return what a reader writes there whose broker tiers to a folder."""
+    return exports(
+        {
+            "BOOTSTRAP": kafka.bootstrap_servers,
+            "STORAGE": kafka.remote_dir.as_uri(),
+            "LAYOUT": "local-tiered-storage",
+            "KEY_PREFIX": "",
+        }
+    )
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
@@ -100,13 +112,7 @@ def with_orphans(kafka: LocalKafka) -> Iterator[uuid.UUID]:
 
 def test_the_page_in_a_terminal(tmp_path: Path, wheels: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
-        values = {
-            "BOOTSTRAP": kafka.bootstrap_servers,
-            "STORAGE": kafka.remote_dir.as_uri(),
-            "LAYOUT": "local-tiered-storage",
-            "KEY_PREFIX": "",
-        }
-        said = follow(exports(values), "In a terminal", folder=tmp_path, wheels=wheels)
+        said = follow(local_exports(kafka), "In a terminal", folder=tmp_path, wheels=wheels)
         assert "not marked yet" in said
         assert "orphaned user partitions: none" in said
         assert f"--cluster-id {kafka.cluster_id}" in said
@@ -134,16 +140,10 @@ def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
 
 def test_the_page_in_airflow_and_with_spark(tmp_path: Path, wheels: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
-        values = {
-            "BOOTSTRAP": kafka.bootstrap_servers,
-            "STORAGE": kafka.remote_dir.as_uri(),
-            "LAYOUT": "local-tiered-storage",
-            "KEY_PREFIX": "",
-        }
         # No repository of Java's has to be in reach: what the variable is for.
         jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
         sections = ("In Airflow", "With Spark")
-        follow(exports(values), *sections, folder=tmp_path, wheels=wheels, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
+        follow(local_exports(kafka), *sections, folder=tmp_path, wheels=wheels, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
         reports = sorted((tmp_path / "airflow-home" / "rlmm").glob("remote_log_cleaner.*/report.json"))
         assert len(reports) == 2
         (plan,) = (tmp_path / "airflow-home" / "rlmm").glob("remote_log_retention.*/summary.json")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.scrub import DEFAULT_MAX_COPY_MS, ScrubClass
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 

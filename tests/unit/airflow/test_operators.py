@@ -117,12 +117,8 @@ def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_PROD", json.dumps({"conn_type": "kafka", "extra": kafka}))
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
-    """A cluster behind the hooks, with connections that allow everything."""
-    fake = Cluster()
-    connect(monkeypatch)
-    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: system_clock)
+def put_behind_the_hooks(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Have the hooks open the fakes of a cluster."""
     for hook, name, value in (
         (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
         (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),
@@ -130,6 +126,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
         (RemoteStorageHook, "get_storage_manager", fake.storage),
     ):
         monkeypatch.setattr(hook, name, lambda self, value=value: value)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
+    """A cluster behind the hooks, with connections that allow everything."""
+    fake = Cluster()
+    connect(monkeypatch)
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: system_clock)
+    put_behind_the_hooks(monkeypatch, fake)
     return fake
 
 

@@ -20,7 +20,7 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import reading
 from airflow_provider_rlmm.cli.options import Invocation
-from airflow_provider_rlmm.cli.output import Output, size_in_words, working
+from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.event_log.topic_state import Progress
@@ -28,6 +28,7 @@ from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.quoting import human_bytes
 
 
 def raiser(error: BaseException) -> Any:
@@ -177,7 +178,7 @@ def test_no_rows_are_said_to_people_and_are_nothing_to_a_pipe(capsys: pytest.Cap
     ("size", "words"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**40, "5.0 TiB"), (2**60, "1024.0 PiB")]
 )
 def test_sizes(size: int, words: str) -> None:
-    assert size_in_words(size) == words
+    assert human_bytes(size) == words
 
 
 # -- who may write ----------------------------------------------------------------------------------------------------

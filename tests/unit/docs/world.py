@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from airflow_provider_rlmm.event_log.in_process import (
     InProcessOffsetStore,
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -37,7 +35,7 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from tests.unit.airflow.test_operators import connect
+from tests.unit.airflow.test_operators import connect, put_behind_the_hooks
 from tests.unit.manager.topics import TieredTopics
 
 PARTITIONS = 3
@@ -118,13 +116,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     connect(monkeypatch, storage_uri="s3://tiered/kafka")
     monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: lambda: NOW_MS)
     monkeypatch.setattr(file_systems, "modified_ms", lambda uri: NOW_MS)
-    for hook, name, value in (
-        (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
-        (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),
-        (RemoteLogMetadataHook, "get_offset_store", fake.offsets),
-        (RemoteStorageHook, "get_storage_manager", fake.storage),
-    ):
-        monkeypatch.setattr(hook, name, lambda self, value=value: value)
+    put_behind_the_hooks(monkeypatch, fake)
     return fake
 
 
