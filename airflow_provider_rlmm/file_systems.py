@@ -17,6 +17,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +42,7 @@ ONE_PUT: Final = 16 * 2**20
 
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 _RETRY: Final[RetryConfig] = {"max_retries": 3, "retry_timeout": timedelta(minutes=1)}
+_LEFTOVER: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 _NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -133,6 +136,65 @@ def remove_file(uri: str) -> None:
         return
     with suppress(FileNotFoundError), _object(uri) as (store, name):
         store.delete(name)
+
+
+def list_files(uri: str) -> list[str]:
+    """
+    Return the names of the files directly below a folder, sorted; none where there is no folder.
+
+    What a writer is still writing, or a killed one left, is no file.
+
+    :param uri: of the folder.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be listed.
+    """
+    return _listed(uri)[0]
+
+
+def list_folders(uri: str) -> list[str]:
+    """
+    Return the names of the folders directly below a folder, sorted; none where there is no folder. Links are left out.
+
+    :param uri: of the folder.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be listed.
+    """
+    return _listed(uri)[1]
+
+
+def remove_folder(uri: str) -> None:
+    """
+    Remove a folder with all that is in it, if there is one. Links are removed, what they lead to is not.
+
+    :param uri: of the folder; a link is refused.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if something of it cannot be removed.
+    """
+    path = local_path(uri)
+    if path is not None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+        return
+    with _object(f"{uri.rstrip('/')}/") as (store, _):
+        for found in store.list():  # in pages of what one request deletes
+            store.delete([entry["path"] for entry in found])
+
+
+def _listed(uri: str) -> tuple[list[str], list[str]]:
+    """Return the names of files and folders directly below a folder."""
+    path = local_path(uri)
+    try:
+        if path is None:
+            with _object(f"{uri.rstrip('/')}/") as (store, _):
+                found = store.list_with_delimiter()
+            files, folders = [entry["path"] for entry in found["objects"]], list(found["common_prefixes"])
+        else:
+            with os.scandir(path) as entries:
+                known = [(e.name, e.is_file(follow_symlinks=False), e.is_dir(follow_symlinks=False)) for e in entries]
+            files, folders = [n for n, is_file, _ in known if is_file], [n for n, _, is_dir in known if is_dir]
+    except FileNotFoundError:
+        return [], []
+    return sorted(name for name in files if not _LEFTOVER.fullmatch(name)), sorted(folders)
 
 
 def read_file(uri: str, max_bytes: int | None = None) -> Any:

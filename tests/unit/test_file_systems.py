@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,17 @@ from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import (
     create_file,
+    list_files,
+    list_folders,
     local_path,
     modified_ms,
     read_file,
     remove_file,
+    remove_folder,
     replace_file,
     replacing,
 )
+from tests.moto_s3 import REGION, SECRET, running_moto_s3
 from tests.object_store_server import ObjectStoreServer
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +127,55 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(OSError, match=r"no regular file|directory"):
             read_file(str(path))
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["path", "file URI", "object store"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if request.param != "object store":
+        yield str(tmp_path / "top") if request.param == "path" else (tmp_path / "top").as_uri()
+        return
+    with running_moto_s3() as s3:
+        for name, value in {
+            "AWS_ENDPOINT_URL": s3.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "some-key-id",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": REGION,
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{s3.bucket()}/top"
+
+
+def test_a_folder_is_listed_and_removed(folder: str) -> None:
+    assert (list_files(folder), list_folders(folder)) == ([], [])
+    for name in ("b", "a.json", "one/x", "one/deep/y", "two/z", "one-more/z"):
+        replace_file(f"{folder}/{name}", [name.encode()])
+    replace_file(f"{folder}-beside/a", [b"x"])
+    assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one", "one-more", "two"])
+    remove_folder(f"{folder}/one")
+    remove_folder(f"{folder}/never")
+    assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one-more", "two"])
+    assert content(f"{folder}-beside/a") == b"x"
+    assert content(f"{folder}/one-more/z") == b"one-more/z"
+
+
+def test_links_and_what_is_being_written_are_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").touch()
+    (tmp_path / "top").mkdir()
+    for name, target in (("link", "elsewhere/kept"), ("folder", "elsewhere")):
+        (tmp_path / "top" / name).symlink_to(tmp_path / target)
+    with replacing(str(tmp_path / "top" / "file")) as file:
+        file.write(b"half")
+        assert list_files(str(tmp_path / "top")) == []
+    assert (list_files(str(tmp_path / "top")), list_folders(str(tmp_path / "top"))) == (["file"], [])
+    with pytest.raises(OSError, match="symbolic link"):
+        remove_folder(str(tmp_path / "top" / "folder"))
+    remove_folder(str(tmp_path / "top"))
+    assert [p.name for p in tmp_path.rglob("*")] == ["elsewhere", "kept"]
 
 
 # --- local: a full disk, killed and living writers -------------------------------------------------------------------
