@@ -180,6 +180,11 @@ class PlanSummary:
         """Segments and bytes of all reasons together."""
         return Count.sum(self.by_reason.values())
 
+    @property
+    def sha256(self) -> str:
+        """What the document says its bytes are, lower-case hex: it names this very plan, and its files by their hashes."""
+        return str(self._sealed()["sha256"])
+
     def check_valid(self, cluster_id: str, now_ms: int) -> None:
         """
         Refuse a plan that may no longer be applied, or not here.
@@ -240,7 +245,7 @@ class PlanSummary:
 
         :raises PlanError: if it contradicts itself or is too large: nobody would read it.
         """
-        text = json.dumps(strict.sealed(asdict(self), PLAN_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the summary of plan {self.plan_id} does not read back as it was written")
         return text
@@ -262,6 +267,9 @@ class PlanSummary:
         except ValueError as e:
             raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
         return summary
+
+    def _sealed(self) -> dict[str, Any]:
+        return strict.sealed(asdict(self), PLAN_FORMAT)
 
     def _check_consistent(self) -> None:
         """Refuse numbers that cannot belong to one plan; a checksum does not say who computed it."""

@@ -130,6 +130,11 @@ class ScrubPlan:
     within_blast_radius: bool
     file: PlanFile
 
+    @property
+    def sha256(self) -> str:
+        """What the document says its bytes are, lower-case hex: it names this very plan, and its table by its hash."""
+        return str(self._sealed()["sha256"])
+
     def check_valid(self, cluster_id: str, metadata_topic_id: str, now_ms: int) -> None:
         """
         Refuse a plan that may no longer be applied, or not here.
@@ -165,7 +170,7 @@ class ScrubPlan:
 
         :raises PlanError: if it contradicts itself.
         """
-        text = json.dumps(strict.sealed(asdict(self), SCRUB_PLAN_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the document of plan {self.plan_id} does not read back as it was written")
         return text
@@ -187,6 +192,9 @@ class ScrubPlan:
         except ValueError as e:
             raise PlanError(f"the plan of a scrub cannot be read ({e}); scrub again") from e
         return plan
+
+    def _sealed(self) -> dict[str, Any]:
+        return strict.sealed(asdict(self), SCRUB_PLAN_FORMAT)
 
 
 _AMOUNT = strict.record(Amount, {"objects": strict.integer, "bytes": strict.integer})

@@ -63,6 +63,11 @@ def test_json_round_trip() -> None:
     assert PlanSummary.from_json(document()) == SUMMARY
 
 
+def test_the_summary_knows_the_checksum_that_its_document_says() -> None:
+    assert SUMMARY.sha256 == json.loads(SUMMARY.to_json())["sha256"]
+    assert replace(SUMMARY, files={**SUMMARY.files, 4: PlanFile.of(4, 0, b"x")}).sha256 != SUMMARY.sha256
+
+
 def test_planned_is_the_sum_of_all_reasons() -> None:
     assert SUMMARY.planned == Count(3, 207)
 
