@@ -111,6 +111,13 @@ def share(value: object, what: str) -> float:
     return float(value)
 
 
+def number(value: object, what: str) -> float:
+    """Read a finite number from 0 on (a :data:`Reader`)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_INTEGER:
+        raise ValueError(f"{what} is {shown(value)}, not a number from 0 to 2^63 - 1")
+    return float(value)
+
+
 def boolean(value: object, what: str) -> bool:
     """Read a boolean (a :data:`Reader`)."""
     if not isinstance(value, bool):

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
@@ -93,7 +94,7 @@ class CleanerSession:
     @property
     def cluster_uri(self) -> str:
         """The folder of what runs remember of the cluster: snapshots, and the storage roots on which they have worked."""
-        return f"{self.work_uri}/cluster-{self.cluster_id.lstrip('._-')}"
+        return f"{self.work_uri}/{cluster_folder(self.cluster_id)}"
 
     def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
         """

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How far the cleaning of a metadata partition is: a small document in the folder of its run, replaced while the task works.
+
+It is for people. Nothing that deletes reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.policy import strict_json as strict
+
+PROGRESS_FORMAT = 1
+"""Version of the document; one of another version is not read."""
+
+MAX_PROGRESS_BYTES = 256 * 2**10
+MAX_PROGRESS_REFUSALS = 20
+
+
+class ProgressState(StrEnum):
+    """Whether a cleaning task works."""
+
+    RUNNING = "running"  # it did when it said so last; a killed one cannot say that it ended
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that the task refused or left."""
+
+    what: str  # which partition or segment
+    why: str  # the reason
+    what_to_do: str  # what a person can do about it
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningProgress:
+    """
+    The document of a cleaning task.
+
+    :param artifact: the run.
+    :param metadata_partition: which one is cleaned.
+    :param dry_run: whether the task changes nothing, and says what it would do.
+    :param began_at_ms: when this try began, ms since the epoch.
+    :param updated_at_ms: when it said so, ms since the epoch.
+    :param segments_total: segments that this try may delete.
+    :param segments_done: those of them that are deleted.
+    :param bytes_total: their sizes, summed.
+    :param bytes_done: of those that are deleted.
+    :param objects_per_second: deleted within the last minute.
+    :param partitions_total: user partitions that the try cleans.
+    :param partitions_done: those of them that are finished.
+    :param refused: what it refused or left, the first :data:`MAX_PROGRESS_REFUSALS` of it.
+    :param state: whether it works.
+    """
+
+    artifact: str
+    metadata_partition: int
+    dry_run: bool
+    began_at_ms: int
+    updated_at_ms: int
+    segments_total: int
+    segments_done: int
+    bytes_total: int
+    bytes_done: int
+    objects_per_second: float
+    partitions_total: int
+    partitions_done: int
+    refused: tuple[Left, ...]
+    state: ProgressState
+
+    def to_json(self) -> str:
+        """Return the document."""
+        return json.dumps({"format_version": PROGRESS_FORMAT, **asdict(self)}, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> CleaningProgress:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises DocumentError: if it has another form.
+        """
+        try:
+            document = strict.parse_object(text)
+            version = document.pop("format_version", None)
+            if type(version) is not int or version != PROGRESS_FORMAT:
+                raise ValueError(f"format_version is {strict.shown(version)}, this package reads {PROGRESS_FORMAT}")
+            progress: CleaningProgress = strict.record(cls, _FIELDS)(document, "progress")
+            if len(progress.refused) > MAX_PROGRESS_REFUSALS:
+                raise ValueError(f"progress.refused has {len(progress.refused)} entries")
+        except ValueError as e:
+            raise DocumentError(f"how far a cleaning task is cannot be read ({e})") from e
+        return progress
+
+
+def progress_name(metadata_partition: int) -> str:
+    """
+    Return the name of the document of a cleaning task.
+
+    :param metadata_partition: which one it cleans.
+    """
+    return f"progress-{metadata_partition}.json"
+
+
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    "artifact": strict.string,
+    "dry_run": strict.boolean,
+    **dict.fromkeys(
+        (
+            "metadata_partition", "began_at_ms", "updated_at_ms", "segments_total", "segments_done", "bytes_total",
+            "bytes_done", "partitions_total", "partitions_done",
+        ),
+        strict.integer,
+    ),
+    "objects_per_second": strict.number,
+    "refused": strict.array(strict.record(Left, dict.fromkeys(("what", "why", "what_to_do"), strict.string))),
+    "state": strict.one_of(ProgressState),
+}  # fmt: skip

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a survey found: every topic that still has remote segments, how far its deletion is, and what it takes up.
+
+It is for people. Nothing that deletes reads it.
+
+One small JSON document, the :class:`Inventory`, names a *generation*: a folder of Parquet files, each with its rows, size and
+SHA-256. The files of a generation come first and never change; the document comes last and replaces the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.plan import Count, Data
+
+INVENTORY_FORMAT = 1
+"""Version of the document; one of another version is not read."""
+
+INVENTORY_DOCUMENT = "inventory.json"
+MAX_INVENTORY_BYTES = 4 * 2**20
+TOPICS_FILE = "topics.parquet"
+PARTITIONS_FILE = "partitions.parquet"
+ROW_GROUP_ROWS = 5_000
+"""Rows of a row group of the files of segments, at most: a reader of one user partition skips the others."""
+
+_GENERATION = re.compile(r"inventory-(0|[1-9][0-9]{0,18})")
+_FILE_NAME = re.compile(r"topics\.parquet|partitions\.parquet|segments-(0|[1-9][0-9]{0,9})\.parquet")
+
+
+class SurveyedState(StrEnum):
+    """What is known of a topic, or of a user partition of it, by one look at the cluster."""
+
+    LIVING = "LIVING"  # the cluster has it
+    ORPHANED = "ORPHANED"  # it is gone, and nobody has marked it yet
+    WAITING = "WAITING"  # it is marked, and ``min_absence`` is not over
+    ELIGIBLE = "ELIGIBLE"  # a run may clean it now
+    DELETING = "DELETING"  # DELETE_PARTITION_STARTED is written, DELETE_PARTITION_FINISHED is not
+    REFUSED = "REFUSED"  # it is gone, and something stands against its cleaning
+    UNSEEN = "UNSEEN"  # it cannot be told whether it is gone
+
+
+TOPIC_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic", "string"),
+    ("topic_id", "binary"),  # 16 bytes
+    ("state", "string"),  # a SurveyedState: of its user partitions, the one that most needs to be seen
+    ("presence", "string"),  # what one look at the cluster said: present, absent, ambiguous or denied
+    ("partitions", "int32"),  # those with unfinished segments or a deletion under way
+    ("segments", "int64"),  # not finished
+    ("bytes", "int64"),  # of these, summed
+    ("oldest_ms", "int64"),  # time of the oldest segment's newest record, null where no segment tells
+    ("newest_ms", "int64"),  # time of the newest segment's newest record, null where no segment tells
+    ("first_absent_ms", "int64"),  # the earliest from which its absence counts, null where nobody has observed it
+    ("eligible_ms", "int64"),  # when the first of its waiting partitions may be cleaned, null where none waits
+    ("why", "string"),  # the state in words
+)
+"""Name and Arrow type of each column of the file of topics: a row for each topic id, the largest first."""
+
+PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("metadata_partition", "int32"),
+    ("state", "string"),
+    ("segments", "int64"),
+    ("bytes", "int64"),
+    ("start_offset", "int64"),  # lowest of its segments, inclusive; null where it has none
+    ("end_offset", "int64"),  # highest of its segments, inclusive; null where it has none
+    ("deletion", "string"),  # state of its deletion, null where it was never marked
+    ("first_absent_ms", "int64"),
+    ("eligible_ms", "int64"),
+    ("why", "string"),
+)
+"""Name and Arrow type of each column of the file of user partitions, by topic id, topic and number."""
+
+SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),  # 16 bytes
+    ("state", "string"),  # name of a state of a segment
+    ("start_offset", "int64"),  # inclusive
+    ("end_offset", "int64"),  # inclusive
+    ("bytes", "int64"),
+    ("max_timestamp_ms", "int64"),
+    ("event_timestamp_ms", "int64"),  # of its last event
+    ("broker_id", "int32"),  # of its last event's writer
+    ("leader_epochs", "epochs"),  # list of {leader_epoch, start_offset}
+    ("added_offset", "int64"),  # of its first event in the metadata partition
+    ("event_offset", "int64"),  # of its last event there
+)
+"""Name and Arrow type of each column of a metadata partition's file of segments, by topic id, partition, start offset."""
+
+
+def generation_name(created_at_ms: int) -> str:
+    """
+    Return the name of a generation's folder.
+
+    :param created_at_ms: when its survey looked, ms since the epoch.
+    """
+    return f"inventory-{created_at_ms}"
+
+
+def generation_time(name: str) -> int | None:
+    """
+    Return when the survey of a generation looked, ms since the epoch; ``None`` where a folder is no generation.
+
+    :param name: of the folder.
+    """
+    found = _GENERATION.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def segments_file(metadata_partition: int) -> str:
+    """
+    Return the name of the file of the segments of a metadata partition.
+
+    :param metadata_partition: which one.
+    """
+    return f"segments-{metadata_partition}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryFile:
+    """One file of a generation."""
+
+    rows: int  # its rows
+    bytes: int  # its size
+    sha256: str  # of its bytes, lower-case hex
+
+    @classmethod
+    def of(cls, rows: int, data: Data) -> InventoryFile:
+        """
+        Describe a file.
+
+        :param rows: how many it has.
+        :param data: its bytes.
+        """
+        return cls(rows, len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """
+    What a survey found, summed up.
+
+    :param stored: segments that are not finished, of whatever topic.
+    :param orphaned: those of topic ids that the cluster lacks; the next three are parts of it.
+    :param waiting: those of user partitions that wait for ``min_absence``.
+    :param eligible: those of user partitions that a run may clean now.
+    :param deleting: those of user partitions whose deletion was started.
+    :param next_eligible_ms: when the first waiting user partition may be cleaned, ms since the epoch.
+    :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
+    :param topics: topic ids that have unfinished segments or a deletion under way.
+    :param orphaned_topics: those of them that the cluster lacks.
+    :param quarantined_records: records that cannot be applied.
+    :param metadata_partitions_out_of_service: those with a record that ends the consumers of brokers, and those in which
+        too many records lie where they do not belong, so that nothing is written there.
+    """
+
+    stored: Count
+    orphaned: Count
+    waiting: Count
+    eligible: Count
+    deleting: Count
+    next_eligible_ms: int | None
+    oldest_orphan_ms: int | None
+    topics: int
+    orphaned_topics: int
+    quarantined_records: int
+    metadata_partitions_out_of_service: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """
+    The document of a survey.
+
+    :param cluster_id: the cluster.
+    :param connection: by which it was reached: an Airflow connection id, or what the command was told.
+    :param created_at_ms: when the survey looked, ms since the epoch.
+    :param artifact: the run that made it.
+    :param generation: name of the folder of its files, beside the document.
+    :param files: name → file.
+    :param totals: summed up.
+    """
+
+    cluster_id: str
+    connection: str
+    created_at_ms: int
+    artifact: str
+    generation: str
+    files: Mapping[str, InventoryFile]
+    totals: Totals
+
+    def to_json(self) -> str:
+        """
+        Return the document.
+
+        :raises DocumentError: if it contradicts itself: nobody would read it.
+        """
+        text = json.dumps(strict.sealed(asdict(self), INVENTORY_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise DocumentError(f"the inventory of {self.generation} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> Inventory:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises DocumentError: if it is not, to the letter.
+        """
+        try:
+            document = strict.unsealed(text, INVENTORY_FORMAT)
+            inventory: Inventory = strict.record(cls, _FIELDS)(document, "inventory")
+            inventory._check_consistent()
+        except ValueError as e:
+            raise DocumentError(f"{INVENTORY_DOCUMENT} cannot be read ({e}); the next run surveys anew") from e
+        return inventory
+
+    def _check_consistent(self) -> None:
+        if self.generation != generation_name(self.created_at_ms):
+            raise ValueError(f"generation {strict.shown(self.generation)} was not made at {self.created_at_ms} ms")
+        if unknown := sorted(name for name in self.files if not _FILE_NAME.fullmatch(name)):
+            raise ValueError(f"files has {strict.shown(unknown[0])}, which is no file of a survey")
+        if missing := {TOPICS_FILE, PARTITIONS_FILE} - self.files.keys():
+            raise ValueError(f"files lacks {sorted(missing)}")
+        if self.totals.topics != self.files[TOPICS_FILE].rows:
+            raise ValueError(f"{TOPICS_FILE} has {self.files[TOPICS_FILE].rows} rows for {self.totals.topics} topics")
+
+
+_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
+_TOTALS = strict.record(
+    Totals,
+    {
+        **dict.fromkeys(("stored", "orphaned", "waiting", "eligible", "deleting"), _COUNT),
+        **dict.fromkeys(("next_eligible_ms", "oldest_orphan_ms"), strict.optional(strict.integer)),
+        **dict.fromkeys(("topics", "orphaned_topics", "quarantined_records"), strict.integer),
+        "metadata_partitions_out_of_service": strict.array(strict.integer),
+    },
+)
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("cluster_id", "connection", "artifact", "generation"), strict.string),
+    "created_at_ms": strict.integer,
+    "files": strict.by_name(
+        strict.record(InventoryFile, {"rows": strict.integer, "bytes": strict.integer, "sha256": strict.string})
+    ),
+    "totals": _TOTALS,
+}

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What is left of a run when its own folder is gone: one small document, never changed, that lists and charts are made of.
+
+It is for people. Nothing that deletes reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.plan import Count
+
+RUN_SUMMARY_FORMAT = 1
+"""Version of the document; one of another version is not read."""
+
+RUNS_FOLDER = "runs"
+MAX_RUN_SUMMARY_BYTES = 256 * 2**10
+MAX_HEADLINE = 1_000
+
+_NAME = re.compile(r"([0-9]{15})\.([A-Za-z0-9][A-Za-z0-9._-]{0,127})\.json")
+
+
+class RunKind(StrEnum):
+    """What a run was for."""
+
+    CLEANER = "cleaner"
+    RETENTION = "retention"
+    SCRUB = "scrub"
+    DOCTOR = "doctor"
+
+
+class RunOutcome(StrEnum):
+    """How a run ended."""
+
+    SUCCESS = "success"
+    FAILED = "failed"  # it needs a person
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a run has deleted; in a dry run, what it would have."""
+
+    segments: int
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """
+    The document of a run.
+
+    :param cluster_id: the cluster.
+    :param connection: by which it was reached: an Airflow connection id, or what the command was told.
+    :param dag_id: of the run; of the command, ``rlmm``.
+    :param run_id: of the run.
+    :param artifact: name of the folder of the run below the work folder.
+    :param kind: what it was for.
+    :param began_at_ms: ms since the epoch.
+    :param ended_at_ms: ms since the epoch.
+    :param dry_run: whether it was to change nothing.
+    :param outcome: how it ended.
+    :param headline: what came of it, in one sentence.
+    :param needs_person: how many things need a person.
+    :param deleted: what it deleted.
+    :param planned: what it planned to delete.
+    :param refusals: how many things it refused or left, waits not among them.
+    :param stored: all segments that are not finished, ``None`` where the run does not know.
+    :param orphaned: those of topic ids that the cluster lacks, ``None`` where the run does not know.
+    :param waiting: those that wait for ``min_absence``, ``None`` where the run does not know.
+    :param deleting: those of user partitions whose deletion was started, ``None`` where the run does not know.
+    :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
+    :param critical: findings of the doctor that need a person, ``None`` where no doctor was asked.
+    :param out_of_service: metadata partitions that are out of service, ``None`` where the run does not know.
+    :param steps: name of a step → seconds that it took.
+    :param documents: page → name of the artifact that it shows.
+    """
+
+    cluster_id: str
+    connection: str
+    dag_id: str
+    run_id: str
+    artifact: str
+    kind: RunKind
+    began_at_ms: int
+    ended_at_ms: int
+    dry_run: bool
+    outcome: RunOutcome
+    headline: str
+    needs_person: int = 0
+    deleted: Deleted = Deleted(0, 0, 0)
+    planned: Count = field(default=Count(0, 0))
+    refusals: int = 0
+    stored: Count | None = None
+    orphaned: Count | None = None
+    waiting: Count | None = None
+    deleting: Count | None = None
+    oldest_orphan_ms: int | None = None
+    critical: int | None = None
+    out_of_service: int | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
+    documents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file_name(self) -> str:
+        """Name of the document in the folder of runs: names sort by the time at which the runs ended."""
+        return f"{self.ended_at_ms:015}.{self.artifact}.json"
+
+    def to_json(self) -> str:
+        """
+        Return the document.
+
+        :raises DocumentError: if it contradicts itself: nobody would read it.
+        """
+        text = json.dumps(strict.sealed(asdict(self), RUN_SUMMARY_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise DocumentError(f"the summary of run {self.artifact} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> RunSummary:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises DocumentError: if it is not, to the letter.
+        """
+        try:
+            document = strict.unsealed(text, RUN_SUMMARY_FORMAT)
+            summary: RunSummary = strict.record(cls, _FIELDS)(document, "run")
+            if not _NAME.fullmatch(summary.file_name):
+                raise ValueError(f"run.artifact is {strict.shown(summary.artifact)}, which names no run")
+        except ValueError as e:
+            raise DocumentError(f"the summary of a run cannot be read ({e})") from e
+        return summary
+
+
+def run_of_file(name: str) -> tuple[int, str] | None:
+    """
+    Return when the run of a document ended (ms since the epoch) and its artifact; ``None`` where it is no such document.
+
+    :param name: of the file.
+    """
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"), strict.string),
+    **dict.fromkeys(("began_at_ms", "ended_at_ms", "needs_person", "refusals"), strict.integer),
+    **dict.fromkeys(("oldest_orphan_ms", "critical", "out_of_service"), strict.optional(strict.integer)),
+    **dict.fromkeys(("stored", "orphaned", "waiting", "deleting"), strict.optional(_COUNT)),
+    "kind": strict.one_of(RunKind),
+    "dry_run": strict.boolean,
+    "outcome": strict.one_of(RunOutcome),
+    "deleted": strict.record(Deleted, dict.fromkeys(("segments", "objects", "bytes"), strict.integer)),
+    "planned": _COUNT,
+    "steps": strict.by_name(strict.number),
+    "documents": strict.by_name(strict.string),
+}
