@@ -64,6 +64,30 @@ def get_provider_info() -> dict[str, Any]:
                         "there decides what is marked and planned for deletion.\n",
                         "s3://my-bucket/plans,/mnt/plans",
                     ),
+                    "connections": _option(
+                        "Connections of type ``rlmm`` that have DAGs of their own, comma-separated. The DAGs of\n"
+                        "``rlmm_default`` have the plain ids, those of another connection ``x`` end in ``__x``, and so\n"
+                        "do their assets. Empty means ``rlmm_default`` alone.\n",
+                        "rlmm_default,staging",
+                    ),
+                    "cleaner_schedule": _option(
+                        "When ``remote_log_cleaner`` runs by itself: a cron expression, a preset such as\n"
+                        "``@daily``, ``none`` for never, or ``plan``: after each plan of ``remote_log_retention``.\n",
+                        "0 22 * * *",
+                        default="@daily",
+                    ),
+                    "retention_schedule": _option(
+                        "When ``remote_log_retention`` runs by itself: a cron expression, a preset or ``none``.\n"
+                        "It needs Spark, so it does not unless this is set.\n",
+                        "0 20 * * 6",
+                        default="none",
+                    ),
+                    "scrub_schedule": _option(
+                        "When ``remote_storage_scrub`` runs by itself, always as a dry run: a cron expression, a\n"
+                        "preset or ``none``.\n",
+                        "0 4 * * 0",
+                        default="@weekly",
+                    ),
                 },
             }
         },
@@ -74,9 +98,9 @@ def _modules(kind: str, *names: str) -> dict[str, Any]:
     return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{kind}.{name}" for name in names]}
 
 
-def _option(description: str, example: str) -> dict[str, Any]:
+def _option(description: str, example: str, default: str = "") -> dict[str, Any]:
     return {
-        "description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": "",
+        "description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": default,
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore, local_path, open_stores_by
+from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.store_uris import is_below, refuse_secrets_in_uri
 
@@ -20,6 +21,10 @@ _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
     "AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of the machine"
 )
+DEFAULT_CONN_ID = "rlmm_default"
+"""The connection whose DAGs have the plain ids."""
+
+_CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -45,6 +50,51 @@ def work_conn_id() -> str | None:
     from airflow.providers.common.compat.sdk import conf
 
     return (conf.get("rlmm", "work_conn_id", fallback="") or "").strip() or None
+
+
+def connections() -> tuple[str, ...]:
+    """
+    Return which connections have DAGs of their own: ``[rlmm] connections``, by default ``rlmm_default`` alone.
+
+    :return: ids, each once, in the order in which they are named.
+    :raises ConfigurationError: if one cannot be part of a DAG's id, or is named twice.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    configured: str = conf.get("rlmm", "connections", fallback="") or DEFAULT_CONN_ID
+    named = tuple(conn_id.strip() for conn_id in configured.split(",") if conn_id.strip())
+    for conn_id in named:
+        # A dot ends the DAG's id in the name of a run's folder.
+        if not _CONN_ID.fullmatch(conn_id):
+            allowed = "ids of connections separated by commas, each of 1 to 100 letters, digits, dashes and underscores"
+            raise refused("[rlmm] connections", conn_id, allowed)
+    if len(set(named)) != len(named) or not named:
+        raise refused("[rlmm] connections", configured, "at least one id, and each id once")
+    return named
+
+
+def of_connection(name: str, conn_id: str) -> str:
+    """
+    Return what a DAG or an asset of a connection is called; no two connections share one.
+
+    :param name: what it is called for ``rlmm_default``.
+    :param conn_id: connection of type ``rlmm``.
+    """
+    return name if conn_id == DEFAULT_CONN_ID else f"{name}__{conn_id}"
+
+
+def schedule_of(kind: str, default: str) -> str | None:
+    """
+    Return when the DAGs of one kind run: ``[rlmm] <kind>_schedule``.
+
+    :param kind: ``cleaner``, ``retention``, ``doctor`` or ``scrub``.
+    :param default: where nothing is set.
+    :return: a cron expression, a preset or another word, as it was written; ``None`` for ``none``: only by hand.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    configured = (conf.get("rlmm", f"{kind}_schedule", fallback="") or default).strip()
+    return None if configured.lower() == "none" else configured
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:

@@ -131,7 +131,7 @@ def _dags() -> Iterator[str]:
         "that its DAG does not have is refused by its first task.\n"
     )
     for file in sorted(Path(dags_folder()).glob("*.py")):
-        dag = runpy.run_path(str(file))["dag"]
+        (dag,) = runpy.run_path(str(file))["dags"]
         yield f"### {dag.dag_id}\n"
         params = [(name, dag.params.get_param(name)) for name in dag.params]
         rows = [

@@ -14,10 +14,10 @@ from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
+from airflow_provider_rlmm.settings import DEFAULT_CONN_ID
 
 CONN_TYPE = "rlmm"
 TYPE_NAME = "Kafka Remote Log Metadata"
-DEFAULT_CONN_ID = "rlmm_default"
 _UNUSED = ("host", "port", "schema", "login", "password")
 
 

@@ -47,13 +47,18 @@ print(json.dumps([heavy, opened]))
 """
 
 
-def load(dag_id: str) -> DAG:
+def load_all(dag_id: str) -> list[DAG]:
     spec = importlib.util.spec_from_file_location(dag_id, Path(dags_folder()) / f"{dag_id}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    dag: DAG = module.dag
+    dags: list[DAG] = module.dags
+    return dags
+
+
+def load(dag_id: str) -> DAG:
+    (dag,) = load_all(dag_id)
     return dag
 
 
@@ -100,6 +105,86 @@ def test_there_are_three_dags_and_all_survive_serialization(cleaner: DAG, retent
         assert known.doc_md == dag.doc_md
         assert dag.doc_md is not None
         assert "SPDX" not in dag.doc_md
+
+
+# -- one set of DAGs per connection ------------------------------------------------------------------------------------
+
+IDS = ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub"]
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__CONNECTIONS", "rlmm_default, prod-2")
+
+
+@pytest.mark.usefixtures("connections")
+@pytest.mark.parametrize("dag_id", IDS)
+def test_each_connection_has_dags_and_assets_of_its_own(dag_id: str) -> None:
+    ours, others = load_all(dag_id)
+    assert (ours.dag_id, others.dag_id) == (dag_id, f"{dag_id}__prod-2")
+    assert sorted(ours.task_ids) == sorted(others.task_ids)
+
+    def outlets(dag: DAG) -> set[str]:
+        return {asset.name for task in dag.tasks for asset in task.outlets}
+
+    assert outlets(others) == {f"{name}__prod-2" for name in outlets(ours)}
+    assert rendered(others, next(iter(others.topological_sort())).task_id).rlmm_conn_id == "prod-2"
+
+
+@pytest.mark.usefixtures("connections")
+@pytest.mark.parametrize("dag_id", IDS)
+def test_no_run_leads_to_the_connection_of_other_dags(dag_id: str) -> None:
+    ours, others = (dag.params.get_param("rlmm_conn_id") for dag in load_all(dag_id))
+    assert ours.resolve("rlmm_default") == "rlmm_default"
+    assert ours.resolve("no_dags_of_its_own") == "no_dags_of_its_own"
+    assert others.resolve("prod-2") == "prod-2"
+    for param, wrong in ((ours, "prod-2"), (others, "rlmm_default"), (others, "no_dags_of_its_own"), (others, None)):
+        with pytest.raises(ParamValidationError):
+            param.resolve(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("CONNECTIONS", "prod/2", r"\[rlmm\] connections must be ids of connections .*, not 'prod/2'"),
+        ("CONNECTIONS", "a.b", r"\[rlmm\] connections must be .*, not 'a.b'"),
+        ("CONNECTIONS", "a,a", r"\[rlmm\] connections must be at least one id, and each id once"),
+        ("CONNECTIONS", ",", r"\[rlmm\] connections must be at least one id"),
+        ("CLEANER_SCHEDULE", "dayly", r"\[rlmm\] cleaner_schedule must be a cron .* words none, plan, .*not 'dayly'"),
+        ("CLEANER_SCHEDULE", "* * * * * *", r"\[rlmm\] cleaner_schedule must be a cron expression of five fields"),
+        ("CLEANER_SCHEDULE", "@once", r"\[rlmm\] cleaner_schedule must be"),
+    ],
+)
+def test_a_wrong_setting_fails_when_the_file_is_parsed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"AIRFLOW__RLMM__{name}", value)
+    with pytest.raises(ConfigurationError, match=said):
+        load("remote_log_cleaner")
+
+
+def test_only_the_cleaner_starts_by_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    for dag_id, kind in (("remote_log_retention", "RETENTION"), ("remote_storage_scrub", "SCRUB")):
+        monkeypatch.setenv(f"AIRFLOW__RLMM__{kind}_SCHEDULE", "plan")
+        with pytest.raises(ConfigurationError, match="_schedule must be a cron"):
+            load(dag_id)
+
+
+def test_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [load(dag_id).schedule for dag_id in IDS] == ["@daily", None, "@weekly"]
+    assert not any(load(dag_id).catchup for dag_id in IDS)
+    monkeypatch.setenv("AIRFLOW__RLMM__CLEANER_SCHEDULE", " None ")
+    monkeypatch.setenv("AIRFLOW__RLMM__RETENTION_SCHEDULE", "0 20 * * 6")
+    assert (load(IDS[0]).schedule, load(IDS[1]).schedule) == (None, "0 20 * * 6")
+
+
+def test_the_plan_of_a_connection_starts_its_own_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__CONNECTIONS", "rlmm_default,prod")
+    monkeypatch.setenv("AIRFLOW__RLMM__CLEANER_SCHEDULE", "plan")
+    waits: Any = [dag.schedule for dag in load_all("remote_log_cleaner")]
+    emits = [dag.get_task("publish").outlets for dag in load_all("remote_log_retention")]
+    assert waits == emits
+    assert [[asset.name for asset in assets] for assets in waits] == [["remote_log_plan"], ["remote_log_plan__prod"]]
 
 
 def test_the_steps_of_a_scrub(scrub: DAG) -> None:

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+### Remote log cleaner
+
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in five steps:
+
+0. **check** finds everything that can be known to be wrong before anything is written, and says which cluster, clock and
+   storage root it has verified, and how.
+1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
+2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
+3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
+4. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+   acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
+   succeeds emits the asset `remote_log_cleanup` with the counts.
+
+Nothing is written unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
+the run. A cleaning task tries again on errors that may pass; a refusal to go on fails it at once, and before
+Airflow 3.3 after two more tries.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_rlmm.assets.by_connection import cleanup_asset
+from airflow_provider_rlmm.dag_factory import params
+from airflow_provider_rlmm.dag_factory.schedules import ASSETS_OF_THE_CLEANER, schedule
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
+from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
+from airflow_provider_rlmm.settings import of_connection
+
+LIMITS = {
+    "min_absence_ms": "{{ params.min_absence_ms }}",
+    "max_missing_segments": "{{ params.max_missing_segments }}",
+    "allowed_quarantine": "{{ params.allowed_quarantine }}",
+    **params.LIMITS_OF_A_DELETION,
+}
+
+
+def remote_log_cleaner(conn_id: str) -> DAG:
+    """
+    Build the DAG ``remote_log_cleaner`` of a connection.
+
+    :param conn_id: connection of type ``rlmm``.
+    :raises ConfigurationError: naming the setting, if ``[rlmm] cleaner_schedule`` is none.
+    """
+    with DAG(
+        dag_id=of_connection("remote_log_cleaner", conn_id),
+        schedule=schedule("cleaner", "@daily", conn_id, ASSETS_OF_THE_CLEANER),
+        catchup=False,
+        max_active_runs=1,
+        render_template_as_native_obj=True,
+        doc_md=__doc__,
+        tags=["kafka", "tiered-storage", "rlmm"],
+        params=_params(conn_id),
+    ) as dag:
+        _tasks(conn_id)
+    return dag
+
+
+def _tasks(conn_id: str) -> None:
+    check = CheckRemoteLogCleanupOperator(
+        task_id="check",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        blast_radius=params.RADIUS,
+        hold="{{ params.hold }}",
+        max_segments_this_run="{{ params.max_segments_this_run }}",
+        dry_run_only="{{ params.dry_run }}",
+        pre_execute=refuse_unknown_params,
+        execution_timeout=timedelta(hours=6),
+    )
+    mark = MarkDeletedPartitionsOperator(
+        task_id="mark",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        source_plan="{{ params.source_plan }}",
+        limits=LIMITS,
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=6),
+    )
+    plan = PlanRemoteLogCleanupOperator(
+        task_id="plan",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        source_plan="{{ params.source_plan }}",
+        limits=LIMITS,
+        blast_radius=params.RADIUS,
+        hold="{{ params.hold }}",
+        max_segments_this_run="{{ params.max_segments_this_run }}",
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=6),
+    )
+    clean = CleanMetadataPartitionOperator.partial(
+        task_id="clean",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        hold="{{ params.hold }}",
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=24),
+        map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
+        max_active_tis_per_dagrun=4,
+        **RETRY_WHAT_MAY_PASS,
+    ).expand(metadata_partition=plan.output)
+    report = ReportRemoteLogCleanupOperator(
+        task_id="report",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        dry_run_only="{{ params.dry_run }}",
+        trigger_rule="all_done",
+        execution_timeout=timedelta(hours=1),
+        outlets=[cleanup_asset(conn_id)],
+    )
+    check >> mark >> plan >> clean >> report
+
+
+def _params(conn_id: str) -> dict[str, Param]:
+    return {
+        **params.of_connection(conn_id),
+        "source_plan": Param(
+            None,
+            type=["null", "string"],
+            title="Plan to take work from",
+            section=params.WHAT,
+            description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
+        ),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            section=params.WHAT,
+            description="Say what would be written and deleted, do nothing; off: do it",
+        ),
+        **params.of_canary("Take no more segments than these, a canary; empty: all"),
+        "min_absence_ms": Param(
+            86_400_000,
+            type="integer",
+            title="Wait between looks",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="Two observations of absence are this far apart, ms",
+        ),
+        "max_missing_segments": Param(
+            10,
+            type="integer",
+            title="Missing segments",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="Segments without any object that are tolerated",
+        ),
+        "allowed_quarantine": Param(
+            [],
+            type="array",
+            title="Unusable records to allow",
+            section=params.PROTECTIONS,
+            items={"type": "string", "enum": sorted(QUARANTINE_KINDS)},
+            examples=sorted(QUARANTINE_KINDS),
+            description="Kinds of unusable records that stop nothing",
+        ),
+        **params.of_deletion("Segments started and deleted together"),
+        **params.of_blast_radius("The most one run may delete", "Of all known segments, the most one run may delete"),
+    }

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters that several DAGs have, as the form of *Trigger DAG* shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param
+
+from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
+from airflow_provider_rlmm.settings import DEFAULT_CONN_ID, connections
+
+WHAT = "What to do"
+PACE = "How fast, and when"
+LIMITS = "Limits"
+PROTECTIONS = "Protections"
+
+LIMITS_OF_A_DELETION = {
+    "batch_segments": "{{ params.batch_segments }}",
+    "overrides": "{{ params.overrides }}",
+    "objects_per_second": "{{ params.objects_per_second }}",
+    "deletion_window": "{{ params.deletion_window }}",
+}
+
+RADIUS = {
+    "max_segments": "{{ params.max_segments }}",
+    "max_bytes": "{{ params.max_bytes }}",
+    "max_share": "{{ params.max_share }}",
+}
+
+
+def of_connection(conn_id: str) -> dict[str, Param]:
+    """
+    Return the parameter that names the connection: a DAG works for its own, whatever a run is given.
+
+    The DAGs of ``rlmm_default`` take any connection that has no DAGs of its own.
+
+    :param conn_id: the DAG's connection.
+    """
+    allowed: dict[str, Any] = {"enum": [conn_id]}
+    said = f"Connection of type rlmm; this DAG works for {conn_id} alone"
+    if conn_id == DEFAULT_CONN_ID:
+        others, said = [c for c in connections() if c != conn_id], "Connection of type rlmm"
+        allowed = {"not": {"enum": others}} if others else {}
+    return {
+        "rlmm_conn_id": Param(conn_id, type="string", title="Connection", section=WHAT, description=said, **allowed)
+    }
+
+
+def of_deletion(batch: str) -> dict[str, Param]:
+    """
+    Return how much is deleted at once, how fast, when, and which topics and protections are left out.
+
+    :param batch: what ``batch_segments`` means.
+    """
+    return {
+        "batch_segments": Param(
+            DEFAULT_BATCH_SEGMENTS,
+            type="integer",
+            title="Segments per batch",
+            section=PACE,
+            minimum=1,
+            maximum=MAX_BATCH_SEGMENTS,
+            description=batch,
+        ),
+        "objects_per_second": Param(
+            None,
+            type=["null", "integer"],
+            title="Objects per second",
+            section=PACE,
+            minimum=1,
+            description="The most that each cleaning task deletes; empty: as many as the store allows",
+        ),
+        "deletion_window": Param(
+            None,
+            type=["null", "string"],
+            title="Time of day",
+            section=PACE,
+            examples=["22:00-06:00 Europe/Berlin"],
+            description="Time of day at which deletion may run; what is left then is for the next run; empty: any",
+        ),
+        "hold": Param(
+            [],
+            type="array",
+            title="Topics on hold",
+            section=WHAT,
+            items={"type": "string"},
+            description="Topics that this run must not touch: names, patterns with * and ?, topic ids; see the connection",
+        ),
+        "overrides": Param(
+            [],
+            type="array",
+            title="Protections to switch off",
+            section=PROTECTIONS,
+            items={"type": "string", "enum": sorted(OVERRIDES)},
+            examples=sorted(OVERRIDES),
+            values_display=OVERRIDES,
+            description="Named overrides; they need expected_cluster_id in the connection",
+        ),
+    }
+
+
+def of_blast_radius(segments: str, share: str) -> dict[str, Param]:
+    """
+    Return the most that one run may delete.
+
+    :param segments: what ``max_segments`` means.
+    :param share: what ``max_share`` means.
+    """
+    return {
+        "max_segments": Param(
+            100_000, type="integer", title="Most segments", section=LIMITS, minimum=0, description=segments
+        ),
+        "max_bytes": Param(
+            10 * 2**40,
+            type="integer",
+            title="Most bytes",
+            section=LIMITS,
+            minimum=0,
+            description="The most bytes one run may delete",
+        ),
+        "max_share": Param(
+            0.5, type="number", title="Largest share", section=LIMITS, minimum=0, maximum=1, description=share
+        ),
+    }
+
+
+def of_canary(description: str) -> dict[str, Param]:
+    """
+    Return how many segments a run takes at the most, before any limit refuses it.
+
+    :param description: what is taken.
+    """
+    return {
+        "max_segments_this_run": Param(
+            None,
+            type=["null", "integer"],
+            title="Segments this run",
+            section=WHAT,
+            minimum=1,
+            description=description,
+        )
+    }

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+### Remote storage scrub
+
+Compares what lies in remote storage with the metadata topic, and deletes what both have forgotten, in four steps:
+
+1. **scrub** lists all places, reads the log, and says of each object what it is: `docs/storage.md` has the classes.
+2. **plan** writes down which objects may go: those of segments that the log calls finished, and those that no record has
+   named at two scrubs, 72 hours apart by default.
+3. **delete** looks at each of them and at the log once more, right before it deletes it. No event is written.
+4. **report** fails the run as long as something needs a person that nobody has acknowledged (Airflow variable
+   `rlmm_acknowledgements`): missing objects, folders that could not be listed, objects of which nothing can be told.
+
+Nothing is deleted unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
+the run. A run by the schedule is a dry run, whatever the connection says.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_rlmm.dag_factory import params
+from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
+from airflow_provider_rlmm.operators.scrub import (
+    DeleteScrubbedObjectsOperator,
+    PlanRemoteStorageScrubOperator,
+    RemoteStorageScrubOperator,
+    ReportRemoteStorageScrubOperator,
+)
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
+from airflow_provider_rlmm.settings import of_connection
+
+LIMITS = {"min_unreferenced_ms": "{{ params.min_unreferenced_ms }}", **params.LIMITS_OF_A_DELETION}
+
+
+def remote_storage_scrub(conn_id: str) -> DAG:
+    """
+    Build the DAG ``remote_storage_scrub`` of a connection.
+
+    :param conn_id: connection of type ``rlmm``.
+    :raises ConfigurationError: naming the setting, if ``[rlmm] scrub_schedule`` is none.
+    """
+    with DAG(
+        dag_id=of_connection("remote_storage_scrub", conn_id),
+        schedule=schedule("scrub", "@weekly", conn_id),
+        catchup=False,
+        max_active_runs=1,
+        render_template_as_native_obj=True,
+        doc_md=__doc__,
+        tags=["kafka", "tiered-storage", "rlmm"],
+        params=_params(conn_id),
+    ) as dag:
+        _tasks()
+    return dag
+
+
+def _tasks() -> None:
+    scrub = RemoteStorageScrubOperator(
+        task_id="scrub",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        max_copy_ms="{{ params.max_copy_ms }}",
+        price_per_gb_month="{{ params.price_per_gb_month }}",
+        # The last task does that, when the healthy rest is done.
+        fail_on_problems=False,
+        overrides="{{ params.overrides }}",
+        pre_execute=refuse_unknown_params,
+        execution_timeout=timedelta(hours=24),
+        **RETRY_WHAT_MAY_PASS,
+    )
+    plan = PlanRemoteStorageScrubOperator(
+        task_id="plan",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        blast_radius=params.RADIUS,
+        hold="{{ params.hold }}",
+        max_segments_this_run="{{ params.max_segments_this_run }}",
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=6),
+    )
+    delete = DeleteScrubbedObjectsOperator(
+        task_id="delete",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        hold="{{ params.hold }}",
+        dry_run_only="{{ params.dry_run }}",
+        execution_timeout=timedelta(hours=24),
+        **RETRY_WHAT_MAY_PASS,
+    )
+    report = ReportRemoteStorageScrubOperator(
+        task_id="report", trigger_rule="all_done", execution_timeout=timedelta(hours=1)
+    )
+    scrub >> plan >> delete >> report
+
+
+def _params(conn_id: str) -> dict[str, Param]:
+    return {
+        **params.of_connection(conn_id),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            section=params.WHAT,
+            description="Say what would be deleted, do nothing; off: do it",
+        ),
+        **params.of_canary("Take the objects of no more segments than these, a canary; empty: all"),
+        "max_copy_ms": Param(
+            DEFAULT_MAX_COPY_MS,
+            type="integer",
+            title="Time for a copy",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="For how long a copy may be under way, ms",
+        ),
+        "price_per_gb_month": Param(
+            None,
+            type=["null", "number"],
+            title="Price per GiB and month",
+            section=params.WHAT,
+            minimum=0,
+            description="What storing 2^30 bytes costs in a month; empty: no cost",
+        ),
+        "min_unreferenced_ms": Param(
+            DEFAULT_MIN_UNREFERENCED_MS,
+            type="integer",
+            title="Wait between scrubs",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="Two scrubs that find an object without a record are this far apart, ms",
+        ),
+        **params.of_deletion("Segments whose objects are looked at and deleted together"),
+        **params.of_blast_radius(
+            "The most one run may delete objects of", "Of all listed segments, the most one run may take"
+        ),
+    }
