@@ -80,6 +80,7 @@ class RunSummary:
     :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
     :param critical: findings of the doctor that need a person, ``None`` where no doctor was asked.
     :param out_of_service: metadata partitions that are out of service, ``None`` where the run does not know.
+    :param quarantined: records that cannot be applied, ``None`` where the run does not know.
     :param steps: name of a step → seconds that it took.
     :param documents: page → name of the artifact that it shows.
     """
@@ -106,6 +107,7 @@ class RunSummary:
     oldest_orphan_ms: int | None = None
     critical: int | None = None
     out_of_service: int | None = None
+    quarantined: int | None = None
     steps: Mapping[str, float] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
 
@@ -157,7 +159,7 @@ _COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integ
 _FIELDS: Mapping[str, strict.Reader[Any]] = {
     **dict.fromkeys(("cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"), strict.string),
     **dict.fromkeys(("began_at_ms", "ended_at_ms", "needs_person", "refusals"), strict.integer),
-    **dict.fromkeys(("oldest_orphan_ms", "critical", "out_of_service"), strict.optional(strict.integer)),
+    **dict.fromkeys(("oldest_orphan_ms", "critical", "out_of_service", "quarantined"), strict.optional(strict.integer)),
     **dict.fromkeys(("stored", "orphaned", "waiting", "deleting"), strict.optional(_COUNT)),
     "kind": strict.one_of(RunKind),
     "dry_run": strict.boolean,

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Metrics by way of Airflow's own Stats: StatsD, Datadog or OpenTelemetry, whatever ``[metrics]`` says.
+
+Plain StatsD has no tags: Airflow leaves them away, and two clusters would write into one series. There the labels are part of
+the name.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from airflow_provider_rlmm.policy.run_metrics import METRICS, PREFIX, Metric, MetricType, metrics_of
+from airflow_provider_rlmm.policy.run_summary import RunSummary
+
+logger = logging.getLogger(__name__)
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def send_metrics(summary: RunSummary) -> None:
+    """
+    Send what a run says in numbers. Whatever fails is a line in the log: no run ends for it.
+
+    :param summary: of the run.
+    """
+    try:
+        tagged = _tags_are_sent()
+        for metric in metrics_of(summary):
+            _send(metric, summary.cluster_id, tagged)
+    except Exception:
+        logger.warning("The metrics of this run were not sent, or not all of them", exc_info=True)
+
+
+def _send(metric: Metric, cluster_id: str, tagged: bool) -> None:
+    from airflow.providers.common.compat.sdk import Stats
+
+    name = f"{PREFIX}.{metric.name}" if tagged else plain_name(metric)
+    tags = {**metric.labels, "cluster_id": cluster_id} if tagged else None
+    if METRICS[metric.name].type is MetricType.COUNTER:
+        Stats.incr(name, int(metric.value), tags=tags)
+    else:
+        Stats.gauge(name, metric.value, tags=tags)
+
+
+def plain_name(metric: Metric) -> str:
+    """
+    Return the name of a series where there are no tags: the values of its labels follow, in the order of its description.
+
+    :param metric: the value.
+    """
+    values = (_NOT_IN_A_NAME.sub("_", value) for value in metric.labels.values())
+    return ".".join([PREFIX, metric.name, *values])
+
+
+def _tags_are_sent() -> bool:
+    """Tell whether Airflow hands tags on; in the order in which it looks for the receiver itself."""
+    from airflow.providers.common.compat.sdk import conf
+
+    if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
+        return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
+    if conf.getboolean("metrics", "statsd_on", fallback=False):
+        return bool(conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False))
+    return True

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a run says in numbers to whoever collects metrics: their names, units and meaning, and how they come from its summary.
+
+Names, units and labels are a contract with dashboards and alert rules of others: ``docs/metrics.md`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
+
+PREFIX = "rlmm"
+"""Begins every name, behind the prefix that Airflow itself is told to use."""
+
+
+class MetricType(StrEnum):
+    """How values of one name go together."""
+
+    GAUGE = "gauge"  # the newest one counts
+    COUNTER = "counter"  # they add up
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What one name means."""
+
+    type: MetricType  # how its values go together
+    labels: tuple[str, ...]  # what tells its series apart, the cluster besides
+    meaning: str  # in words, with the unit
+
+
+_CLUSTER = ("connection",)
+_RUN = ("connection", "kind")
+_STEP = ("connection", "kind", "step")
+
+
+def _sizes(name: str, labels: tuple[str, ...], what: str) -> dict[str, Description]:
+    return {
+        f"{name}_{unit}": Description(MetricType.GAUGE, labels, f"{unit.capitalize()} {what}")
+        for unit in ("bytes", "segments")
+    }
+
+
+def _gauge(labels: tuple[str, ...], meaning: str) -> Description:
+    return Description(MetricType.GAUGE, labels, meaning)
+
+
+def _counter(meaning: str) -> Description:
+    return Description(MetricType.COUNTER, _RUN, meaning)
+
+
+METRICS: Mapping[str, Description] = {
+    **_sizes("stored", _CLUSTER, "that are in remote storage by the log: all segments that are not finished"),
+    **_sizes("orphaned", _CLUSTER, "of topic ids that the cluster lacks"),
+    **_sizes("waiting", _CLUSTER, "of these that were marked and wait for `min_absence`"),
+    **_sizes("deleting", _CLUSTER, "of user partitions whose deletion was started and has not finished"),
+    "oldest_orphan_age_seconds": _gauge(
+        _CLUSTER, "Age of the newest record of the oldest orphaned segment, in seconds"
+    ),
+    "metadata_partitions_out_of_service": _gauge(
+        _CLUSTER, "Metadata partitions in which a record or a gap keeps brokers or this package from working"
+    ),
+    "quarantined_records": _gauge(_CLUSTER, "Records that cannot be applied: poison pills and others"),
+    "doctor_critical": _gauge(_CLUSTER, "Findings of the doctor that need a person, acknowledged ones among them"),
+    **_sizes("planned", _RUN, "that the last run planned to delete"),
+    **_sizes("deleted", _RUN, "that the last run has deleted; 0 for a dry run"),
+    "deleted_objects": _gauge(_RUN, "Objects that the last run has deleted; 0 for a dry run"),
+    "refusals": _gauge(_RUN, "Things that the last run refused or left, waits not among them"),
+    "needs_person": _gauge(_RUN, "Things that need a person and made the last run red"),
+    "run_seconds": _gauge(_RUN, "How long the last run took, in seconds"),
+    "run_succeeded": _gauge(_RUN, "1 where the last run ended green, 0 where it ended red"),
+    "run_dry": _gauge(_RUN, "1 where the last run was a dry run, 0 where it was not"),
+    "run_ended_timestamp_seconds": _gauge(_RUN, "When the last run ended, in seconds since the epoch"),
+    "last_success_timestamp_seconds": _gauge(
+        _RUN, "When a run last ended green, dry or not, in seconds since the epoch; a red run leaves it as it was"
+    ),
+    "last_real_success_timestamp_seconds": _gauge(
+        _RUN, "When a run that was no dry run last ended green, in seconds since the epoch"
+    ),
+    "step_seconds": _gauge(_STEP, "How long a step of the last run took, in seconds"),
+    "step_segments_per_second": _gauge(
+        _STEP,
+        "Segments that a step of the last run went through per second: those stored, of `clean` and `delete` those deleted",
+    ),
+    "runs_succeeded_total": _counter("Runs that ended green"),
+    "runs_failed_total": _counter("Runs that ended red"),
+    "deleted_bytes_total": _counter("Bytes deleted, by runs that were no dry run"),
+    "deleted_segments_total": _counter("Segments deleted, by runs that were no dry run"),
+    "deleted_objects_total": _counter("Objects deleted, by runs that were no dry run"),
+}
+"""Name, without :data:`PREFIX` → what it means; in the order of ``docs/metrics.md``."""
+
+_DELETES = frozenset({"clean", "delete"})
+_READS_ALL = frozenset({"mark", "plan", "survey", "doctor", "evaluate"})
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """
+    One value of one series.
+
+    :param name: one of :data:`METRICS`.
+    :param value: 0 or more, in the unit that the name ends with.
+    :param labels: label → value, those of its description, in that order.
+    """
+
+    name: str
+    value: float
+    labels: Mapping[str, str]
+
+
+def metrics_of(summary: RunSummary) -> tuple[Metric, ...]:
+    """
+    Return what a run says in numbers; what it does not know is left out, never 0.
+
+    :param summary: of the run.
+    """
+    cluster = {"connection": summary.connection}
+    run = cluster | {"kind": summary.kind.value}
+    found = [Metric(name, value, cluster) for name, value in _of_the_cluster(summary)]
+    found += [Metric(name, value, run) for name, value in _of_the_run(summary)]
+    for step, seconds in summary.steps.items():
+        found += [Metric(name, value, run | {"step": step}) for name, value in _of_the_step(summary, step, seconds)]
+    return tuple(found)
+
+
+def _of_the_cluster(summary: RunSummary) -> Iterator[tuple[str, float]]:
+    for name in ("stored", "orphaned", "waiting", "deleting"):
+        count = getattr(summary, name)
+        if count is not None:
+            yield f"{name}_bytes", count.bytes
+            yield f"{name}_segments", count.segments
+    if summary.oldest_orphan_ms is not None:
+        # A broker's clock may be ahead of ours, and a record's time is its producer's.
+        yield "oldest_orphan_age_seconds", max(0, summary.ended_at_ms - summary.oldest_orphan_ms) / 1000
+    elif summary.orphaned is not None and not summary.orphaned.segments:
+        yield "oldest_orphan_age_seconds", 0
+    for name, value in {
+        "metadata_partitions_out_of_service": summary.out_of_service,
+        "quarantined_records": summary.quarantined,
+        "doctor_critical": summary.critical,
+    }.items():
+        if value is not None:
+            yield name, value
+
+
+def _of_the_run(summary: RunSummary) -> Iterator[tuple[str, float]]:
+    green, ended = summary.outcome is RunOutcome.SUCCESS, summary.ended_at_ms / 1000
+    yield "planned_bytes", summary.planned.bytes
+    yield "planned_segments", summary.planned.segments
+    deleted = {
+        name: 0 if summary.dry_run else getattr(summary.deleted, name) for name in ("bytes", "segments", "objects")
+    }
+    for name, value in deleted.items():
+        yield f"deleted_{name}", value
+        yield f"deleted_{name}_total", value
+    yield "refusals", summary.refusals
+    yield "needs_person", summary.needs_person
+    yield "run_seconds", max(0, summary.ended_at_ms - summary.began_at_ms) / 1000
+    yield "run_succeeded", int(green)
+    yield "run_dry", int(summary.dry_run)
+    yield "run_ended_timestamp_seconds", ended
+    if green:
+        yield "last_success_timestamp_seconds", ended
+        if not summary.dry_run:
+            yield "last_real_success_timestamp_seconds", ended
+    yield ("runs_succeeded_total" if green else "runs_failed_total"), 1
+
+
+def _of_the_step(summary: RunSummary, step: str, seconds: float) -> Iterator[tuple[str, float]]:
+    yield "step_seconds", seconds
+    segments: int | None = None
+    if step in _DELETES and not summary.dry_run:
+        segments = summary.deleted.segments
+    elif step in _READS_ALL and summary.stored is not None:
+        segments = summary.stored.segments
+    if segments is not None and seconds > 0:
+        yield "step_segments_per_second", segments / seconds
+
+
+def as_markdown() -> str:
+    """Return the table of ``docs/metrics.md``."""
+    lines = ["| name | type | told apart by | meaning |", "|---|---|---|---|"]
+    for name, about in METRICS.items():
+        labels = ", ".join(f"`{label}`" for label in about.labels)
+        lines.append(f"| `{PREFIX}.{name}` | {about.type} | {labels} | {about.meaning} |")
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics through Airflow's Stats: names with and without tags, and a failure that breaks nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat import sdk
+
+from airflow_provider_rlmm.observability.stats import send_metrics
+from tests.unit.policy.test_run_metrics import RUN
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, float, Any]] = []
+
+    def gauge(self, stat: str, value: float, tags: Any = None) -> None:
+        self.seen.append(("gauge", stat, value, tags))
+
+    def incr(self, stat: str, count: int, tags: Any = None) -> None:
+        self.seen.append(("incr", stat, count, tags))
+
+
+@pytest.fixture
+def stats(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    monkeypatch.setattr(sdk, "Stats", recorder, raising=False)
+    return recorder
+
+
+def test_tags_tell_clusters_apart(stats: Recorder) -> None:
+    send_metrics(RUN)
+    of_cluster = {"connection": "rlmm_default", "cluster_id": "MkU3OEVBNTcwNTJENDM2Qk"}
+    assert ("gauge", "rlmm.stored_bytes", 500_000, of_cluster) in stats.seen
+    of_step = {"connection": "rlmm_default", "kind": "cleaner", "step": "clean", "cluster_id": "MkU3OEVBNTcwNTJENDM2Qk"}
+    assert ("gauge", "rlmm.step_seconds", 3.0, of_step) in stats.seen
+    assert ("incr", "rlmm.deleted_bytes_total", 12_000, of_cluster | {"kind": "cleaner"}) in stats.seen
+
+
+@pytest.mark.parametrize(
+    ("settings", "tagged"),
+    [
+        ({"STATSD_ON": "True"}, False),
+        ({"STATSD_ON": "True", "STATSD_INFLUXDB_ENABLED": "True"}, True),
+        ({"STATSD_ON": "True", "STATSD_DATADOG_ENABLED": "True"}, True),
+        ({"STATSD_DATADOG_ENABLED": "True", "STATSD_DATADOG_METRICS_TAGS": "False"}, False),
+        ({"OTEL_ON": "True"}, True),
+    ],
+)
+def test_where_no_tags_are_sent_the_name_tells_clusters_apart(
+    stats: Recorder, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], tagged: bool
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
+    send_metrics(replace(RUN, connection="rlmm.west,1"))
+    names = {(stat, tags is not None) for _, stat, _, tags in stats.seen}
+    if tagged:
+        assert ("rlmm.step_seconds", True) in names
+    else:
+        assert ("rlmm.step_seconds.rlmm_west_1.cleaner.clean", False) in names
+        assert ("rlmm.stored_bytes.rlmm_west_1", False) in names
+    assert {was_tagged for _, was_tagged in names} == {tagged}
+
+
+def test_a_failure_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Recorder):
+        def gauge(self, stat: str, value: float, tags: Any = None) -> None:
+            raise OSError("no route to host")
+
+    monkeypatch.setattr(sdk, "Stats", Broken(), raising=False)
+    with caplog.at_level(logging.WARNING):
+        send_metrics(RUN)
+    assert "were not sent" in caplog.text
