@@ -171,7 +171,7 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> None:
     from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
 
     with _topic(invocation, limits) as (session, topic):
-        found = orphaned_partitions(topic, limits, session.clock())
+        found = orphaned_partitions(topic, limits, session.clock(), session.hold())
     columns = {
         "topic": "topic", "topic_id": "topic id", "partition": "partition", "segments": "segments", "bytes": "size",
         "deletion": "deletion", "status": "status", "why": "why",

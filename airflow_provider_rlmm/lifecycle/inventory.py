@@ -4,22 +4,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
+from airflow_provider_rlmm.lifecycle.survey import READY, survey
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.inventory import SurveyedState
 
-READY = "READY"
-"""Status of an orphaned user partition that a run may clean now."""
+NOTHING_HELD = Hold()
+_NOT_ORPHANED = (SurveyedState.LIVING, SurveyedState.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class OrphanedPartition:
     :param bytes: their sizes, summed.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
     :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
-    :param status: :data:`READY`, or the kind of what stands against its cleaning.
+    :param status: :data:`~airflow_provider_rlmm.lifecycle.survey.READY`, or the kind of what stands against its cleaning.
     :param why: what stands against it, in words; empty where it is ready.
     """
 
@@ -107,7 +107,9 @@ class OrphanedPartition:
     why: str
 
 
-def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int) -> list[OrphanedPartition]:
+def orphaned_partitions(
+    topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD
+) -> list[OrphanedPartition]:
     """
     Return the user partitions of deleted topics that are not cleaned, by topic and number.
 
@@ -116,45 +118,25 @@ def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int) 
     :param topic: the metadata topic, read.
     :param limits: by which it is judged what may be cleaned now.
     :param now_ms: ms since the epoch.
+    :param hold: what is never touched.
     :raises EventLogError: if log or cluster cannot be asked.
     """
-    numbers = range(topic.log.partition_count)
-    ids = {number: topic.with_segments(number) | topic.under_way(number) for number in numbers}
-    names = {topic_id: known for topic_id, known in topic.names().items() if any(topic_id in of for of in ids.values())}
-    seen = look(topic.topics, topic.log, names).observations if names else {}
-    absent = {topic_id for topic_id, observation in seen.items() if observation.presence is Presence.ABSENT}
-    found = [
-        _orphan(history, seen[history.topic_id_partition.topic_id], number, limits, now_ms)
-        for number in numbers
-        for history in _orphaned_in(topic, number, ids[number] & absent)
-    ]
+    made = survey(topic, limits, hold, now_ms)
+    rows = made.partitions.append_column("status", made.statuses).to_pylist()
+    found = [_orphan(row) for row in rows if row["state"] not in _NOT_ORPHANED]
     return sorted(found, key=lambda o: (o.topic, o.topic_id, o.partition))
 
 
-def _orphaned_in(topic: TopicReplay, metadata_partition: int, absent: Collection[UUID]) -> list[UserPartitionHistory]:
-    histories = topic.view(metadata_partition, absent).histories.values() if absent else ()
-    return [history for history in histories if history.deletion_under_way() or history.unfinished()]
-
-
-def _orphan(
-    history: UserPartitionHistory, observation: Observation, metadata_partition: int, limits: CleanerLimits, now_ms: int
-) -> OrphanedPartition:
-    tip, unfinished = history.topic_id_partition, history.unfinished()
-    first = first_observation(history.observations, now_ms)
-    status, why = READY, ""
-    if not history.deletion_under_way():
-        status, why = RefusalKind.NEXT_RUN.value, "not marked yet: the next run that may write marks it"
-    elif (refusal := refusal_of(history, observation, now_ms, limits)) is not None:
-        status, why = refusal.kind.value, f"{refusal.why}; {refusal.what_to_do}"
+def _orphan(row: Mapping[str, Any]) -> OrphanedPartition:
     return OrphanedPartition(
-        topic=tip.topic,
-        topic_id=kafka_uuid_str(tip.topic_id),
-        partition=tip.partition,
-        metadata_partition=metadata_partition,
-        segments=len(unfinished),
-        bytes=sum(m.segment_size_in_bytes for m in unfinished),
-        deletion=history.delete_state.name if history.delete_state is not None else None,
-        observed_ms=first.time_ms if first else None,
-        status=status,
-        why=why,
+        topic=row["topic"],
+        topic_id=kafka_uuid_str(UUID(bytes=row["topic_id"])),
+        partition=row["partition"],
+        metadata_partition=row["metadata_partition"],
+        segments=row["segments"],
+        bytes=row["bytes"],
+        deletion=row["deletion"],
+        observed_ms=row["first_absent_ms"],
+        status=row["status"],
+        why="" if row["status"] == READY else row["why"],
     )

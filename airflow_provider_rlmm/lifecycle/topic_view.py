@@ -260,7 +260,9 @@ class TopicReplay:
         """
         return self._topic.tails[metadata_partition].seen()
 
-    def view(self, metadata_partition: int, topic_ids: Collection[UUID]) -> MetadataPartitionView:
+    def view(
+        self, metadata_partition: int, topic_ids: Collection[UUID], *, with_segments: bool = True
+    ) -> MetadataPartitionView:
         """
         Return what is known of a metadata partition, with the histories of some topics.
 
@@ -269,6 +271,7 @@ class TopicReplay:
 
         :param metadata_partition: which one.
         :param topic_ids: the topics whose histories are wanted.
+        :param with_segments: ``False`` leaves their segments out: for those who count these in :attr:`segments`.
         :raises EventLogError: if the log cannot be read.
         """
         topic, begin = self._topic, self._begins[metadata_partition]
@@ -276,7 +279,7 @@ class TopicReplay:
             metadata_partition,
             begin=begin,
             end=topic.next_offsets[metadata_partition],
-            histories=topic.state.histories(metadata_partition, topic_ids),
+            histories=topic.state.histories(metadata_partition, topic_ids, with_segments=with_segments),
             quarantined=[
                 q for q in topic.quarantined if q.metadata_partition == metadata_partition and q.offset >= begin
             ],

@@ -29,13 +29,23 @@ def user_partition(store: Store, row: int) -> TopicIdPartition:
 
 
 def histories_of(
-    store: Store, metadata_partition: int, topic_ids: Collection[UUID]
+    store: Store, metadata_partition: int, topic_ids: Collection[UUID], *, with_segments: bool = True
 ) -> dict[TopicIdPartition, UserPartitionHistory]:
     """Return the histories of some topics of a metadata partition, by the order in which they were first seen."""
     wanted = _rows_of_topics(store, metadata_partition, topic_ids)
+    found = {row: _history(store, row) for row in wanted.tolist()}
+    if with_segments:
+        _fill_segments(store, wanted, found)
+    for (row, high, low), uncertain in store.unresolved.items():
+        if row in found:
+            found[row].without_add[_uuid(high, low)] = uncertain.offset
+    return {history.topic_id_partition: history for history in found.values()}
+
+
+def _fill_segments(store: Store, wanted: Array, found: dict[int, UserPartitionHistory]) -> None:
+    """Give histories their segments that are not finished; ``wanted`` are their rows."""
     mine = np.zeros(store.partitions.size, dtype=bool)
     mine[wanted] = True
-    found = {row: _history(store, row) for row in wanted.tolist()}
     segments = store.segments
     alive = np.flatnonzero((segments["state"] != DEAD) & mine.take(segments["user_partition"]))
     alive = alive.take(np.argsort(segments["added_offset"].take(alive), kind="stable"))
@@ -47,10 +57,6 @@ def histories_of(
     for row, known in by_partition.items():
         found[row].cache = RemoteLogMetadataCache(known)
         found[row].known_segments = {metadata.remote_log_segment_id.id for metadata in known}
-    for (row, high, low), uncertain in store.unresolved.items():
-        if row in found:
-            found[row].without_add[_uuid(high, low)] = uncertain.offset
-    return {history.topic_id_partition: history for history in found.values()}
 
 
 def _rows_of_topics(store: Store, metadata_partition: int, topic_ids: Collection[UUID]) -> Array:

@@ -129,7 +129,7 @@ class ColumnarState:
         return table_of(self._own(), "user_partitions")
 
     def histories(
-        self, metadata_partition: int, topic_ids: Collection[UUID]
+        self, metadata_partition: int, topic_ids: Collection[UUID], *, with_segments: bool = True
     ) -> dict[TopicIdPartition, UserPartitionHistory]:
         """
         Return what is known of the user partitions of some topics, one by one.
@@ -139,8 +139,9 @@ class ColumnarState:
 
         :param metadata_partition: where their events lie.
         :param topic_ids: which topics.
+        :param with_segments: ``False`` leaves their segments out: for those who count these in :attr:`segments`.
         """
-        return histories_of(self._own(), metadata_partition, topic_ids)
+        return histories_of(self._own(), metadata_partition, topic_ids, with_segments=with_segments)
 
     def deletions_under_way(self) -> Mapping[TopicIdPartition, PartitionDeletion]:
         """Return how far the deletions are that began and are not finished."""

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A survey: what the whole metadata topic says is stored, judged by one look at the cluster, as tables for people.
+
+The state of a user partition is decided by the rules of planner and cleaner (:func:`~.eligibility.refusal_of`), in one place:
+:func:`_of_marked`. Segments stay columns from the log to the files; there are objects only for user partitions whose deletion
+is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
+from airflow_provider_rlmm.lifecycle.inventory_files import partitions_schema, segments_schema, topics_schema
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.outcomes import ErrorCode
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.inventory import SurveyedState, Totals
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READY = "READY"
+"""Status of an orphaned user partition that a run may clean now."""
+
+NOT_MARKED = "not marked yet: the next run that may write marks it"
+_STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+_OF_PRESENCE = {Presence.PRESENT: SurveyedState.LIVING}
+_ENDS_CONSUMERS = frozenset(
+    code.name for code in ErrorCode if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED)
+)
+
+BY_URGENCY = (
+    SurveyedState.UNSEEN,
+    SurveyedState.REFUSED,
+    SurveyedState.DELETING,
+    SurveyedState.ELIGIBLE,
+    SurveyedState.WAITING,
+    SurveyedState.ORPHANED,
+    SurveyedState.LIVING,
+)
+"""Where the user partitions of a topic differ, the first of these is the topic's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What is known of a user partition.
+
+    :param state: of it.
+    :param status: :data:`READY`, or the kind of what stands against its cleaning.
+    :param why: the state in words.
+    :param deletion: name of the state of its deletion, ``None`` where it was never marked.
+    :param first_absent_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
+    :param eligible_ms: when it may be cleaned, ms since the epoch; ``None`` where it does not wait.
+    """
+
+    state: SurveyedState
+    status: str
+    why: str
+    deletion: str | None = None
+    first_absent_ms: int | None = None
+    eligible_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    What a survey found.
+
+    :param topics: a row for each topic id, as :data:`~airflow_provider_rlmm.policy.inventory.TOPIC_COLUMNS` has it.
+    :param partitions: a row for each user partition, as :data:`~airflow_provider_rlmm.policy.inventory.PARTITION_COLUMNS` has
+        it.
+    :param statuses: of these rows: :data:`READY`, or the kind of what stands against the cleaning.
+    :param stored: the segments that are not finished, as the columnar state has them.
+    :param totals: summed up.
+    """
+
+    topics: pa.Table
+    partitions: pa.Table
+    statuses: pa.ChunkedArray
+    stored: pa.Table
+    totals: Totals
+
+    def segments(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each metadata partition that has segments, and these, sorted by user partition and start offset."""
+        from airflow_provider_rlmm.lifecycle.survey_tables import segments_of
+
+        for number in sorted(self.stored.column("metadata_partition").unique().to_pylist()):
+            yield number, segments_of(self.stored, number, segments_schema())
+
+
+def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -> Survey:
+    """
+    Survey a metadata topic that was read.
+
+    :param topic: the metadata topic.
+    :param limits: by which it is judged what may be cleaned now.
+    :param hold: what is never touched.
+    :param now_ms: ms since the epoch, proven.
+    :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
+    :raises EventLogError: if log or cluster cannot be asked.
+    """
+    from airflow_provider_rlmm.lifecycle.survey_tables import (
+        partition_rows,
+        topic_rows,
+        user_partitions_of,
+    )
+
+    views = [
+        topic.view(number, topic.under_way(number), with_segments=False) for number in range(topic.log.partition_count)
+    ]
+    marked = {
+        (history.topic_id_partition, view.metadata_partition): history
+        for view in views
+        for history in view.histories.values()
+        if history.deletion_under_way()
+    }
+    found = user_partitions_of(topic.segments, marked)
+    known = topic.names()
+    names = {topic_id: known[topic_id] for topic_id in found.topic_ids()}
+    seen = look(topic.topics, topic.log, names).observations if names else {}
+    by_topic = {topic_id: _of_topic(topic_id, names[topic_id], seen[topic_id], hold) for topic_id in names}
+    by_partition = {
+        key: _of_marked(history, seen[key[0].topic_id], by_topic[key[0].topic_id], limits, now_ms)
+        for key, history in marked.items()
+    }
+    partitions, statuses = partition_rows(found, by_topic, by_partition, partitions_schema())
+    presence = {topic_id: observation.presence for topic_id, observation in seen.items()}
+    topics = topic_rows(found, partitions, names, presence, BY_URGENCY, topics_schema())
+    return Survey(topics, partitions, statuses, topic.segments, _totals(topics, partitions, views))
+
+
+def _of_topic(topic_id: UUID, names: frozenset[str], seen: Observation, hold: Hold) -> Verdict:
+    """Judge the user partitions of a topic id that nobody has marked."""
+    if seen.presence is not Presence.ABSENT:
+        state = _OF_PRESENCE.get(seen.presence, SurveyedState.UNSEEN)
+        return Verdict(state, seen.presence.value, seen.reason)
+    held = hold.refusal_of(TopicIdPartition(topic_id, min(names), 0), names)
+    if held is not None:
+        return _refused(held)
+    return Verdict(SurveyedState.ORPHANED, RefusalKind.NEXT_RUN.value, NOT_MARKED)
+
+
+def _refused(refusal: Refusal) -> Verdict:
+    return Verdict(SurveyedState.REFUSED, refusal.kind.value, f"{refusal.why}; {refusal.what_to_do}")
+
+
+def _of_marked(
+    history: UserPartitionHistory, seen: Observation, of_topic: Verdict, limits: CleanerLimits, now_ms: int
+) -> Verdict:
+    """Judge a user partition whose deletion is under way; ``of_topic`` says what holds for its topic."""
+    state, status, why, eligible_ms = of_topic.state, of_topic.status, of_topic.why, None
+    first = first_observation(history.observations, now_ms)
+    refusal = None if state is SurveyedState.REFUSED else refusal_of(history, seen, now_ms, limits)
+    if refusal is not None:
+        status, why = refusal.kind.value, f"{refusal.why}; {refusal.what_to_do}"
+    if state is SurveyedState.ORPHANED:
+        state = _progress_of(history, refusal)
+        if refusal is None:
+            status, why = READY, "a run may clean it now"
+        elif refusal.kind is RefusalKind.WAITING and first is not None:
+            eligible_ms = first.time_ms + limits.min_absence_ms
+    deletion = history.delete_state.name if history.delete_state is not None else None
+    return Verdict(state, status, why, deletion, first.time_ms if first else None, eligible_ms)
+
+
+def _progress_of(history: UserPartitionHistory, refusal: Refusal | None) -> SurveyedState:
+    """Tell how far the deletion of a user partition is whose topic is gone."""
+    if refusal is not None and refusal.kind.needs_person:
+        return SurveyedState.REFUSED
+    if history.delete_state is _STARTED:
+        return SurveyedState.DELETING
+    if refusal is None:
+        return SurveyedState.ELIGIBLE
+    # A marker that does not count is as good as none: the next run makes another one.
+    return SurveyedState.WAITING if refusal.kind is RefusalKind.WAITING else SurveyedState.ORPHANED
+
+
+def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitionView]) -> Totals:
+    import pyarrow.compute as pc
+
+    sums = partitions.group_by("state").aggregate([("segments", "sum"), ("bytes", "sum")]).to_pylist()
+    by_state = {SurveyedState(row["state"]): Count(row["segments_sum"], row["bytes_sum"]) for row in sums}
+    nothing = Count(0, 0)
+    absent = topics.filter(pc.equal(topics.column("presence"), Presence.ABSENT.value))
+    gone = [state for state in by_state if state not in (SurveyedState.LIVING, SurveyedState.UNSEEN)]
+    return Totals(
+        stored=Count.sum(by_state.values()),
+        orphaned=Count.sum(by_state[state] for state in gone),
+        waiting=by_state.get(SurveyedState.WAITING, nothing),
+        eligible=by_state.get(SurveyedState.ELIGIBLE, nothing),
+        deleting=by_state.get(SurveyedState.DELETING, nothing),
+        next_eligible_ms=_lowest(
+            partitions.filter(pc.equal(partitions.column("state"), SurveyedState.WAITING.value)), "eligible_ms"
+        ),
+        oldest_orphan_ms=_lowest(absent, "oldest_ms"),
+        topics=topics.num_rows,
+        orphaned_topics=absent.num_rows,
+        quarantined_records=sum(len(view.quarantined) for view in views),
+        metadata_partitions_out_of_service=tuple(view.metadata_partition for view in views if _is_out_of_service(view)),
+    )
+
+
+def _lowest(rows: pa.Table, column: str) -> int | None:
+    import pyarrow.compute as pc
+
+    found: int | None = pc.min(rows.column(column)).as_py()
+    # A time before the epoch is none.
+    return None if found is None or found < 0 else found
+
+
+def _is_out_of_service(view: MetadataPartitionView) -> bool:
+    codes = {record.code for record in view.quarantined}
+    unwritable = ErrorCode.MISROUTED.name in codes and not Belief(view).routing_verified()
+    return unwritable or not codes.isdisjoint(_ENDS_CONSUMERS)
