@@ -155,6 +155,18 @@ def _connection_type() -> dict[str, Any]:
                 kind="boolean",
                 default=False,
             ),
+            "scheduled_runs": _field(
+                "Scheduled runs",
+                "What a run of the cleaner does that nobody started by hand: dry or real",
+                default="dry",
+                enum=["dry", "real"],
+            ),
+            "deletion_window": _field(
+                "Deletion window", "Time of day at which deletion may run, such as 22:00-06:00 Europe/Berlin"
+            ),
+            "objects_per_second": _field(
+                "Objects per second", "The most that each cleaning task deletes", kind="integer"
+            ),
             "hold": _field(
                 "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
             ),

@@ -34,6 +34,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
+from airflow_provider_rlmm.operators.decision import AS_CHECKED
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
@@ -77,26 +78,28 @@ def _tasks(conn_id: str) -> None:
         hold="{{ params.hold }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only="{{ params.dry_run }}",
+        source_plan="{{ params.source_plan }}",
+        scheduled_by_connection=True,
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=6),
     )
     mark = MarkDeletedPartitionsOperator(
         task_id="mark",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        source_plan="{{ params.source_plan }}",
+        source_plan=AS_CHECKED,
         limits=LIMITS,
-        dry_run_only="{{ params.dry_run }}",
+        dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
     plan = PlanRemoteLogCleanupOperator(
         task_id="plan",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        source_plan="{{ params.source_plan }}",
+        source_plan=AS_CHECKED,
         limits=LIMITS,
         blast_radius=params.RADIUS,
         hold="{{ params.hold }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
-        dry_run_only="{{ params.dry_run }}",
+        dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
     clean = CleanMetadataPartitionOperator.partial(
@@ -104,7 +107,7 @@ def _tasks(conn_id: str) -> None:
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         limits=LIMITS,
         hold="{{ params.hold }}",
-        dry_run_only="{{ params.dry_run }}",
+        dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
         max_active_tis_per_dagrun=4,
@@ -113,7 +116,7 @@ def _tasks(conn_id: str) -> None:
     report = ReportRemoteLogCleanupOperator(
         task_id="report",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        dry_run_only="{{ params.dry_run }}",
+        dry_run_only=AS_CHECKED,
         trigger_rule="all_done",
         execution_timeout=timedelta(hours=1),
         outlets=[cleanup_asset(conn_id)],

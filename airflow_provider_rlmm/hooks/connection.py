@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
+from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
 from airflow_provider_rlmm.settings import DEFAULT_CONN_ID
 
@@ -29,11 +30,13 @@ class RlmmConnection(RemoteLogSettings):
     :param conn_id: id of that connection, for messages.
     :param kafka_conn_id: id of the connection of type ``kafka``.
     :param storage_conn_id: id of the connection that holds the store's credentials and options, if it needs any.
+    :param scheduled_runs: what a run of the cleaner does that the schedule or an asset has started: ``dry`` or ``real``.
     """
 
     conn_id: str
     kafka_conn_id: str = "kafka_default"
     storage_conn_id: str | None = None
+    scheduled_runs: str = ScheduledRuns.DRY
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:
@@ -55,6 +58,7 @@ class RlmmConnection(RemoteLogSettings):
                 conn_id=connection.conn_id, **read_fields(cls, extra_of(connection), without=frozenset({"conn_id"}))
             )
             settings.check()
+            ScheduledRuns.of(settings.scheduled_runs)
         return settings
 
     def naming(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.decision import decide
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -25,8 +26,13 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
-    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
-        ``writes``, ``work``; the run's folder keeps it as ``check.json``.
+    :param source_plan: name or URI of the plan that the run takes its work from, ``None`` or empty for none.
+    :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
+        ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
+    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``run``, ``root``,
+        ``deletion``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that tasks ask
+        for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
+    :raises PlanError: if the plan cannot be read, has expired or is of another cluster.
     :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
@@ -37,6 +43,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+        "source_plan",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -45,6 +52,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "hold": given.hold_entries,
         "max_segments_this_run": given.canary,
         "dry_run_only": given.flag,
+        "source_plan": given.text_or_none,
+        "scheduled_by_connection": given.flag,
     }
     ui_color = "#d9d2e9"
 
@@ -57,6 +66,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         hold: Sequence[str] | None = None,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
+        source_plan: str | None = None,
+        scheduled_by_connection: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -66,16 +77,27 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         self.hold = hold
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
+        self.source_plan = source_plan
+        self.scheduled_by_connection = scheduled_by_connection
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, str]:
         """Check."""
         from airflow_provider_rlmm.session.checking import check
+        from airflow_provider_rlmm.session.deciding import forget_decision
 
-        read = self.read_arguments()
-        limits, dry_run = read.limits, read.dry_run_only
+        read, uri = self.read_arguments(), artifact_uri(given.artifact_name(context))
+        forget_decision(uri)
+        decision = decide(
+            context,
+            read.rlmm_conn_id,
+            dry_run=read.dry_run_only,
+            source_plan=read.source_plan,
+            by_connection=read.scheduled_by_connection,
+        )
+        plan, limits, dry_run = given.plan_folder(decision.source_plan), read.limits, decision.dry_run
         with session_of(context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold) as session:
-            verified = check(session, artifact_uri(given.artifact_name(context)), limits=limits, dry_run=dry_run)
+            verified = check(session, uri, limits=limits, dry_run=dry_run, decision=decision, source_plan=plan)
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified

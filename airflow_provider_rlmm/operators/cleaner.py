@@ -11,12 +11,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle.reports import named, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.session.cleaning import DAY_MS
@@ -31,7 +33,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
     :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
-    :param dry_run_only: say what would be written, write nothing.
+    :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
+        task ``check`` of the run has decided.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
         ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
@@ -42,7 +45,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         "rlmm_conn_id": given.text,
         "source_plan": given.text_or_none,
         "limits": given.cleaner_limits,
-        "dry_run_only": given.flag,
+        "dry_run_only": flag_or_as_checked,
     }
     ui_color = "#f4d9a8"
 
@@ -67,7 +70,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         from airflow_provider_rlmm.session.cleaning import mark
 
         read = self.read_arguments()
-        source_plan, dry_run = given.plan_folder(read.source_plan), read.dry_run_only
+        mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
+        source_plan, dry_run = given.plan_folder(mode.source_plan), mode.dry_run
         uri = artifact_uri(given.artifact_name(context))
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run) as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
@@ -90,7 +94,8 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
-    :param dry_run_only: as the tasks after this one are told; a plan changes nothing.
+    :param dry_run_only: as the tasks after this one are told; a plan changes nothing. ``"as checked"``, here and for
+        ``source_plan``: what the task ``check`` of the run has decided.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: the metadata partitions that have work, to map the cleaning over.
     :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
@@ -106,7 +111,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
         "blast_radius": given.blast_radius,
         "hold": given.hold_entries,
         "max_segments_this_run": given.canary,
-        "dry_run_only": given.flag,
+        "dry_run_only": flag_or_as_checked,
         "expires_in_ms": given.expiry,
     }
     operator_extra_links = (PlanLink(),)
@@ -141,8 +146,9 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
         from airflow_provider_rlmm.session.cleaning import plan
 
         read = self.read_arguments()
-        source_plan, name = given.plan_folder(read.source_plan), given.artifact_name(context)
-        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
+        mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
+        source_plan, name = given.plan_folder(mode.source_plan), given.artifact_name(context)
+        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=mode.dry_run, hold=read.hold)
         with opened as session:
             summary = plan(
                 session,
@@ -175,7 +181,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param hold: topics that are not to be touched, besides those of the connection.
-    :param dry_run_only: say what would be written and deleted, do nothing.
+    :param dry_run_only: say what would be written and deleted, do nothing; ``"as checked"``: what ``check`` has decided.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
         ``dry_run``.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
@@ -189,7 +195,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         "rlmm_conn_id": given.text,
         "limits": given.cleaner_limits,
         "hold": given.hold_entries,
-        "dry_run_only": given.flag,
+        "dry_run_only": flag_or_as_checked,
     }
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
@@ -217,7 +223,8 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         from airflow_provider_rlmm.session.cleaning import clean
 
         read = self.read_arguments()
-        self.metadata_partition, dry_run = read.metadata_partition, read.dry_run_only
+        self.metadata_partition = read.metadata_partition
+        dry_run = mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run
         name = given.artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
@@ -242,13 +249,13 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
     Airflow variable ``rlmm_acknowledgements`` holds what people have said. A dry run emits no asset event.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param dry_run_only: as the tasks before it were told.
+    :param dry_run_only: as the tasks before it were told; ``"as checked"``: what ``check`` has decided.
     :return: the totals, in a dry run under names that begin with ``would_``, ``dry_run``, and the path of the ``report``.
     :raises AirflowFailException: naming how many things need a person, and the first of them.
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "dry_run_only")
-    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text, "dry_run_only": given.flag}
+    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text, "dry_run_only": flag_or_as_checked}
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
 
@@ -267,7 +274,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
             name,
             failed_tasks=failed_before(self, context),
             marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
-            dry_run=read.dry_run_only,
+            dry_run=self._was_dry(context, read),
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )
@@ -287,3 +294,11 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         return counts
+
+    def _was_dry(self, context: Context, read: Any) -> bool:
+        """Tell what the run was told to be; a run for which nothing was decided has done nothing."""
+        try:
+            return mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run
+        except PlanError as e:
+            self.log.warning("%s", e)
+            return True

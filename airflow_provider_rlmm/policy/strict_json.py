@@ -74,7 +74,18 @@ def unsealed(text: str, format_version: int) -> dict[str, Any]:
     :param format_version: of the form that is understood.
     :raises ValueError: if it is of another form, or not as it was written.
     """
-    document = parse_object(text)
+    return unsealed_fields(parse_object(text), format_version)
+
+
+def unsealed_fields(sealed: Mapping[str, Any], format_version: int) -> dict[str, Any]:
+    """
+    Return the fields of a document that stands in another one.
+
+    :param sealed: what :func:`sealed` returned.
+    :param format_version: of the form that is understood.
+    :raises ValueError: if it is of another form, or not as it was written.
+    """
+    document = dict(sealed)
     version = document.get("format_version")
     if type(version) is not int or version != format_version:
         raise ValueError(f"format_version is {shown(version)}, this package reads {format_version}")

@@ -6,12 +6,13 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
+from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
@@ -21,7 +22,15 @@ _NO_FOLDER = (errno.EACCES, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EPE
 """What no other try changes."""
 
 
-def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: bool) -> dict[str, str]:
+def check(
+    session: CleanerSession,
+    uri: str,
+    *,
+    limits: CleanerLimits,
+    dry_run: bool,
+    decision: RunDecision | None = None,
+    source_plan: str | None = None,
+) -> dict[str, str]:
     """
     Check layout, cluster, permissions, clock, storage root and work folder. No event is written and nothing is deleted.
 
@@ -29,6 +38,8 @@ def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: 
     :param uri: of the folder of the run, which keeps the result as ``check.json``.
     :param limits: with the overrides in force.
     :param dry_run: whether nothing will be written.
+    :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
+    :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
     :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
         ``writes``, ``work``.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
@@ -36,6 +47,7 @@ def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: 
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
     :raises OSError: if the work folder cannot be written now.
+    :raises PlanError: if the plan cannot be read, has expired or is of another cluster.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: for anything else that would stop the run later.
     """
@@ -46,12 +58,17 @@ def check(session: CleanerSession, uri: str, *, limits: CleanerLimits, dry_run: 
         "writes": _check_rights(session, dry_run),
         "layout": session.access.check_layout(),
     }
+    if source_plan is not None:
+        session.check_plan(source_plan)
+    if decision is not None:
+        verified["run"] = str(decision)
     with session.topic() as topic:
         root = session.prove_root(topic, limits)
         verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
         verified["topic"] = topic.what_was_read
-    verified["work"] = _check_work_folder(uri, verified, session, limits)
+    kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
+    verified["work"] = _check_work_folder(uri, kept, session, limits)
     return verified
 
 
@@ -63,7 +80,7 @@ def _place_in_words(check: PlaceCheck) -> str:
     return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
 
 
-def _check_work_folder(uri: str, verified: Mapping[str, str], session: CleanerSession, limits: CleanerLimits) -> str:
+def _check_work_folder(uri: str, verified: Mapping[str, Any], session: CleanerSession, limits: CleanerLimits) -> str:
     """Write down what was verified, and compare the time at which that was stored with the time that was proven."""
     from airflow_provider_rlmm.file_systems import modified_ms
     from airflow_provider_rlmm.lifecycle.plan_files import write_document

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
@@ -17,6 +17,7 @@ from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
+from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.storage_access import StorageAccess
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.policy.plan import PlanSummary
     from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
+
+Limits = TypeVar("Limits", CleanerLimits, ScrubLimits)
 
 HOLD_AGE_S = 5.0
 """For how long a hold that was read counts, seconds: it may begin while a task works."""
@@ -85,11 +89,32 @@ class CleanerSession:
         :return: topic id and partition, ``None`` where no plan was given.
         :raises PlanError: if it cannot be read, has expired or is of another cluster.
         """
-        if uri is None:
-            return None
+        return None if uri is None else orphaned_partitions(uri, self.check_plan(uri))
+
+    def check_plan(self, uri: str) -> PlanSummary:
+        """
+        Return the summary of a plan that may be applied here, now.
+
+        :param uri: the folder of the plan.
+        :raises PlanError: if it cannot be read, has expired or is of another cluster.
+        """
         summary = read_plan(uri)
         summary.check_valid(self.cluster_id, self.clock())
-        return orphaned_partitions(uri, summary)
+        return summary
+
+    def paced(self, limits: Limits) -> Limits:
+        """
+        Return limits with the rate and the time of day that the settings name, where the run names none.
+
+        :param limits: of the run.
+        """
+        settings = self.access.get_connection_settings()
+        rate, window = settings.objects_per_second, settings.deletion_window
+        return replace(
+            limits,
+            objects_per_second=rate if limits.objects_per_second is None else limits.objects_per_second,
+            deletion_window=window if limits.deletion_window is None else limits.deletion_window,
+        )
 
     @property
     def cluster_uri(self) -> str:

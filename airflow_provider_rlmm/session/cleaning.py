@@ -115,6 +115,7 @@ def clean(
     from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
 
+    limits = session.paced(limits)
     summary.check_valid(session.cluster_id, session.clock())
     summary.check_blast_radius()
     planned = planned_segments(uri, summary, metadata_partition)

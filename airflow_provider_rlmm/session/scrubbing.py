@@ -166,7 +166,7 @@ def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: Scru
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
     from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
 
-    plan, rows = read_scrub_plan(uri)
+    limits, (plan, rows) = session.paced(limits), read_scrub_plan(uri)
     plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
     plan.check_blast_radius()
     storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner

@@ -11,12 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.store_uris import refuse_secrets_in_uri
 
 _BOOLEANS = ("allow_writes", "sole_owner")
+_INTEGERS = ("objects_per_second",)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TOPIC_ALLOWED = "a name that Kafka allows: 1 to 249 letters, digits, dots, dashes and underscores"
 _ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
@@ -45,6 +47,10 @@ class RemoteLogSettings:
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
     :param sole_owner: whether nobody else keeps objects of this layout in this storage: then a scrub may delete those of
         topic ids that the log never named.
+    :param deletion_window: time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``, where a run names none;
+        ``None`` for any.
+    :param objects_per_second: the most that each cleaning task deletes, where a run says nothing; ``None`` for as many as
+        the store allows.
     """
 
     storage_uri: str | None = None
@@ -60,6 +66,8 @@ class RemoteLogSettings:
     clock_topic: str | None = None
     hold: str | None = None
     sole_owner: bool = False
+    deletion_window: str | None = None
+    objects_per_second: int | None = None
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -115,6 +123,8 @@ class RemoteLogSettings:
             allowed = "a root id or a location such as s3://bucket/prefix/…, both as the connection test prints them"
             raise refused("expected_root", self.expected_root, allowed)
         Hold.of(self.hold)
+        if self.deletion_window is not None:
+            DeletionWindow.of("deletion_window", self.deletion_window)
         if self.storage_uri is None:
             return
         layout_named(self.layout, self.layout_options)
@@ -139,7 +149,13 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
     kept = {k: v for k, v in given.items() if v is not None and str(v).strip()}
     if unknown := sorted(kept.keys() - set(known)):
         raise ConfigurationError(f"unknown fields {unknown}; known are {known}")
-    return {name: _boolean(name, value) if name in _BOOLEANS else _text(name, value) for name, value in kept.items()}
+    return {name: _read(name, value) for name, value in kept.items()}
+
+
+def _read(name: str, value: object) -> bool | int | str:
+    if name in _INTEGERS:
+        return spelled_integer(name, value, 1)
+    return _boolean(name, value) if name in _BOOLEANS else _text(name, value)
 
 
 def _listed(text: str | None) -> list[str]:

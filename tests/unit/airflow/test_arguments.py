@@ -135,6 +135,8 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "max_segments_this_run": CANARIES,
             "dry_run_only": FLAGS,
+            "source_plan": [*TEXTS, 0, False, [], {}],
+            "scheduled_by_connection": FLAGS,
         },
     ),
     (

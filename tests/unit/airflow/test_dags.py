@@ -213,10 +213,11 @@ def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
 
 
 def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
-    mark = rendered(cleaner, "mark")
-    assert (mark.rlmm_conn_id, mark.source_plan, mark.dry_run_only) == ("rlmm_default", None, True)
-    plan = rendered(cleaner, "plan", source_plan="s3://bucket/plan", max_share=0.25, overrides=["short_min_absence"])
-    assert plan.source_plan == "s3://bucket/plan"
+    check = rendered(cleaner, "check")
+    assert (check.rlmm_conn_id, check.source_plan, check.dry_run_only) == ("rlmm_default", None, True)
+    assert check.scheduled_by_connection is True
+    assert rendered(cleaner, "check", source_plan="s3://bucket/plan").source_plan == "s3://bucket/plan"
+    plan = rendered(cleaner, "plan", max_share=0.25, overrides=["short_min_absence"])
     assert plan.blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.25}
     assert plan.limits == {
         "min_absence_ms": 86_400_000,
@@ -231,10 +232,17 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
         cleaner, "clean", {"metadata_partition": 3}, deletion_window="22:00-06:00 UTC", objects_per_second=5
     )
     assert (paced.limits["deletion_window"], paced.limits["objects_per_second"]) == ("22:00-06:00 UTC", 5)
-    assert rendered(cleaner, "report").dry_run_only is True
-    assert rendered(cleaner, "report", dry_run=False).dry_run_only is False
-    clean = rendered(cleaner, "clean", {"metadata_partition": 3}, dry_run=True, batch_segments=7)
-    assert (clean.metadata_partition, clean.dry_run_only, clean.limits["batch_segments"]) == (3, True, 7)
+    clean = rendered(cleaner, "clean", {"metadata_partition": 3}, batch_segments=7)
+    assert (clean.metadata_partition, clean.limits["batch_segments"]) == (3, 7)
+
+
+def test_only_the_first_task_reads_whether_it_is_a_dry_run_and_which_plan_is_taken(cleaner: DAG) -> None:
+    assert rendered(cleaner, "check", dry_run=False).dry_run_only is False
+    for task_id in ("mark", "plan", "clean", "report"):
+        expanded = {"metadata_partition": 3} if task_id == "clean" else None
+        task = rendered(cleaner, task_id, expanded, dry_run=False, source_plan="another")
+        assert task.dry_run_only == "as checked", task_id
+        assert getattr(task, "source_plan", "as checked") == "as checked"
 
 
 def test_a_mapped_task_is_named_by_its_metadata_partition_and_counts(cleaner: DAG) -> None:

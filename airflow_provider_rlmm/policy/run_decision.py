@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the first task of a run decides for all of it: whether it is a dry run, and from which plan it takes its work.
+
+A person who starts a run says both. A run that the schedule or an asset starts goes by what the connection says, and by the
+plan that started it. It is decided once and written down; a task that finds no decision of its own run does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.quoting import in_quotes
+
+AUTOMATIC = frozenset({"scheduled", "asset_triggered"})
+"""Airflow's types of the runs that nobody starts."""
+
+DECISION = "decision"
+"""The field of ``check.json`` that holds it."""
+
+_FORMAT = 1
+
+
+class ScheduledRuns(StrEnum):
+    """What a run does that nobody has started by hand: the connection's field ``scheduled_runs``."""
+
+    DRY = "dry"
+    REAL = "real"
+
+    @classmethod
+    def of(cls, value: object) -> ScheduledRuns:
+        """
+        Read the field.
+
+        :param value: what was given.
+        :raises ConfigurationError: for anything but these two words.
+        """
+        if not isinstance(value, str) or value not in set(cls):
+            raise refused("scheduled_runs", value, "dry or real")
+        return cls(value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvent:
+    """An event of the plan's asset that started a run."""
+
+    plan: str | None  # name or URI of the plan, ``None`` where it names none
+    emitted_at_ms: int  # ms since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class RunDecision:
+    """
+    What was decided for a run.
+
+    :param dag_id: the DAG.
+    :param run_id: the run; the decision of another one counts for nothing.
+    :param connection: connection of type ``rlmm``.
+    :param run_type: why it runs, as Airflow names it.
+    :param triggered_by: user who started it; where nobody did, the same as ``run_type``.
+    :param dry_run: whether nothing is written or deleted.
+    :param source_plan: name or URI of the plan that it takes its work from, ``None`` for all that there is.
+    :param by_connection: whether the connection has said so, and not the parameters of the run.
+    """
+
+    dag_id: str
+    run_id: str
+    connection: str
+    run_type: str
+    triggered_by: str
+    dry_run: bool
+    source_plan: str | None
+    by_connection: bool
+
+    def __str__(self) -> str:
+        """Say it in a sentence."""
+        kind = "dry" if self.dry_run else "real"
+        if self.by_connection:
+            why = f"{self.run_type}, and scheduled_runs of connection {self.connection} is {kind}"
+        else:
+            why = f"its parameters say so; it was started by {in_quotes(self.triggered_by)}"
+        plan = f"; it takes its work from the plan {in_quotes(self.source_plan)}" if self.source_plan else ""
+        return f"a {kind} run: {why}{plan}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what :meth:`of_dict` reads: plain JSON, which says what its bytes are."""
+        return strict.sealed(asdict(self), _FORMAT)
+
+    @classmethod
+    def of_dict(cls, document: Mapping[str, Any], dag_id: str, run_id: str) -> RunDecision:
+        """
+        Read the decision of a run.
+
+        :param document: what :meth:`to_dict` returned.
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :raises PlanError: if it cannot be read, or is that of another run.
+        """
+        try:
+            decision: RunDecision = strict.record(cls, _FIELDS)(
+                strict.unsealed_fields(document, _FORMAT), "the decision"
+            )
+        except ValueError as e:
+            raise PlanError(f"what check decided for the run cannot be read ({e}); {_RUN_CHECK}") from e
+        if (decision.dag_id, decision.run_id) != (dag_id, run_id):
+            raise PlanError(
+                f"check decided for the run {in_quotes(decision.run_id)} of {in_quotes(decision.dag_id)}, and this is "
+                f"{in_quotes(run_id)} of {in_quotes(dag_id)}; {_RUN_CHECK}"
+            )
+        return decision
+
+
+def newest_plan(events: Sequence[PlanEvent]) -> str:
+    """
+    Return the plan of the newest event that started a run.
+
+    :param events: of the plan's asset; at least one.
+    :raises PlanError: if the newest one names none: an older plan was not meant.
+    """
+    newest = max(events, key=lambda event: event.emitted_at_ms)
+    if newest.plan is None:
+        raise PlanError(
+            "the newest event of the plan's asset names no plan in its field 'plan'; start the run by hand with source_plan, "
+            "or wait for the next plan of remote_log_retention"
+        )
+    return newest.plan
+
+
+def missing(uri: str) -> PlanError:
+    """
+    Return the error of a task that finds no decision.
+
+    :param uri: of the folder of the run.
+    """
+    return PlanError(
+        f"{uri} does not say what check decided for the run, so nothing is done: a check that was marked as successful has "
+        f"decided nothing; {_RUN_CHECK}"
+    )
+
+
+_RUN_CHECK = "clear the task check, and what comes after it, so that it runs"
+
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("dag_id", "run_id", "connection", "run_type", "triggered_by"), strict.string),
+    **dict.fromkeys(("dry_run", "by_connection"), strict.boolean),
+    "source_plan": strict.optional(strict.string),
+}
