@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules("operators", "metadata", "connection_check", "check", "cleaner", "retention", "doctor", "scrub")
         ],
+        "triggers": [_modules("triggers", "markers")],
         "connection-types": [_connection_type()],
         "extra-links": [
             f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")
@@ -72,7 +73,8 @@ def get_provider_info() -> dict[str, Any]:
                     ),
                     "cleaner_schedule": _option(
                         "When ``remote_log_cleaner`` runs by itself: a cron expression, a preset such as\n"
-                        "``@daily``, ``none`` for never, or ``plan``: after each plan of ``remote_log_retention``.\n",
+                        "``@daily``, ``none`` for never, ``plan``: after each plan of ``remote_log_retention``, or\n"
+                        "``markers``: daily, and when somebody else has marked partitions as deleted.\n",
                         "0 22 * * *",
                         default="@daily",
                     ),

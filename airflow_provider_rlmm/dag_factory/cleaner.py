@@ -26,7 +26,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.dag_factory import params
-from airflow_provider_rlmm.dag_factory.schedules import ASSETS_OF_THE_CLEANER, schedule
+from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -57,7 +57,7 @@ def remote_log_cleaner(conn_id: str) -> DAG:
     """
     with DAG(
         dag_id=of_connection("remote_log_cleaner", conn_id),
-        schedule=schedule("cleaner", "@daily", conn_id, ASSETS_OF_THE_CLEANER),
+        schedule=schedule("cleaner", "@daily", conn_id, WORDS_OF_THE_CLEANER),
         catchup=False,
         max_active_runs=1,
         render_template_as_native_obj=True,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from airflow.sdk import Asset
 
@@ -13,27 +14,64 @@ from airflow_provider_rlmm.settings import schedule_of
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
-ASSETS_OF_THE_CLEANER: Mapping[str, Callable[[str], Asset]] = {"plan": plan_asset}
-"""Word in ``[rlmm] cleaner_schedule`` → the asset of a connection that starts its cleaner."""
+Schedule = str | list[Asset] | Any
+"""What a DAG takes for its ``schedule``; timetables are of other classes from Airflow 3.2 on."""
+
+
+def after_plans(conn_id: str) -> Schedule:
+    """
+    Return the schedule by which each published plan starts the cleaner.
+
+    :param conn_id: connection of type ``rlmm``.
+    """
+    return [plan_asset(conn_id)]
+
+
+def daily_and_after_markers(conn_id: str) -> Schedule:
+    """
+    Return the schedule by which the markers of others start the cleaner, and each day does.
+
+    A marker is only the first of two observations, so the run that it starts deletes nothing of it yet; and what is written
+    while nobody watches starts none.
+
+    :param conn_id: connection of type ``rlmm``.
+    """
+    from airflow_provider_rlmm.assets.markers import markers_asset
+
+    try:
+        from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable
+    except ImportError:
+        # Airflow 3.1 has them there, and the common-compat provider nowhere.
+        from airflow.timetables.assets import AssetOrTimeSchedule  # type: ignore[assignment]
+        from airflow.timetables.trigger import CronTriggerTimetable  # type: ignore[assignment]
+    daily = CronTriggerTimetable("@daily", timezone="UTC")
+    return AssetOrTimeSchedule(timetable=daily, assets=[markers_asset(conn_id)])
+
+
+WORDS_OF_THE_CLEANER: Mapping[str, Callable[[str], Schedule]] = {
+    "plan": after_plans,
+    "markers": daily_and_after_markers,
+}
+"""Word in ``[rlmm] cleaner_schedule`` → what it means for a connection."""
 
 
 def schedule(
-    kind: str, default: str, conn_id: str, assets: Mapping[str, Callable[[str], Asset]] | None = None
-) -> str | list[Asset] | None:
+    kind: str, default: str, conn_id: str, words: Mapping[str, Callable[[str], Schedule]] | None = None
+) -> Schedule:
     """
     Return the schedule of a DAG.
 
     :param kind: ``cleaner``, ``retention``, ``doctor`` or ``scrub``.
     :param default: where ``[rlmm] <kind>_schedule`` says nothing.
     :param conn_id: connection of type ``rlmm``.
-    :param assets: word → asset of a connection, for those that may be said instead of a time.
+    :param words: word that may be said instead of a time → what it means for a connection.
     :raises ConfigurationError: naming the setting, if it is none of these.
     """
-    said, known = schedule_of(kind, default), dict(assets or {})
+    said, known = schedule_of(kind, default), dict(words or {})
     if said is None:
         return None
     if said in known:
-        return [known[said](conn_id)]
+        return known[said](conn_id)
     if said not in PRESETS and not _is_cron(said):
         words = ", ".join(["none", *known])
         allowed = f"a cron expression of five fields, one of {', '.join(PRESETS)}, or one of the words {words}"

@@ -113,11 +113,27 @@ class RlmmHook(BaseHook):
         try:
             connection = self.get_connection(self.rlmm_conn_id)
         except AirflowNotFoundException:
-            raise ConfigurationError(
-                f"connection {self.rlmm_conn_id!r} does not exist: create it with type {TYPE_NAME}, or name the one that "
-                "you have in rlmm_conn_id"
-            ) from None
+            raise self._missing() from None
         return RlmmConnection.from_connection(connection)
+
+    async def read_ahead(self) -> None:
+        """
+        Read the connection without holding up an event loop, for triggers: what asks for it afterwards may run in a thread,
+        from which Airflow must not be asked.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        try:
+            connection = await self.aget_connection(self.rlmm_conn_id)
+        except AirflowNotFoundException:
+            raise self._missing() from None
+        self._settings = RlmmConnection.from_connection(connection)
+
+    def _missing(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"connection {self.rlmm_conn_id!r} does not exist: create it with type {TYPE_NAME}, or name the one that you "
+            "have in rlmm_conn_id"
+        )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, named_connection
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_connection, named_connection
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
@@ -30,6 +30,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     """Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names."""
 
     hook_name = TYPE_NAME
+    _read_ahead: KafkaClientConfig | None = None
 
     def naming_connection(self) -> AbstractContextManager[None]:
         """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""
@@ -50,14 +51,21 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
 
         :raises ConfigurationError: if the Kafka connection does not exist, cannot be used, or names a file that is not there.
         """
-        from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
-
+        if self._read_ahead is not None:
+            return self._read_ahead
         settings = self.get_connection_settings()
-        connection = named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
-        with naming_connection(settings.kafka_conn_id):
-            config = KafkaClientConfig(_librdkafka_properties(connection))
-            check_files(config.properties)
-        return config
+        return _client_config(named_connection(settings, "kafka_conn_id", settings.kafka_conn_id))
+
+    async def read_ahead(self) -> None:
+        """
+        Read the connections that lead to the cluster without holding up an event loop: see the base class.
+
+        :raises ConfigurationError: naming the connection and the field.
+        """
+        await super().read_ahead()
+        settings = self.get_connection_settings()
+        connection = await aread_named_connection(settings, "kafka_conn_id", settings.kafka_conn_id)
+        self._read_ahead = _client_config(connection)
 
     def get_manager_config(
         self, properties: Mapping[str, Any] | None = None
@@ -158,11 +166,24 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
         return all(good for good, _ in findings), " ".join(sentence for _, sentence in findings)
 
 
+def _client_config(connection: Connection) -> KafkaClientConfig:
+    from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
+
+    with naming_connection(connection.conn_id):
+        config = KafkaClientConfig(_librdkafka_properties(connection))
+        check_files(config.properties)
+    return config
+
+
 def _librdkafka_properties(connection: Connection) -> dict[str, Any]:
     from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 
     class ResolvedProperties(KafkaBaseHook):
-        """Stops where the other hooks of that provider would build their client."""
+        """Stops where the other hooks of that provider would build their client, and reads nothing again."""
+
+        @classmethod
+        def get_connection(cls, conn_id: str) -> Connection:
+            return connection
 
         def _get_client(self, config: dict[str, Any]) -> dict[str, Any]:
             return config

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
@@ -46,10 +47,28 @@ def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Conn
     :param conn_id: the named connection.
     :raises ConfigurationError: if it does not exist.
     """
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException
-
     with naming_connection(settings.conn_id):
         try:
             return BaseHook.get_connection(conn_id)
         except AirflowNotFoundException as e:
-            raise ConfigurationError(f"{field} names {conn_id!r}, which does not exist") from e
+            raise _missing(field, conn_id) from e
+
+
+async def aread_named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Connection:
+    """
+    Read a connection that another one names, without holding up an event loop; see :func:`named_connection`.
+
+    :param settings: the connection that names it.
+    :param field: in which field.
+    :param conn_id: the named connection.
+    :raises ConfigurationError: if it does not exist.
+    """
+    with naming_connection(settings.conn_id):
+        try:
+            return await BaseHook.aget_connection(conn_id)
+        except AirflowNotFoundException as e:
+            raise _missing(field, conn_id) from e
+
+
+def _missing(field: str, conn_id: str) -> ConfigurationError:
+    return ConfigurationError(f"{field} names {conn_id!r}, which does not exist")
