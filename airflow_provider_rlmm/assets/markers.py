@@ -8,6 +8,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow_provider_rlmm.settings import of_connection
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 
+
 def markers_asset(conn_id: str) -> Asset:
     """
     Return the asset of the markers that others write, with the watcher that follows the metadata topic: for a ``schedule``.

@@ -73,8 +73,8 @@ def schedule(
     if said in known:
         return known[said](conn_id)
     if said not in PRESETS and not _is_cron(said):
-        words = ", ".join(["none", *known])
-        allowed = f"a cron expression of five fields, one of {', '.join(PRESETS)}, or one of the words {words}"
+        others = ", ".join(["none", *known])
+        allowed = f"a cron expression of five fields, one of {', '.join(PRESETS)}, or one of the words {others}"
         raise refused(f"[rlmm] {kind}_schedule", said, allowed)
     return said
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_rlmm.errors import RlmmError
-from airflow_provider_rlmm.hooks.connection import DEFAULT_CONN_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.policy.watching import MarkerNews, WatchPosition
+from airflow_provider_rlmm.settings import DEFAULT_CONN_ID
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 
 if TYPE_CHECKING:

@@ -187,6 +187,21 @@ def test_the_plan_of_a_connection_starts_its_own_cleaner(monkeypatch: pytest.Mon
     assert [[asset.name for asset in assets] for assets in waits] == [["remote_log_plan"], ["remote_log_plan__prod"]]
 
 
+def test_markers_of_others_start_the_cleaner_of_their_cluster_and_each_day_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__CONNECTIONS", "rlmm_default,prod")
+    monkeypatch.setenv("AIRFLOW__RLMM__CLEANER_SCHEDULE", "markers")
+    schedules: Any = [dag.schedule for dag in load_all("remote_log_cleaner")]
+    watched = [schedule.asset_condition.objects for schedule in schedules]
+    assert [[asset.name for asset in assets] for assets in watched] == [
+        ["remote_log_markers"],
+        ["remote_log_markers__prod"],
+    ]
+    assert [assets[0].watchers[0].trigger.rlmm_conn_id for assets in watched] == ["rlmm_default", "prod"]
+    assert [schedule.timetable.expression for schedule in schedules] == ["0 0 * * *"] * 2
+
+
 def test_the_steps_of_a_scrub(scrub: DAG) -> None:
     assert [t.task_id for t in scrub.topological_sort()] == ["scrub", "plan", "delete", "report"]
     assert scrub.get_task("report").trigger_rule == "all_done"

@@ -52,6 +52,9 @@ UNMARKED = TopicIdPartition(UUID(int=77), "orders", 2)
 PAYMENTS = [TopicIdPartition(UUID(int=81), "payments", n) for n in range(2)]
 """Living, with ten segments each."""
 
+MARKED = {"payload": {"topic_ids": []}}
+"""What an event of the watcher holds besides; the pages know several assets, and the events here are of one."""
+
 _S = RemoteLogSegmentState
 
 
@@ -164,7 +167,7 @@ def run_dag(dag: DAG, others: frozenset[str] = frozenset(), **params: Any) -> di
             "ti": TaskInstance(declared.task_id, kept), "dag_run": run, "dag": dag, "params": values,
             "outlet_events": OutletEvents(),
             "triggering_asset_events": {
-                Asset("remote_log_cleanup"): [SimpleNamespace(extra={"segments_deleted": 2, "bytes_deleted": 120})]
+                Asset("remote_log_cleanup"): [SimpleNamespace(extra={"segments_deleted": 2, "bytes_deleted": 120} | MARKED)]
             },
         }  # fmt: skip
         answers = [_execute(task, context, dag) for task in _instances(declared, kept)]
