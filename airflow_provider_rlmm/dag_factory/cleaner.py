@@ -2,14 +2,16 @@
 """
 ### Remote log cleaner
 
-Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in five steps:
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in six steps:
 
 0. **check** finds everything that can be known to be wrong before anything is written, and says which cluster, clock and
    storage root it has verified, and how.
 1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
 2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
 3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
-4. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+4. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
+   steps before; nothing that deletes reads it.
+5. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
    acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
    succeeds emits the asset `remote_log_cleanup` with the counts.
 
@@ -37,6 +39,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.decision import AS_CHECKED
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
+from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.settings import of_connection
 
@@ -113,6 +116,16 @@ def _tasks(conn_id: str) -> None:
         max_active_tis_per_dagrun=4,
         **RETRY_WHAT_MAY_PASS,
     ).expand(metadata_partition=plan.output)
+    survey = SurveyRemoteLogOperator(
+        task_id="survey",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        hold="{{ params.hold }}",
+        dry_run_only="{{ params.dry_run }}",
+        trigger_rule="all_done",
+        execution_timeout=timedelta(hours=6),
+        **RETRY_WHAT_MAY_PASS,
+    )
     report = ReportRemoteLogCleanupOperator(
         task_id="report",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
@@ -121,7 +134,9 @@ def _tasks(conn_id: str) -> None:
         execution_timeout=timedelta(hours=1),
         outlets=[cleanup_asset(conn_id)],
     )
-    check >> mark >> plan >> clean >> report
+    check >> mark >> plan >> clean >> [survey, report]
+    # The report counts the failures of the tasks right before it: those of the cleaning must be among them.
+    survey >> report
 
 
 def _params(conn_id: str) -> dict[str, Param]:

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.storage.root import PlaceCheck
@@ -62,7 +63,7 @@ def check(
         session.check_plan(source_plan)
     if decision is not None:
         verified["run"] = str(decision)
-    with session.topic() as topic:
+    with step(uri, "check"), session.topic() as topic:
         root = session.prove_root(topic, limits)
         verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))

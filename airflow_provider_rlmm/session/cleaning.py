@@ -19,6 +19,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.marker import MarkReport
@@ -44,7 +45,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
 
     work = session.work_of(source_plan)
     publisher = session.access.get_publisher(session.log)
-    with session.topic() as topic:
+    with step(uri, "mark"), session.topic() as topic:
         report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
     write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
     log_refusals(report.refusals)
@@ -79,7 +80,7 @@ def plan(
     from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 
     work = session.work_of(source_plan)
-    with session.topic() as topic:
+    with step(uri, "plan"), session.topic() as topic:
         root = session.prove_root(topic, limits)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
@@ -141,7 +142,8 @@ def clean(
         snapshots=session.snapshots,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
-    report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
+    with step(uri, f"clean-{metadata_partition}"):
+        report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
     kept = _keep(uri, report)
     for line in report.would_write:
         logger.info("would write %s", line)

@@ -35,6 +35,7 @@ from airflow_provider_rlmm.operators.scrub import (
     PlanRemoteStorageScrubOperator,
     RemoteStorageScrubOperator,
 )
+from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 
 HUGE = 10**400
 NAN, INF = float("nan"), float("inf")
@@ -124,6 +125,11 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "dry_run_only": FLAGS,
         },
+    ),
+    (
+        SurveyRemoteLogOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "limits": LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
     ),
     (
         CheckRemoteLogCleanupOperator,

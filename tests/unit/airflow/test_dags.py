@@ -220,7 +220,7 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
 
 
 def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
-    assert [t.task_id for t in cleaner.topological_sort()] == ["check", "mark", "plan", "clean", "report"]
+    assert [t.task_id for t in cleaner.topological_sort()] == ["check", "mark", "plan", "clean", "survey", "report"]
     assert [t.task_id for t in retention.topological_sort()] == ["evaluate", "publish"]
     assert cleaner.get_task("report").trigger_rule == "all_done"
     assert [asset.name for asset in cleaner.get_task("report").outlets] == ["remote_log_cleanup"]

@@ -54,7 +54,9 @@ from airflow_provider_rlmm.operators.cleaner import (
 )
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
+from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
@@ -841,3 +843,26 @@ def test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_a
     assert "acknowledged: ACCESS_DENIED" in capsys.readouterr().out
     with pytest.raises(AirflowFailException, match="1 thing needs a person"):
         publish(denied, replace(denied, what="topic other, id y", topic="other"))
+
+
+def test_a_survey_leaves_an_inventory_of_the_cluster(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    keys, events = cluster.storage.keys, cluster.events
+    counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW).execute(context())
+    assert (counts["topics"], counts["orphaned_topics"], counts["stored_segments"]) == (2, 1, 8)
+    assert (counts["orphaned_segments"], counts["eligible_segments"], counts["eligible_bytes"]) == (6, 6, 600)
+    folder = work / "cluster-cluster-1"
+    inventory = Inventory.from_json((folder / "inventory.json").read_text())
+    assert (inventory.cluster_id, inventory.connection, inventory.artifact) == ("cluster-1", "rlmm_default", "dag.run")
+    assert str(folder / inventory.generation) == counts["inventory"]
+    assert pq.read_table(folder / inventory.generation / "topics.parquet").column("topic").to_pylist() == [
+        "gone",
+        "alive",
+    ]
+    assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+def test_a_held_topic_is_surveyed_as_one(cluster: Cluster) -> None:
+    mark_and_plan()
+    counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW, hold=["gone"]).execute(context())
+    assert (counts["orphaned_segments"], counts["eligible_segments"]) == (6, 0)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator that surveys: it writes down what there is, for the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.settings import artifact_uri
+
+
+class SurveyRemoteLogOperator(CheckedOperator):
+    """
+    Judge every topic that has remote segments, living or gone, and write the inventory that the pages show.
+
+    It changes nothing in the cluster and in storage, and nothing that deletes reads the inventory. It may run whatever became
+    of the tasks before it (``trigger_rule="all_done"``).
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`: by these it is judged what waits.
+    :param hold: topics that are not to be touched, besides those of the connection.
+    :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
+    :return: ``topics``, ``orphaned_topics``, segments and bytes that are ``stored``, ``orphaned``, ``waiting``, ``eligible``
+        and being deleted (``deleting``), and the ``inventory``'s folder.
+    :raises RlmmError: if the cluster cannot be read.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "limits": given.cleaner_limits,
+        "hold": given.hold_entries,
+        "dry_run_only": given.flag,
+    }
+    ui_color = "#d9d2e9"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.hold = hold
+        self.dry_run_only = dry_run_only
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Survey."""
+        from airflow_provider_rlmm.session.surveying import survey
+
+        read, name = self.read_arguments(), given.artifact_name(context)
+        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
+        with opened as session:
+            inventory = survey(session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits)
+            uri = f"{session.cluster_uri}/{inventory.generation}"
+        totals = inventory.totals
+        counts = {
+            f"{what}_{unit}": getattr(getattr(totals, what), unit)
+            for what in ("stored", "orphaned", "waiting", "eligible", "deleting")
+            for unit in ("segments", "bytes")
+        }
+        return {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics, **counts, "inventory": uri}

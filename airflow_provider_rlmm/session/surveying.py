@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of a run that looks at what there is, for people: an inventory of the whole metadata topic."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.steps import step
+
+logger = logging.getLogger(__name__)
+
+
+def survey(session: CleanerSession, uri: str, name: str, connection: str, *, limits: CleanerLimits) -> Inventory:
+    """
+    Judge every topic that has remote segments, and write the inventory of the cluster: nothing that deletes ever reads it.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    :param name: of the run.
+    :param connection: by which the cluster is reached.
+    :param limits: by which it is judged what may be cleaned now.
+    :return: the document of the inventory.
+    :raises OSError: if it cannot be written; an older inventory is still there, whole.
+    :raises RlmmError: if cluster or topic cannot be read.
+    """
+    from airflow_provider_rlmm.lifecycle import survey as surveyed
+    from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
+
+    with step(uri, "survey"), session.topic() as topic:
+        topic.advance()
+        now_ms = session.clock()
+        found = surveyed.survey(topic, limits, session.hold(), now_ms)
+        inventory = write_inventory(
+            session.cluster_uri,
+            cluster_id=session.cluster_id,
+            connection=connection,
+            artifact=name,
+            created_at_ms=now_ms,
+            topics=found.topics,
+            partitions=found.partitions,
+            segments=found.segments(),
+            totals=found.totals,
+        )
+    totals = inventory.totals
+    logger.info(
+        "inventory %s: %d topics, %d of them gone; %d segments, %d bytes are stored, %d segments, %d bytes orphaned",
+        inventory.generation,
+        totals.topics,
+        totals.orphaned_topics,
+        totals.stored.segments,
+        totals.stored.bytes,
+        totals.orphaned.segments,
+        totals.orphaned.bytes,
+    )
+    return inventory
