@@ -39,6 +39,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")
         ],
+        "notifications": [f"{_PACKAGE}.notifications.remote_log.RemoteLogNotifier"],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],
         "config": {
             "rlmm": {
@@ -89,6 +90,13 @@ def get_provider_info() -> dict[str, Any]:
                         "preset or ``none``.\n",
                         "0 4 * * 0",
                         default="@weekly",
+                    ),
+                    "notifier": _option(
+                        "Import path of what is called when a run of one of this package's DAGs ends red: a notifier of\n"
+                        "any provider, a function that takes the context of a callback, or a list of these. In the\n"
+                        "context ``rlmm`` is the message, so templates may say ``{{ rlmm.subject }}``. The DAG processor\n"
+                        "must be able to import it. Empty means that nobody is told.\n",
+                        "my_alarms.on_red",
                     ),
                 },
             }

@@ -7,6 +7,7 @@ Settings are read when asked for and not at import, so that importing this packa
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -25,6 +26,7 @@ DEFAULT_CONN_ID = "rlmm_default"
 """The connection whose DAGs have the plain ids."""
 
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_MAX_ARTIFACT_NAME = 128
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -95,6 +97,13 @@ def schedule_of(kind: str, default: str) -> str | None:
 
     configured = (conf.get("rlmm", f"{kind}_schedule", fallback="") or default).strip()
     return None if configured.lower() == "none" else configured
+
+
+def notifier() -> str | None:
+    """Return what is called when a run of a shipped DAG ends red: ``[rlmm] notifier``, an import path, by default nothing."""
+    from airflow.providers.common.compat.sdk import conf
+
+    return (conf.get("rlmm", "notifier", fallback="") or "").strip() or None
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:
@@ -192,6 +201,20 @@ def is_artifact_name(name: str) -> bool:
     :param name: any text.
     """
     return _ARTIFACT_NAME.fullmatch(name) is not None
+
+
+def artifact_name_of(dag_id: str, run_id: str) -> str:
+    """
+    Return the name under which a run keeps its plan and its report.
+
+    :param dag_id: of the run.
+    :param run_id: of the run.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{dag_id}.{run_id}").lstrip("._-")
+    if len(name) <= _MAX_ARTIFACT_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: _MAX_ARTIFACT_NAME - 17]}-{digest}"
 
 
 def artifact_uri(name: str) -> str:

@@ -8,7 +8,6 @@ nothing that only resembles them: no ``1.5`` or ``1e3`` for a count, no ``yes`` 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,12 +31,11 @@ from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
-from airflow_provider_rlmm.settings import check_location, plan_uri
+from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 
-MAX_NAME = 128
 MAX_TEXT = 4_096
 MAX_EVENTS = 10_000
 MAX_PARTITION = 2**31 - 1
@@ -264,8 +262,4 @@ def artifact_name(context: Context) -> str:
     :param context: of the running task.
     """
     run = context["dag_run"]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run.dag_id}.{run.run_id}").lstrip("._-")
-    if len(name) <= MAX_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{name[: MAX_NAME - 17]}-{digest}"
+    return artifact_name_of(run.dag_id, run.run_id)

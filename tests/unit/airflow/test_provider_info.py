@@ -41,6 +41,7 @@ def classes() -> list[str]:
     return [
         info["connection-types"][0]["hook-class-name"],
         *info["extra-links"],
+        *info["notifications"],
         *(plugin["plugin-class"] for plugin in info["plugins"]),
     ]
 
@@ -65,7 +66,16 @@ _HEAVY = ["pyspark", "confluent_kafka", "obstore", "pyarrow"]
     ("modules", "unwanted"),
     [
         (["", ".provider_info", ".settings"], ["airflow", *_HEAVY]),
-        ([".hooks.metadata", ".hooks.storage", ".operators.doctor", ".operators.metadata"], _HEAVY),
+        (
+            [
+                ".hooks.metadata",
+                ".hooks.storage",
+                ".operators.doctor",
+                ".operators.metadata",
+                ".notifications.configured",
+            ],
+            _HEAVY,
+        ),
         ([".plugins.rlmm_plugin"], ["fastapi", *_HEAVY]),
     ],
 )

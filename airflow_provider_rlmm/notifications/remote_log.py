@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A notifier that writes the message about a run, and leaves its delivery to other notifiers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.sdk import BaseNotifier, Context
+
+from airflow_provider_rlmm.errors import ConfigurationError, DocumentError, RlmmError
+from airflow_provider_rlmm.policy.run_news import Message, RunNews, message_of
+from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
+from airflow_provider_rlmm.settings import artifact_name_of, work_uri
+
+Deliver = Callable[[Any], object]
+"""Takes the context of a callback, as every notifier does; in it ``rlmm`` is the message."""
+
+MAX_EARLIER = 50
+"""Earlier runs that are read to say since when a DAG is red."""
+
+
+class RemoteLogNotifier(BaseNotifier):
+    """
+    Write the message about a run and hand it to other notifiers, as a callback of a DAG or of a task.
+
+    Each of them is called with the callback's context, in which ``rlmm`` is a
+    :class:`~airflow_provider_rlmm.policy.run_news.Message`. So ``{{ rlmm.subject }}``, ``{{ rlmm.text }}`` and
+    ``{{ rlmm.html }}`` work in the templates of any notifier of any provider. One that fails keeps no other
+    from being called.
+
+    :param deliver: a notifier, or another function that takes the context; or several.
+    :raises ConfigurationError: if there is none, or it cannot be called.
+    """
+
+    def __init__(self, deliver: Deliver | Iterable[Deliver], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deliver: Sequence[Deliver] = (deliver,) if callable(deliver) else tuple(deliver)
+        if not self.deliver or not all(map(callable, self.deliver)):
+            raise ConfigurationError(
+                "deliver must be a notifier, or another function that takes the context, or several"
+            )
+
+    def notify(self, context: Context) -> None:
+        """
+        Send the message.
+
+        :param context: of the callback.
+        :raises RuntimeError: naming how many of the notifiers failed; their errors stand in the log.
+        """
+        message = build_message(context)
+        failed = 0
+        for deliver in self.deliver:
+            # A notifier renders its own fields in place: the next message needs them as they were.
+            once, known = copy.copy(deliver), dict(context)
+            try:
+                once({**known, "rlmm": message})
+            except Exception:
+                failed += 1
+                self.log.exception("The message %r was not delivered", message.subject)
+        if failed:
+            raise RuntimeError(f"{failed} of {len(self.deliver)} notifiers failed, see the log")
+
+
+def build_message(context: Context) -> Message:
+    """
+    Return the message about the run of a callback. It never fails: what cannot be read is said in it.
+
+    :param context: of the callback; of a DAG's, where Airflow knows no task, ``dag`` and ``run_id`` are enough.
+    """
+    dag_id, run_id = context["dag"].dag_id, str(context["run_id"])
+    task, unread = context.get("ti"), None
+    summary: RunSummary | None = None
+    earlier: Sequence[RunSummary] = ()
+    try:
+        summary, earlier = _kept(dag_id, run_id)
+    except (RlmmError, OSError) as e:
+        unread = str(e)
+    except Exception as e:
+        # Whatever a store's library or a secrets backend raises: its words stay in the log.
+        unread = f"{type(e).__name__}, see the log"
+    base_url = _base_url()
+    news = RunNews(
+        dag_id=dag_id,
+        run_id=run_id,
+        red=_is_red(context, summary),
+        summary=summary,
+        earlier=earlier,
+        task_id=task.task_id if task else None,
+        error=_error(context),
+        unread=unread,
+        base_url=base_url,
+        run_url=f"{base_url}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base_url else "",
+    )
+    return message_of(news)
+
+
+def _kept(dag_id: str, run_id: str) -> tuple[RunSummary | None, Sequence[RunSummary]]:
+    from airflow_provider_rlmm.session.kept_runs import clusters, read_run, run_names, runs_before
+
+    artifact = artifact_name_of(dag_id, run_id)
+    for cluster in clusters(work_uri()):
+        for name in run_names(cluster, lambda found: found == artifact):
+            run = read_run(cluster, name)
+            if (run.dag_id, run.run_id) != (dag_id, run_id):
+                raise DocumentError(f"the summary {name} is of another run")
+            return run, _until_green(runs_before(cluster, run, MAX_EARLIER))
+    return None, ()
+
+
+def _until_green(runs: Iterable[RunSummary]) -> Sequence[RunSummary]:
+    found: list[RunSummary] = []
+    for run in runs:
+        found.append(run)
+        if run.outcome is RunOutcome.SUCCESS:
+            break
+    return found
+
+
+def _is_red(context: Context, summary: RunSummary | None) -> bool:
+    """Tell a callback for failures from one for successes: Airflow says neither outright."""
+    if summary is not None and summary.outcome is RunOutcome.FAILED:
+        return True
+    reason = str(context.get("reason") or "")
+    return bool(context.get("exception")) or (bool(reason) and reason != "success")
+
+
+def _error(context: Context) -> str | None:
+    error = context.get("exception")
+    if isinstance(error, RlmmError | AirflowException):
+        return str(error)
+    if error is not None:
+        # Its words are not ours: they may repeat a secret.
+        return type(error).__name__
+    reason = context.get("reason")
+    return str(reason) if reason else None
+
+
+def _base_url() -> str:
+    from airflow.providers.common.compat.sdk import conf
+
+    return (conf.get("api", "base_url", fallback="") or "").rstrip("/")

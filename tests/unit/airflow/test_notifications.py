@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages about runs: what is read of a run, who is called with it, and what a setting may name."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+from airflow.sdk import DAG, BaseNotifier
+
+from airflow_provider_rlmm.dag_factory.cleaner import remote_log_cleaner
+from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.notifications.configured import configured_notifier, on_failure
+from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier, build_message
+from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER, RunOutcome, RunSummary
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.settings import artifact_name_of
+from tests.unit.policy.test_run_news import DAY_MS, RED
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.org/")
+    return tmp_path
+
+
+def keep(work: Path, run: RunSummary, name: str | None = None) -> Path:
+    folder = work / cluster_folder(run.cluster_id) / RUNS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / (name or run.file_name)
+    file.write_text(run.to_json())
+    return file
+
+
+def context(run_id: str = "manual__1", **more: Any) -> dict[str, Any]:
+    """What Airflow gives a DAG's callback where it knows no task."""
+    return {"dag": DAG("remote_log_cleaner"), "run_id": run_id, "reason": "task_failure", **more}
+
+
+def test_the_message_is_made_of_what_the_run_has_kept(work: Path) -> None:
+    for days in (1, 2, 4):
+        green = RunOutcome.SUCCESS if days == 4 else RunOutcome.FAILED
+        run = replace(RED, run_id=f"day {days}", outcome=green, ended_at_ms=RED.ended_at_ms - days * DAY_MS)
+        keep(work, replace(run, artifact=artifact_name_of(run.dag_id, run.run_id)))
+    other = replace(RED, dag_id="remote_log_doctor", artifact="remote_log_doctor.x", ended_at_ms=RED.ended_at_ms - 1)
+    keep(work, other)
+    keep(work, RED)
+    message = build_message(context())
+    assert message.subject == "[rlmm] remote_log_cleaner is red: 2 things need a person"
+    assert message.text.startswith("remote_log_cleaner is red since 2026-05-26 20:27:40 UTC, 3 runs in a row.\n")
+    assert f"What: {RED.headline}\n" in message.text
+    assert "\nPage: https://airflow.example.org/rlmm/reports/remote_log_cleaner.manual__1\n" in message.text
+    assert "\nRun: https://airflow.example.org/dags/remote_log_cleaner/runs/manual__1\n" in message.text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda file: file.write_text("{"), "cannot be read"),
+        (lambda file: file.write_text(replace(RED, run_id="manual_1").to_json()), "is of another run"),
+        (lambda file: file.write_text(replace(RED, cluster_id="another").to_json()), "belongs: somebody has copied"),
+        (lambda file: file.write_text(replace(RED, ended_at_ms=5).to_json()), "belongs: somebody has copied"),
+    ],
+)
+def test_a_summary_that_is_not_the_runs_is_not_believed(work: Path, change: Any, says: str) -> None:
+    change(keep(work, RED))
+    text = build_message(context(ti=SimpleNamespace(task_id="report"))).text
+    assert "What: the task report failed (task_failure), and it kept no summary of itself" in text
+    assert says in text
+    assert "QUARANTINED" not in text
+
+
+def test_an_earlier_summary_that_cannot_be_read_is_left_out(work: Path) -> None:
+    earlier = replace(RED, ended_at_ms=RED.ended_at_ms - DAY_MS, artifact="remote_log_cleaner.x", run_id="x")
+    keep(work, earlier).write_text("{")
+    keep(work, RED)
+    assert build_message(context()).text.startswith("remote_log_cleaner is red.\n")
+
+
+def test_words_of_others_in_an_error_stay_in_the_log(work: Path) -> None:
+    ti = SimpleNamespace(task_id="check")
+    ours = build_message(context(reason=None, ti=ti, exception=StorageRootError("the root is missing"))).text
+    assert "What: the task check failed (the root is missing)" in ours
+    airflows = build_message(context(reason=None, ti=ti, exception=AirflowFailException("1 thing needs a person"))).text
+    assert "(1 thing needs a person)" in airflows
+    others = build_message(context(reason=None, ti=ti, exception=OSError("password=hunter2"))).text
+    assert "(OSError)" in others
+    assert "hunter2" not in others
+
+
+def test_a_run_that_went_well_is_good_news(work: Path) -> None:
+    keep(work, replace(RED, outcome=RunOutcome.SUCCESS, headline="12 segments were deleted."))
+    assert build_message(context(reason="success")).subject == "[rlmm] remote_log_cleaner is green"
+
+
+class Chat(BaseNotifier):
+    template_fields = ("text",)
+
+    def __init__(self, text: str, sent: list[str]) -> None:
+        super().__init__()
+        self.text = text
+        self.sent = sent
+
+    def notify(self, context: Any) -> None:
+        self.sent.append(self.text)
+
+
+def test_templates_of_any_notifier_say_the_message_each_time_anew(work: Path) -> None:
+    sent: list[str] = []
+    notifier = RemoteLogNotifier(Chat("{{ rlmm.subject }} | {{ run_id }}", sent))
+    notifier(context("a"))
+    notifier(context("b"))
+    assert sent == ["[rlmm] remote_log_cleaner is red | a", "[rlmm] remote_log_cleaner is red | b"]
+
+
+def test_what_others_wrote_is_no_template(work: Path) -> None:
+    keep(work, replace(RED, headline="{{ 7 * 6 }}"))
+    sent: list[str] = []
+    RemoteLogNotifier(Chat("{{ rlmm.text }}", sent))(context())
+    assert "What: {{ 7 * 6 }}" in sent[0]
+
+
+def test_mail_of_the_official_provider(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mails: list[dict[str, Any]] = []
+
+    class Hook:
+        from_email = "airflow@example.org"
+
+        def __enter__(self) -> Hook:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def send_email_smtp(self, **mail: Any) -> None:
+            mails.append(mail)
+
+    monkeypatch.setattr(SmtpNotifier, "hook", Hook())
+    mail = SmtpNotifier(to="night@example.org", subject="{{ rlmm.subject }}", html_content="{{ rlmm.html }}")
+    RemoteLogNotifier(mail)(context())
+    assert (mails[0]["to"], mails[0]["subject"]) == ("night@example.org", "[rlmm] remote_log_cleaner is red")
+    assert mails[0]["html_content"].startswith("<pre>\nremote_log_cleaner is red.\n")
+
+
+def test_one_that_fails_keeps_no_other_from_being_called(work: Path) -> None:
+    def broken(context: Any) -> None:
+        raise OSError("the chat is down")
+
+    texts: list[str] = []
+    with pytest.raises(RuntimeError, match="1 of 2 notifiers failed"):
+        RemoteLogNotifier([broken, lambda context: texts.append(context["rlmm"].text)])(context())
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("deliver", [[], ["mail"], None])
+def test_there_must_be_somebody_to_call(deliver: Any) -> None:
+    with pytest.raises((ConfigurationError, TypeError)):
+        RemoteLogNotifier(deliver)
+
+
+# -- [rlmm] notifier ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def my_alarms(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("my_alarms")
+    monkeypatch.setitem(sys.modules, "my_alarms", module)
+    return module
+
+
+def name(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__NOTIFIER", path)
+
+
+def test_the_shipped_dags_tell_nobody_by_default() -> None:
+    assert on_failure() is None
+    assert remote_log_cleaner("rlmm_default").on_failure_callback is None
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_setting_names_who_is_told_of_red_runs(
+    work: Path, monkeypatch: pytest.MonkeyPatch, my_alarms: ModuleType, wrapped: bool
+) -> None:
+    texts: list[str] = []
+
+    def tell(context: Any) -> None:
+        texts.append(context["rlmm"].subject)
+
+    my_alarms.on_red = RemoteLogNotifier(tell) if wrapped else tell
+    name(monkeypatch, "my_alarms.on_red")
+    callback: Any = remote_log_cleaner("rlmm_default").on_failure_callback
+    callback(context())
+    assert texts == ["[rlmm] remote_log_cleaner is red"]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("no_such_module.on_red", "it cannot be imported: No module named"),
+        ("my_alarms.nothing", "it cannot be imported: module 'my_alarms' has no attribute"),
+        ("on_red", "it cannot be imported"),
+        ("my_alarms.number", "it is of type int, which cannot be called"),
+        ("my_alarms.Class", "it is a class: name an instance of it"),
+    ],
+)
+def test_what_is_no_notifier_is_named(
+    monkeypatch: pytest.MonkeyPatch, my_alarms: ModuleType, path: str, why: str
+) -> None:
+    my_alarms.number, my_alarms.Class = 17, Chat
+    name(monkeypatch, path)
+    with pytest.raises(ConfigurationError) as caught:
+        configured_notifier()
+    assert str(caught.value).startswith(f"[rlmm] notifier '{path}' is no notifier, {why}")
+    # Parsing does not import it: a wrong path hides no DAG.
+    assert remote_log_cleaner("rlmm_default").on_failure_callback is not None
