@@ -60,6 +60,11 @@ def get_provider_info() -> dict[str, Any]:
                         "environment or the machine's role.\n",
                         "aws_default",
                     ),
+                    "price_per_gb_month": _option(
+                        "What storing 2^30 bytes costs in a month, in a currency of your own: the page *Remote log*\n"
+                        "says then what the segments cost. Empty means that no page speaks of cost.\n",
+                        "0.023",
+                    ),
                     "allowed_plan_roots": _option(
                         "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
                         "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. Whoever can write\n"

@@ -27,6 +27,7 @@ DEFAULT_CONN_ID = "rlmm_default"
 
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
+_PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -104,6 +105,23 @@ def notifier() -> str | None:
     from airflow.providers.common.compat.sdk import conf
 
     return (conf.get("rlmm", "notifier", fallback="") or "").strip() or None
+
+
+def price_per_gb_month() -> float | None:
+    """
+    Return what storing 2^30 bytes costs in a month, in a currency of your own: ``[rlmm] price_per_gb_month``.
+
+    :return: ``None`` where nothing is set: then no page speaks of cost.
+    :raises ConfigurationError: if it is no number from 0 on.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    configured = (conf.get("rlmm", "price_per_gb_month", fallback="") or "").strip()
+    if not configured:
+        return None
+    if not _PRICE.fullmatch(configured):
+        raise refused("[rlmm] price_per_gb_month", configured, "a number such as 0.023")
+    return float(configured)
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:

@@ -2,33 +2,27 @@
 """
 Plans, reports and diagnoses as HTML: pure functions from documents to pages.
 
-The form of a document is checked first, of a diagnosis as far as its page needs it. The template engine escapes everything,
-and no text brings a line break, a mark of direction or a control character along.
+The form of a document is checked first, of a diagnosis as far as its page needs it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from airflow_provider_rlmm.lifecycle.reports import check_report
+from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.policy import strict_json as strict
-from airflow_provider_rlmm.policy.findings import Severity, since
+from airflow_provider_rlmm.policy.findings import Severity
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
-from airflow_provider_rlmm.quoting import human_bytes, name_in_text, printable
 
-_MAX_TEXT = 4_000
 _Reader = strict.Reader[Any]
+NO_SHELL = Shell()
 
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
@@ -78,43 +72,43 @@ def _check_diagnosis(document: Mapping[str, Any]) -> None:
         raise ValueError(f"diagnosis.explanations has {strict.shown(uncounted)}, which diagnosis.counts lacks")
 
 
-def plan_page(name: str, document: Mapping[str, Any]) -> str:
+def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a plan.
 
     :param name: name of the plan.
     :param document: its summary (:class:`~airflow_provider_rlmm.policy.plan.PlanSummary`).
+    :param shell: what stands around the page.
     :raises PlanError: if the summary cannot be read.
     """
     plan = PlanSummary.from_json(json.dumps(document))
-    template = _environment().get_template("plan.html")
-    return template.render(name=name, plan=plan, reasons=REASONS, partitions=sorted(plan.read_until))
+    return render("plan.html", shell, name=name, plan=plan, reasons=REASONS, partitions=sorted(plan.read_until))
 
 
-def report_page(name: str, document: Mapping[str, Any]) -> str:
+def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a cleanup report.
 
     :param name: name of the report.
     :param document: as :func:`~airflow_provider_rlmm.lifecycle.run_report.report_of_run` made it.
+    :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a report.
     """
     check_report(document)
-    template = _environment().get_template("report.html")
-    return template.render(name=name, report=document)
+    return render("report.html", shell, name=name, report=document)
 
 
-def doctor_page(name: str, document: Mapping[str, Any]) -> str:
+def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
     """
     Return the page of what the doctor found.
 
     :param name: name of the diagnosis.
     :param document: what :meth:`~airflow_provider_rlmm.policy.findings.Diagnosis.to_dict` returned.
+    :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a diagnosis.
     """
     _check_diagnosis(document)
-    template = _environment().get_template("doctor.html")
-    return template.render(name=name, diagnosis=document)
+    return render("doctor.html", shell, name=name, diagnosis=document)
 
 
 SCRUB_CLASSES = {
@@ -131,80 +125,39 @@ SCRUB_CLASSES = {
 """What a class of a scrub means, in the words of the page; those that need somebody first."""
 
 
-def scrub_page(name: str, document: Mapping[str, Any]) -> str:
+def scrub_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a scrub.
 
     :param name: name of the scrub.
     :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_summary.ScrubSummary`).
+    :param shell: what stands around the page.
     :raises PlanError: if the document cannot be read.
     """
     scrub = ScrubSummary.from_json(json.dumps(document))
-    template = _environment().get_template("scrub.html")
-    return template.render(name=name, scrub=scrub, meanings=SCRUB_CLASSES)
+    return render("scrub.html", shell, name=name, scrub=scrub, meanings=SCRUB_CLASSES)
 
 
-def scrub_plan_page(name: str, document: Mapping[str, Any]) -> str:
+def scrub_plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a plan that was made from a scrub.
 
     :param name: name of the plan.
     :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubPlan`).
+    :param shell: what stands around the page.
     :raises PlanError: if the document cannot be read.
     """
     plan = ScrubPlan.from_json(json.dumps(document))
-    template = _environment().get_template("scrub_plan.html")
-    return template.render(name=name, plan=plan, meanings=SCRUB_CLASSES)
+    return render("scrub_plan.html", shell, name=name, plan=plan, meanings=SCRUB_CLASSES)
 
 
-def error_page(status: HTTPStatus, what: str, what_to_do: str) -> str:
+def error_page(status: HTTPStatus, what: str, what_to_do: str, shell: Shell = NO_SHELL) -> str:
     """
     Return the page that stands in the place of another.
 
     :param status: what kind of failure it is.
     :param what: what is wrong.
     :param what_to_do: what a reader can do about it.
+    :param shell: what stands around the page.
     """
-    template = _environment().get_template("error.html")
-    return template.render(status=status.value, title=status.phrase, what=what, what_to_do=what_to_do)
-
-
-def human_duration(value: int) -> str:
-    """
-    Return a duration for people, such as ``3 min 20 s``.
-
-    :param value: ms.
-    """
-    if value < 60_000:
-        return f"{value / 1000:.1f} s"
-    minutes, seconds = divmod(round(value / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-
-
-def _visible(value: Any) -> Any:
-    """Return what an expression of a template said as it may be shown; the templates' own markup stays as it is."""
-    return printable(value, _MAX_TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("airflow_provider_rlmm.plugins"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.tests["needing_a_person"] = lambda kind: RefusalKind(kind).needs_person
-    environment.filters |= {
-        "bytes": human_bytes,
-        "time": since,
-        "duration": human_duration,
-        "topic": name_in_text,
-        "number": lambda value: f"{value:,}",
-        "json": json.dumps,
-        "words": lambda value: str(value).replace("_", " "),
-    }
-    return environment
+    return render("error.html", shell, status=status.value, title=status.phrase, what=what, what_to_do=what_to_do)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The Airflow plugin ``rlmm``.
+The Airflow plugin ``rlmm``: the entry *Remote log* of the navigation, a tab of each DAG run, and the pages behind them.
 
 Every task process imports this module, only the API server needs the pages: the application is built when it is asked
 for, and FastAPI is not imported before.
@@ -8,7 +8,9 @@ for, and FastAPI is not imported before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -16,21 +18,52 @@ from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 
 
 class _OnFirstUse:
-    """A class attribute that is built when somebody reads it."""
+    """A class attribute that is made when somebody reads it."""
 
-    def __init__(self) -> None:
-        self._apps: list[dict[str, Any]] | None = None
+    def __init__(self, make: Callable[[], list[dict[str, Any]]]) -> None:
+        self._make = make
+        self._made: list[dict[str, Any]] | None = None
 
     def __get__(self, instance: object, owner: type) -> list[dict[str, Any]]:
-        if self._apps is None:
-            from airflow_provider_rlmm.plugins.web import create_app
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
-            self._apps = [{"app": create_app(), "url_prefix": URL_PREFIX, "name": "Remote log plans and reports"}]
-        return self._apps
+
+def _apps() -> list[dict[str, Any]]:
+    from airflow_provider_rlmm.plugins.web import create_app
+
+    return [{"app": create_app(), "url_prefix": URL_PREFIX, "name": "Remote log"}]
+
+
+def _views() -> list[dict[str, Any]]:
+    """Return what Airflow's own pages show of ours, in a frame."""
+    from airflow.providers.common.compat.sdk import conf
+
+    # The address within the frame is resolved by the browser: Airflow may live below a path.
+    root = urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + URL_PREFIX
+    return [
+        {
+            "name": "Remote log",
+            "href": f"{root}/",
+            "destination": "nav",
+            "nav_top_level": True,
+            "icon": f"{root}/static/icon.svg",
+            "icon_dark_mode": f"{root}/static/icon-dark.svg",
+            "url_route": "remote-log",
+        },
+        {
+            "name": "Remote log",
+            "href": f"{root}/dag-run?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "remote-log-run",
+        },
+    ]
 
 
 class RlmmPlugin(AirflowPlugin):
-    """Shows plans and reports to whoever is logged in."""
+    """Shows remote logs, plans, reports and runs to whoever may read the DAGs."""
 
     name = "rlmm"
-    fastapi_apps = _OnFirstUse()
+    fastapi_apps = _OnFirstUse(_apps)
+    external_views = _OnFirstUse(_views)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web application behind the links: one page and one JSON document per plan, report and diagnosis."""
+"""
+The web application: pages of clusters and runs, and one page and one JSON document for each plan, report and diagnosis.
+
+Nothing is changed here: what a button asks for, it asks of Airflow's own interface.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,15 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.plugins import cluster_routes
 from airflow_provider_rlmm.plugins.documents import read_json_object
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
@@ -26,12 +30,15 @@ from airflow_provider_rlmm.plugins.pages import (
     scrub_page,
     scrub_plan_page,
 )
+from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
+from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
+from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.quoting import printable
 from airflow_provider_rlmm.settings import is_artifact_name, work_uri
 
-_PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any]], str]]] = {
+_PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any], Shell], str]]] = {
     "plans": ("summary.json", plan_page),
     "reports": ("report.json", report_page),
     "doctor": ("doctor.json", doctor_page),
@@ -41,72 +48,88 @@ _PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any]], str]]] = {
 """Page as in its address → the document that a task wrote, and what renders it."""
 
 _HEADERS = {
-    # The pages need one inline style sheet and nothing else: whatever slips through the escaping stays inert. Nobody else's
-    # page may frame them and lure a click.
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'",
+    # The pages need one style sheet, one script and this server, nothing else: whatever slips through the escaping stays
+    # inert. Nobody else's page may frame them and lure a click.
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_KEEP_FOR_GOOD = "public, max-age=31536000, immutable"
+_CORRECT_THE_SETTING = "correct the setting in Airflow's configuration, section [rlmm], and start the API server again"
 _LOOK_AT_IT = (
     "look at the file in the work folder: it was not written by this package, or by another version of it, or something "
     "wrote over it; run the task again to have it made anew"
 )
 _WHAT_TO_DO = {
     HTTPStatus.UNAUTHORIZED: "log in to Airflow, then open the link again",
-    HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to see plugins",
+    HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to read the DAGs of remote logs",
     HTTPStatus.NOT_FOUND: "open the link of a task: it leads to what the task has written",
 }
 
 
 def create_app() -> FastAPI:
-    """Return the application; every route asks Airflow's auth manager for the permission to see plugins."""
+    """Return the application; every page asks Airflow's auth manager for the right to read a DAG of this package."""
     app = FastAPI(
-        title="Remote log plans and reports",
-        dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
+        title="Remote log",
+        dependencies=[Depends(require_reader)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
+    # Without a login, as the page that asks for one needs its style, too; they tell nothing of anybody's cluster.
+    app.add_route("/static/{name}", _static, include_in_schema=False)
     for page in _PAGES:
         _add_routes(app, page)
+    app.include_router(cluster_routes.router)
     app.add_middleware(_SecurityHeaders)
     app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(ConfigurationError, _not_showable)
+    app.add_exception_handler(DocumentError, _not_showable)
     app.add_exception_handler(Exception, _failed)
     return app
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC_FILES:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no such file")
+    headers = {"Cache-Control": _KEEP_FOR_GOOD if "v" in request.query_params else "no-cache"}
+    return Response(static_file(name), headers=headers, media_type=STATIC_FILES[name])
 
 
 def _add_routes(app: FastAPI, page: str) -> None:
     """Show a document by its name, as a page and as it was written."""
 
-    def show(name: str) -> HTMLResponse:
+    def show(request: Request, rights: RightsDep, name: str) -> HTMLResponse:
         file, render = _PAGES[page]
-        document = _document(name, file)
+        document = _document(rights, name, file)
         try:
-            return HTMLResponse(render(name, document))
+            return HTMLResponse(render(name, document, shell_of(request)))
         except Exception as e:
             # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
             what = f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})"
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what) from e
 
-    def show_json(name: str) -> Response:
+    def show_json(rights: RightsDep, name: str) -> Response:
         # ASCII only: no mark of direction reaches whoever looks at it.
-        return Response(json.dumps(_document(name, _PAGES[page][0])), media_type="application/json")
+        return Response(json.dumps(_document(rights, name, _PAGES[page][0])), media_type="application/json")
 
     app.add_api_route(f"/{page}/{{name}}", show, response_class=HTMLResponse)
     app.add_api_route(f"/{page}/{{name}}/json", show_json)
 
 
-def _document(name: str, file: str) -> dict[str, Any]:
+def _document(rights: Rights, name: str, file: str) -> dict[str, Any]:
     if not is_artifact_name(name):
         raise HTTPException(HTTPStatus.NOT_FOUND, "no such document")
+    if not rights.may_see_document(name):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG of this document may not be read")
     try:
         return read_json_object(work_uri(), name, file)
     except FileNotFoundError as e:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
-    except (ConfigurationError, DocumentError) as e:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(e)) from e
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -114,6 +137,19 @@ def _refused(request: Request, error: Exception) -> Response:
     error = cast("StarletteHTTPException", error)
     status = HTTPStatus(error.status_code)
     return _failure(request, status, str(error.detail), _WHAT_TO_DO.get(status, _LOOK_AT_IT), error.headers)
+
+
+def _not_understood(request: Request, error: Exception) -> Response:
+    """Answer an address with a page number, a state or a text that no list has."""
+    wrong = ", ".join(str(e["loc"][-1]) for e in cast("RequestValidationError", error).errors())
+    what = f"the address asks for something that there is not: {wrong}"
+    return _failure(request, HTTPStatus.UNPROCESSABLE_ENTITY, what, "go back, and choose from the page", None)
+
+
+def _not_showable(request: Request, error: Exception) -> Response:
+    """Answer a setting or a document that cannot be used."""
+    what_to_do = _CORRECT_THE_SETTING if isinstance(error, ConfigurationError) else _LOOK_AT_IT
+    return _failure(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), what_to_do, None)
 
 
 def _failed(request: Request, error: Exception) -> Response:
@@ -130,7 +166,7 @@ def _failure(
     if request.url.path.endswith("/json"):
         document = json.dumps({"detail": what, "what_to_do": what_to_do})
         return Response(document, status, everything, media_type="application/json")
-    return HTMLResponse(error_page(status, what, what_to_do), status, everything)
+    return HTMLResponse(error_page(status, what, what_to_do, shell_of(request)), status, everything)
 
 
 class _SecurityHeaders:
@@ -142,7 +178,9 @@ class _SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update({name: value for name, value in _HEADERS.items() if name != "Cache-Control"})
+                headers.setdefault("Cache-Control", _HEADERS["Cache-Control"])
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

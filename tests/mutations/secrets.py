@@ -18,6 +18,8 @@ STORE_URIS = "store_uris.py"
 ARGUMENTS = "operators/arguments.py"
 DOCUMENTS = "plugins/documents.py"
 PAGES = "plugins/pages.py"
+RENDERING = "plugins/rendering.py"
+CLUSTER_ROUTES = "plugins/cluster_routes.py"
 WEB = "plugins/web.py"
 
 _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
@@ -226,7 +228,7 @@ SECRETS = [
     Mutation(
         "pages",
         "a document's texts are shown as they are",
-        PAGES,
+        RENDERING,
         "        finalize=_visible,\n",
         "",
         f"{_PAGES}test_no_text_brings_a_line_break_or_a_mark_of_direction",
@@ -235,8 +237,8 @@ SECRETS = [
         "pages",
         "another site may frame the pages",
         WEB,
-        "    \"frame-ancestors 'self'\",\n",
-        '    "",\n',
+        " frame-ancestors 'self'\",\n",
+        '",\n',
         f"{_PAGES}test_every_answer_has_the_security_headers",
     ),
     Mutation(
@@ -246,5 +248,35 @@ SECRETS = [
         "{**(headers or {}), **_HEADERS}",
         "{**(headers or {})}",
         f"{_PAGES}test_an_error_of_ours_is_a_page_without_details",
+    ),
+    Mutation(
+        "pages",
+        "a page may hold scripts of its own",
+        WEB,
+        "script-src 'self';",
+        "script-src 'self' 'unsafe-inline';",
+        f"{_PAGES}test_every_answer_has_the_security_headers",
+    ),
+    Mutation(
+        "pages",
+        "who may read no DAG reads the pages",
+        WEB,
+        "        dependencies=[Depends(require_reader)],\n",
+        "",
+        "airflow/test_cluster_pages.py::test_who_may_read_the_dags_reads",
+    ),
+    switched_off(
+        WEB,
+        "pages",
+        "documents of a DAG that may not be read are shown",
+        "    if not rights.may_see_document(name):",
+        "airflow/test_pages.py::test_a_document_is_for_those_who_may_read_its_dag",
+    ),
+    switched_off(
+        CLUSTER_ROUTES,
+        "pages",
+        "who may read the DAGs of one cluster sees all",
+        "    if not rights.may_see(cluster.connection):",
+        "airflow/test_cluster_pages.py::test_who_may_read_the_dags_of_one_cluster_sees_that_cluster_alone",
     ),
 ]

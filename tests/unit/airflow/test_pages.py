@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -21,13 +20,12 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
-    human_bytes,
-    human_duration,
     plan_page,
     report_page,
     scrub_page,
     scrub_plan_page,
 )
+from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
@@ -35,6 +33,8 @@ from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refu
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import Amount, ScrubSummary, Told, TopicAmount
+from airflow_provider_rlmm.quoting import human_bytes
+from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
 EVIL = '<script>alert("x")</script>'
 TOPIC_ID = kafka_uuid_str(UUID(int=7))
@@ -158,21 +158,10 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Everything:
-    def is_authorized_view(self, **_: Any) -> bool:
-        return True
-
-
-class Nothing:
-    def is_authorized_view(self, **_: Any) -> bool:
-        return False
-
-
 @pytest.fixture
 def client(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     app = web.create_app()
-    app.dependency_overrides[get_user] = lambda: object()
-    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Everything)
+    log_in(app, monkeypatch, Everybody)
     with TestClient(app) as test_client:
         yield test_client
 
@@ -193,17 +182,36 @@ def test_nobody_sees_anything_without_a_login(work_dir: Path, path: str) -> None
 def test_nobody_sees_anything_without_the_permission(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Nothing)
+    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Nobody)
     assert client.get(path).status_code == 403
+
+
+def test_a_document_is_for_those_who_may_read_its_dag(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__CONNECTIONS", "rlmm_default,other")
+    for name in ("remote_log_cleaner.run-1", "remote_log_cleaner__other.run-1"):
+        (work_dir / "work" / "plan-1").with_name(name).mkdir()
+        (work_dir / "work" / name / "summary.json").write_text(plan().to_json())
+    app = web.create_app()
+    log_in(app, monkeypatch, only("remote_log_cleaner"))
+    with TestClient(app) as test_client:
+        names = ("remote_log_cleaner.run-1", "remote_log_cleaner__other.run-1", "plan-1")
+        for end in ("", "/json"):
+            assert [test_client.get(f"/plans/{name}{end}").status_code for name in names] == [200, 403, 403]
 
 
 def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
     app = web.create_app()
-    paths = [getattr(route, "path", "").format(name="plan-1") for route in app.routes]
+    paths = {getattr(route, "path", "") for route in app.routes} - {"/static/{name}"}
     kinds = ("plans", "reports", "doctor", "scrubs", "scrub-plans")
-    assert sorted(paths) == sorted(f"/{kind}/plan-1{end}" for kind in kinds for end in ("", "/json"))
+    assert paths >= {f"/{kind}/{{name}}{end}" for kind in kinds for end in ("", "/json")}
     with TestClient(app) as anonymous:
-        assert {anonymous.get(path).status_code for path in paths} == {401}
+        given = dict.fromkeys(("name", "cluster_id", "topic_id", "partition", "segment_id", "number", "artifact"), "1")
+        assert {path: anonymous.get(path.format(**given)).status_code for path in paths} == dict.fromkeys(paths, 401)
+
+
+def test_nothing_is_changed_by_whatever_is_asked_here() -> None:
+    methods = {method for route in web.create_app().routes for method in getattr(route, "methods", ())}
+    assert methods <= {"GET", "HEAD"}
 
 
 def test_pages_and_their_json(client: TestClient) -> None:
@@ -383,7 +391,7 @@ def test_what_comes_from_outside_is_escaped() -> None:
     ]
     for html in pages:
         assert "&lt;script&gt;" in html
-        assert "<script" not in html
+        assert html.count("<script") == html.count("<script src=") == 1
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.plugins import documents, pages, web
+from airflow_provider_rlmm.plugins import documents, rendering, web
 from airflow_provider_rlmm.plugins.documents import read_json_object
 from airflow_provider_rlmm.plugins.pages import doctor_page, error_page
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from tests.object_store_server import ObjectStoreServer
+from tests.unit.airflow.auth import Everybody, Nobody, log_in
 
 SECRET = "s3cr3t"
 FILES = {
@@ -62,21 +63,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-class Everybody:
-    def is_authorized_view(self, **_: Any) -> bool:
-        return True
-
-
-class Nobody:
-    def is_authorized_view(self, **_: Any) -> bool:
-        return False
-
-
 @pytest.fixture
 def client(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     app = web.create_app()
-    app.dependency_overrides[get_user] = lambda: object()
-    monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Everybody)
+    log_in(app, monkeypatch, Everybody)
     with TestClient(app, raise_server_exceptions=False) as test_client:
         yield test_client
 
@@ -399,7 +389,7 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_topics_are_quoted_where_kafka_would_not_allow_their_name() -> None:
-    filters = pages._environment().filters
+    filters = rendering._environment().filters
     assert filters["topic"]("orders") == "orders"
     assert filters["topic"]("a\nb") == r"'a\nb'"
 
@@ -407,8 +397,8 @@ def test_topics_are_quoted_where_kafka_would_not_allow_their_name() -> None:
 # -- headers -------------------------------------------------------------------------------------------------------------
 
 HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
@@ -426,7 +416,8 @@ def headers_of(answer: Any) -> dict[str, str]:
         ("/doctor/d/json", 200),
         ("/doctor/missing", 404),
         ("/doctor/missing/json", 404),
-        ("/doctor/..%2f", 404),
+        # What browsers make of it: the address of the first page.
+        ("/doctor/..%2f", 200),
         ("/elsewhere", 404),
         ("/plans/d", 422),
         ("/plans/d/json", 200),
@@ -440,6 +431,29 @@ def test_every_answer_has_the_security_headers(client: TestClient, work: Path, p
     assert answer.status_code == status
     for one in (answer, *answer.history):
         assert headers_of(one) == HEADERS
+
+
+@pytest.mark.parametrize("name", rendering.STATIC_FILES)
+def test_style_and_script_are_for_everybody_and_for_good(client: TestClient, name: str) -> None:
+    with TestClient(web.create_app()) as anonymous:
+        address = rendering.Shell().static(name)
+        answer = anonymous.get(address)
+    assert (answer.status_code, answer.content) == (200, rendering.static_file(name))
+    assert answer.headers["content-type"].startswith(rendering.STATIC_FILES[name])
+    assert headers_of(answer) == HEADERS | {"cache-control": "public, max-age=31536000, immutable"}
+    assert client.get(f"/static/{name}").headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("name", ["..%2fweb.py", "rendering.py", "%2e%2e", "rlmm.css%00"])
+def test_nothing_else_is_given_out_to_everybody(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_no_template_has_a_script_or_a_style_of_its_own() -> None:
+    """The policy forbids them: what they do would be missing."""
+    templates = Path(rendering.__file__).parent / "templates"
+    for text in [path.read_text() for path in templates.glob("*.html")]:
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|<script(?! src=)", text)
 
 
 def test_other_methods_have_them_too(client: TestClient) -> None:
@@ -480,5 +494,5 @@ def test_an_error_of_ours_is_a_page_without_details(
 
 def test_an_error_page_escapes_what_it_says() -> None:
     html = error_page(web.HTTPStatus.NOT_FOUND, '<script>alert("x")</script>\n', "look")
-    assert "<script" not in html
+    assert html.count("<script") == html.count("<script src=") == 1
     assert "Not Found" in html

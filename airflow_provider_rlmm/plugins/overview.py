@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster at a glance: figures, charts and what needs a person, as pure functions of what runs have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.plugins.charts import Point, bars, trend
+from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
+from airflow_provider_rlmm.policy.findings import since
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.quoting import human_bytes
+
+STALE_AFTER_MS: Final = 72 * HOUR_MS
+"""An overview that is older than this says so in red: the DAG runs each day by default."""
+
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure with its name."""
+
+    name: str
+    figure: str
+    under: str = ""
+    mood: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing with its name and its last figure."""
+
+    name: str
+    now: str
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that needs a person, with a way to it."""
+
+    what: str
+    why: str
+    what_to_do: str
+    href: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """
+    A cluster as the overview shows it.
+
+    :param cluster_id: its id.
+    :param connection: by which it was reached, empty where nobody has said so.
+    :param surveyed_at_ms: when it was looked at, ms since the epoch; ``None`` if it never was.
+    :param age_ms: how long ago that was, ms.
+    :param tiles: its figures.
+    """
+
+    cluster_id: str
+    connection: str
+    surveyed_at_ms: int | None
+    age_ms: int
+    tiles: Sequence[Tile]
+
+
+def view_of(
+    cluster_id: str,
+    inventory: Inventory | None,
+    runs: Sequence[RunSummary],
+    *,
+    shell: Shell,
+    now_ms: int,
+    price: float | None,
+) -> ClusterView:
+    """
+    Return a cluster at a glance.
+
+    :param cluster_id: the cluster.
+    :param inventory: what was surveyed last, ``None`` if nothing ever was.
+    :param runs: past ones, the oldest first.
+    :param shell: leads to other pages.
+    :param now_ms: ms since the epoch.
+    :param price: of a GiB in a month, ``None`` if nobody has said it.
+    """
+    connection = inventory.connection if inventory else next((run.connection for run in reversed(runs)), "")
+    surveyed = inventory.created_at_ms if inventory else None
+    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_health(inventory, runs, shell)]
+    age = max(0, now_ms - surveyed) if surveyed is not None else 0
+    return ClusterView(cluster_id, connection, surveyed, age, tiles)
+
+
+def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell) -> Iterable[Tile]:
+    totals = inventory.totals
+
+    def topics(state: str = "") -> str:
+        address = shell.to("clusters", inventory.cluster_id, "topics")
+        return f"{address}?state={state}" if state else address
+
+    yield Tile("Stored", human_bytes(totals.stored.bytes), _of(totals.stored, totals.topics), href=topics())
+    yield Tile("Orphaned", human_bytes(totals.orphaned.bytes), _of(totals.orphaned, totals.orphaned_topics))
+    until = ""
+    if totals.next_eligible_ms is not None:
+        until = f", {wait(totals.next_eligible_ms, now_ms)}"
+    waiting = f"{_segments(totals.waiting)}{until}"
+    yield Tile("Waiting", human_bytes(totals.waiting.bytes), waiting, href=topics("WAITING"))
+    eligible = f"{_segments(totals.eligible)}, the next run may clean them"
+    yield Tile("Eligible", human_bytes(totals.eligible.bytes), eligible, href=topics("ELIGIBLE"))
+    deleting = human_bytes(totals.deleting.bytes)
+    yield Tile("Being deleted", deleting, _segments(totals.deleting), href=topics("DELETING"))
+    if price is not None:
+        orphaned = f"{totals.orphaned.bytes / GIB * price:,.2f} of it for orphans"
+        yield Tile("Cost a month", f"{totals.stored.bytes / GIB * price:,.2f}", orphaned)
+
+
+def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:
+    real = [run for run in runs if not run.dry_run and run.deleted.segments]
+    if runs:
+        reclaimed = sum(run.deleted.bytes for run in real)
+        yield Tile("Reclaimed", human_bytes(reclaimed), f"by {_counted(len(real), 'run')} since {_day(runs[0])}")
+    if inventory is not None:
+        out = inventory.totals.metadata_partitions_out_of_service
+        numbers = ", ".join(map(str, out[:10])) + (", …" if len(out) > 10 else "")
+        under = f"metadata partition {numbers}" if out else "all metadata partitions serve"
+        yield Tile("Out of service", f"{len(out):,}", under, "bad" if out else "ok")
+        bad = inventory.totals.quarantined_records
+        yield Tile("Quarantined", f"{bad:,}", "records that cannot be applied", "bad" if bad else "ok")
+    doctor = next((run for run in reversed(runs) if run.critical is not None), None)
+    if doctor is None:
+        yield Tile("Doctor", "not asked", "no run has examined the metadata topic")
+    else:
+        href = shell.to("doctor", doctor.documents["doctor"]) if "doctor" in doctor.documents else ""
+        figure = f"{doctor.critical:,} critical" if doctor.critical else "nothing critical"
+        yield Tile("Doctor", figure, since(doctor.ended_at_ms), "bad" if doctor.critical else "ok", href)
+
+
+def problems_of(inventory: Inventory | None, runs: Sequence[RunSummary], *, shell: Shell, now_ms: int) -> list[Problem]:
+    """
+    Return what needs a person, by what was surveyed last and by the newest run of each kind.
+
+    :param inventory: what was surveyed last, ``None`` if nothing ever was.
+    :param runs: past ones, the oldest first.
+    :param shell: leads to other pages.
+    :param now_ms: ms since the epoch.
+    """
+    found = []
+    newest = {run.kind: run for run in runs}
+    for kind in RunKind:
+        run = newest.get(kind)
+        if run is not None and run.outcome is RunOutcome.FAILED:
+            found.append(
+                Problem(
+                    f"The last run of the {kind.value} needs a person", run.headline, "look at it:",
+                    shell.to("runs", run.artifact), since(run.ended_at_ms),
+                )
+            )  # fmt: skip
+    if inventory is not None and (out := inventory.totals.metadata_partitions_out_of_service):
+        found.append(
+            Problem(
+                f"Metadata partitions out of service: {', '.join(map(str, out[:20]))}",
+                "a record there ends the consumers of brokers, or too many records lie where they do not belong",
+                "ask the doctor (rlmm doctor, or its DAG): it names each record and what its removal costs",
+            )
+        )
+    if inventory is not None and now_ms - inventory.created_at_ms > STALE_AFTER_MS:
+        found.append(
+            Problem(
+                f"These figures are {human_duration(now_ms - inventory.created_at_ms)} old",
+                "no run of the cleaner has surveyed the cluster since",
+                "see that its DAG is not paused, and look at its last run in Airflow",
+            )
+        )
+    return found
+
+
+def charts_of(runs: Sequence[RunSummary]) -> list[Chart]:
+    """
+    Return charts over runs.
+
+    :param runs: past ones, the oldest first.
+    """
+    if not runs:
+        return []
+
+    def of(name: str, field: str) -> Chart:
+        points = [Point(run.ended_at_ms, count.bytes) for run in runs if (count := getattr(run, field)) is not None]
+        return Chart(name, _bytes(points[-1].value) if points else "", trend(points, _bytes))
+
+    real = [
+        Point(run.ended_at_ms, run.deleted.bytes) for run in runs if run.kind is RunKind.CLEANER and not run.dry_run
+    ]
+    ages = [
+        Point(run.ended_at_ms, run.ended_at_ms - run.oldest_orphan_ms)
+        for run in runs
+        if run.oldest_orphan_ms is not None
+    ]
+    out = [Point(run.ended_at_ms, run.out_of_service) for run in runs if run.out_of_service is not None]
+    reclaimed = sum(point.value for point in real)
+    return [
+        of("Stored", "stored"),
+        of("Orphaned", "orphaned"),
+        of("Waiting", "waiting"),
+        Chart("Reclaimed, run by run", f"{_bytes(reclaimed)} in all", bars(real, _bytes)),
+        Chart("Age of the oldest orphan", _age(ages[-1].value) if ages else "", trend(ages, _age)),
+        Chart("Metadata partitions out of service", _whole(out[-1].value) if out else "", trend(out, _whole)),
+    ]
+
+
+def _bytes(value: float) -> str:
+    return human_bytes(round(value))
+
+
+def _age(value: float) -> str:
+    return human_duration(max(0, round(value)))
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _of(count: Count, topics: int) -> str:
+    return f"{_segments(count)} of {_counted(topics, 'topic')}"
+
+
+def _segments(count: Count) -> str:
+    return _counted(count.segments, "segment")
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def _day(run: RunSummary) -> str:
+    return since(run.ended_at_ms)[:10]
