@@ -32,7 +32,17 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": [_modules("hooks", "metadata", "storage")],
         "operators": [
-            _modules("operators", "metadata", "connection_check", "check", "cleaner", "retention", "doctor", "scrub")
+            _modules(
+                "operators",
+                "metadata",
+                "connection_check",
+                "check",
+                "cleaner",
+                "retention",
+                "doctor",
+                "dead_man",
+                "scrub",
+            )
         ],
         "triggers": [_modules("triggers", "markers")],
         "connection-types": [_connection_type()],
@@ -95,6 +105,17 @@ def get_provider_info() -> dict[str, Any]:
                         "preset or ``none``.\n",
                         "0 4 * * 0",
                         default="@weekly",
+                    ),
+                    "doctor_schedule": _option(
+                        "When ``remote_log_doctor`` runs by itself: a cron expression, a preset or ``none``.\n",
+                        "0 6 * * *",
+                        default="@daily",
+                    ),
+                    "alarm_after_days": _option(
+                        "After how many days without a green run of the cleaner ``remote_log_doctor`` ends red; dry runs do\n"
+                        "not count where the connection's ``scheduled_runs`` is ``real``. 0 switches the alarm off.\n",
+                        "8",
+                        default="2",
                     ),
                     "notifier": _option(
                         "Import path of what is called when a run of one of this package's DAGs ends red: a notifier of\n"

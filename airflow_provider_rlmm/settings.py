@@ -25,6 +25,8 @@ _ELSEWHERE = (
 DEFAULT_CONN_ID = "rlmm_default"
 """The connection whose DAGs have the plain ids."""
 
+MAX_ALARM_AFTER_DAYS = 366
+
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
 _PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -122,6 +124,21 @@ def price_per_gb_month() -> float | None:
     if not _PRICE.fullmatch(configured):
         raise refused("[rlmm] price_per_gb_month", configured, "a number such as 0.023")
     return float(configured)
+
+
+def alarm_after_days() -> int:
+    """
+    Return after how many days without a green run of the cleaner the alarm rings: ``[rlmm] alarm_after_days``, by default 2.
+
+    :return: days; 0 switches the alarm off.
+    :raises ConfigurationError: if it is no integer from 0 to :data:`MAX_ALARM_AFTER_DAYS`.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    configured: str = (conf.get("rlmm", "alarm_after_days", fallback="") or "2").strip()
+    if not re.fullmatch(r"[0-9]{1,4}", configured) or int(configured) > MAX_ALARM_AFTER_DAYS:
+        raise refused("[rlmm] alarm_after_days", configured, f"an integer from 0 to {MAX_ALARM_AFTER_DAYS}")
+    return int(configured)
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:

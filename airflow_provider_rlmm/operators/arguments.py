@@ -153,9 +153,10 @@ def fields(name: str, given: object, readers: Mapping[str, Reader]) -> dict[str,
     return {field: readers[field](field, value) for field, value in given.items() if value is not None}
 
 
-def optional_integer(name: str, value: object, minimum: int = 0) -> int | None:
+def optional_integer(name: str, value: object, minimum: int = 0, maximum: int = values.MAX_INTEGER) -> int | None:
     """Return an integer, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`."""
-    return None if value is None or value in ("", "None") else integer(name, value, minimum=minimum)
+    absent = value is None or value in ("", "None")
+    return None if absent else integer(name, value, minimum=minimum, maximum=maximum)
 
 
 canary = partial(optional_integer, minimum=1)

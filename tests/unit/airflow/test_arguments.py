@@ -27,6 +27,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
+from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
@@ -172,6 +173,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     ),
     (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),
     (RemoteLogCheckOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
+    (RemoteLogDeadManOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "after_days": [*INTEGERS, 367]}),
     (
         RemoteLogMetadataDoctorOperator,
         {},

@@ -97,9 +97,9 @@ def test_parsing_imports_nothing_heavy_and_opens_no_connection(file: Path) -> No
     assert json.loads(done.stdout.splitlines()[-1]) == [[], []]
 
 
-def test_there_are_three_dags_and_all_survive_serialization(cleaner: DAG, retention: DAG, scrub: DAG) -> None:
-    assert [f.stem for f in FILES] == ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub"]
-    for dag in (cleaner, retention, scrub):
+def test_there_are_four_dags_and_all_survive_serialization() -> None:
+    assert [f.stem for f in FILES] == sorted(IDS)
+    for dag in map(load, IDS):
         known = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
         assert sorted(known.task_ids) == sorted(dag.task_ids)
         assert known.doc_md == dag.doc_md
@@ -109,7 +109,7 @@ def test_there_are_three_dags_and_all_survive_serialization(cleaner: DAG, retent
 
 # -- one set of DAGs per connection ------------------------------------------------------------------------------------
 
-IDS = ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub"]
+IDS = ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub", "remote_log_doctor"]
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_only_the_cleaner_starts_by_a_plan(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [load(dag_id).schedule for dag_id in IDS] == ["@daily", None, "@weekly"]
+    assert [load(dag_id).schedule for dag_id in IDS] == ["@daily", None, "@weekly", "@daily"]
     assert not any(load(dag_id).catchup for dag_id in IDS)
     monkeypatch.setenv("AIRFLOW__RLMM__CLEANER_SCHEDULE", " None ")
     monkeypatch.setenv("AIRFLOW__RLMM__RETENTION_SCHEDULE", "0 20 * * 6")
@@ -338,3 +338,9 @@ def test_every_retriable_error_is_tried_again() -> None:
     for kind in subclasses(RlmmError):
         if kind.retriable:
             assert POLICY.evaluate(kind("x"), 1, 3).action is RetryAction.DEFAULT, kind
+
+
+def test_no_task_of_the_doctor_hides_the_failure_of_another() -> None:
+    dag = load("remote_log_doctor")
+    assert sorted(dag.task_ids) == ["alarm", "check", "doctor", "survey"]
+    assert {task.task_id for task in dag.leaves} == set(dag.task_ids)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+### Remote log doctor
+
+Looks whether all is well, and changes nothing. Its four tasks wait for nothing, and each of them fails by itself:
+
+- **check** looks at everything that the connection names: cluster, topic, rights, layout, storage.
+- **doctor** reads the metadata topic and says what is wrong with its records, before a broker or a cleaner stumbles over it.
+- **survey** writes down what there is, living and gone, for the pages and the metrics.
+- **alarm** fails where no run of the cleaner has ended green for `[rlmm] alarm_after_days` (2). Where the connection's
+  `scheduled_runs` is `real`, dry runs do not count.
+
+A red run needs a person. A critical finding of the doctor can be acknowledged (Airflow variable `rlmm_acknowledgements`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_rlmm.dag_factory import params
+from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
+from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
+from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.settings import of_connection
+
+
+def remote_log_doctor(conn_id: str) -> DAG:
+    """
+    Build the DAG ``remote_log_doctor`` of a connection.
+
+    :param conn_id: connection of type ``rlmm``.
+    :raises ConfigurationError: naming the setting, if ``[rlmm] doctor_schedule`` is none.
+    """
+    with DAG(
+        dag_id=of_connection("remote_log_doctor", conn_id),
+        schedule=schedule("doctor", "@daily", conn_id),
+        catchup=False,
+        max_active_runs=1,
+        on_failure_callback=on_failure(),
+        doc_md=__doc__,
+        tags=["kafka", "tiered-storage", "rlmm"],
+        params=_params(conn_id),
+    ) as dag:
+        # A task that others waited for could fail in a run that ends green.
+        RemoteLogCheckOperator(
+            task_id="check",
+            rlmm_conn_id="{{ params.rlmm_conn_id }}",
+            pre_execute=refuse_unknown_params,
+            execution_timeout=timedelta(hours=1),
+        )
+        RemoteLogMetadataDoctorOperator(
+            task_id="doctor",
+            rlmm_conn_id="{{ params.rlmm_conn_id }}",
+            min_age_ms="{{ params.min_age_ms }}",
+            max_copy_ms="{{ params.max_copy_ms }}",
+            execution_timeout=timedelta(hours=6),
+        )
+        SurveyRemoteLogOperator(
+            task_id="survey",
+            rlmm_conn_id="{{ params.rlmm_conn_id }}",
+            dry_run_only=True,
+            execution_timeout=timedelta(hours=6),
+        )
+        RemoteLogDeadManOperator(
+            task_id="alarm", rlmm_conn_id="{{ params.rlmm_conn_id }}", execution_timeout=timedelta(hours=1)
+        )
+    return dag
+
+
+def _params(conn_id: str) -> dict[str, Param]:
+    return {
+        **params.of_connection(conn_id),
+        "min_age_ms": Param(
+            DEFAULT_MIN_AGE_MS,
+            type="integer",
+            title="Age of unfinished work",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="From what age on unfinished work counts as stuck, ms",
+        ),
+        "max_copy_ms": Param(
+            DEFAULT_MAX_COPY_MS,
+            type="integer",
+            title="Time for a copy",
+            section=params.PROTECTIONS,
+            minimum=0,
+            description="For how long a partition may begin copies and finish none, ms",
+        ),
+    }

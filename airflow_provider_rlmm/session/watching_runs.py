@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dead-man alarm reads and writes in the folder of a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from itertools import islice
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.file_systems import create_file, read_file
+from airflow_provider_rlmm.policy.dead_man import MAX_WATCH_BYTES, Alarm, Watch, judge, last_success
+from airflow_provider_rlmm.policy.run_summary import RunSummary, run_of_file
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.session.kept_runs import read_run, run_names
+
+MAX_READ = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+def dead_man_alarm(work_uri: str, cluster_id: str, connection: str, *, real: bool, after_ms: int, now_ms: int) -> Alarm:
+    """
+    Tell whether runs of the cleaner are missing; the first look at a connection is written down.
+
+    :param work_uri: the work folder.
+    :param cluster_id: the cluster.
+    :param connection: connection of type ``rlmm``.
+    :param real: whether dry runs do not count.
+    :param after_ms: for how long there may be no run that counts.
+    :param now_ms: ms since the epoch.
+    :raises DocumentError: if it cannot be told since when the connection is watched.
+    :raises OSError: if the work folder cannot be read or written.
+    """
+    cluster_uri = f"{work_uri}/{cluster_folder(cluster_id)}"
+    watch = _watch(cluster_uri, Watch(cluster_id, connection, now_ms))
+    last = last_success(_runs(cluster_uri, now_ms - after_ms), watch, real=real, now_ms=now_ms)
+    # Where none is new enough, an older one says for how long.
+    last = last or last_success(islice(_runs(cluster_uri, 0), MAX_READ), watch, real=real, now_ms=now_ms)
+    return judge(last, watch, real=real, after_ms=after_ms, now_ms=now_ms)
+
+
+def _runs(cluster_uri: str, not_before_ms: int) -> Iterator[RunSummary]:
+    for name in run_names(cluster_uri, lambda _: True):
+        ended = run_of_file(name)
+        if ended is None or ended[0] < not_before_ms:
+            return
+        try:
+            yield read_run(cluster_uri, name)
+        except (DocumentError, OSError) as e:
+            logger.warning("%s counts as no run: %s", name, e)
+
+
+def _watch(cluster_uri: str, new: Watch) -> Watch:
+    digest = hashlib.sha256(new.connection.encode()).hexdigest()[:16]
+    uri = f"{cluster_uri}/watched-{digest}.json"
+    try:
+        raw = bytes(read_file(uri, MAX_WATCH_BYTES))
+    except FileNotFoundError:
+        try:
+            create_file(uri, [new.to_json().encode()])
+        except FileExistsError:
+            # Somebody else has looked at the same moment.
+            raw = bytes(read_file(uri, MAX_WATCH_BYTES))
+        else:
+            return new
+    todo = f"remove {uri}: the connection is watched anew from then on"
+    try:
+        found = Watch.from_json(raw.decode())
+    except (DocumentError, UnicodeDecodeError) as e:
+        raise DocumentError(f"since when connection {new.connection} is watched cannot be told: {e}; {todo}") from e
+    if (found.cluster_id, found.connection) != (new.cluster_id, new.connection):
+        raise DocumentError(f"{uri} is of connection {found.connection!r:.80} of another cluster or name; {todo}")
+    return found
