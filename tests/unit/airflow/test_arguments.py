@@ -173,7 +173,11 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     ),
     (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),
     (RemoteLogCheckOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
-    (RemoteLogDeadManOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "after_days": [*INTEGERS, 367]}),
+    (
+        RemoteLogDeadManOperator,
+        {},
+        {"rlmm_conn_id": [None, "", *TEXTS], "after_days": [*(i for i in INTEGERS if i != ""), 367]},
+    ),
     (
         RemoteLogMetadataDoctorOperator,
         {},
