@@ -225,6 +225,24 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
         return buffer.slice(0, file.readinto(memoryview(buffer)))
 
 
+@contextmanager
+def open_object(uri: str) -> Iterator[IO[bytes]]:
+    """
+    Open an object of which only parts are to be read: nothing is fetched before it is asked for.
+
+    :param uri: of the object, in an object store.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises FileNotFoundError: if there is none.
+    :raises OSError: if it cannot be read.
+    """
+    import obstore
+
+    from airflow_provider_rlmm.object_parts import in_parts
+
+    with _object(uri) as (store, name):
+        yield in_parts(obstore.open_reader(store, name))
+
+
 def modified_ms(uri: str) -> int:
     """
     Return when a file was written last, by the clock of whoever stores it; ms since the epoch.

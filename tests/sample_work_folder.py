@@ -32,7 +32,8 @@ from airflow_provider_rlmm.policy.work_folder import cluster_folder
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 NOW_MS = 1_780_000_000_000
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 SEGMENT_BYTES = 1_000_000
 NASTY_TOPIC = "<img src=x onerror=alert(1)>"
 """Name of the last topic: whoever can write to the metadata topic chooses it."""
@@ -129,7 +130,7 @@ def _inventory(
             "partitions": np.full(topics, partitions),
             "segments": np.full(topics, partitions * segments),
             "bytes": per_partition * partitions,
-            "oldest_ms": now_ms - DAY_MS * np.arange(1, topics + 1),
+            "oldest_ms": now_ms - DAY_MS - HOUR_MS * np.arange(topics),
             "newest_ms": np.full(topics, now_ms - DAY_MS),
             "first_absent_ms": pa.array(observed, pa.int64()),
             "eligible_ms": pa.array(eligible, pa.int64()),
@@ -165,7 +166,7 @@ def _inventory(
         eligible=sums[SurveyedState.ELIGIBLE],
         deleting=sums[SurveyedState.DELETING],
         next_eligible_ms=min((e for e in eligible if e is not None), default=None),
-        oldest_orphan_ms=now_ms - DAY_MS * topics,
+        oldest_orphan_ms=now_ms - DAY_MS - HOUR_MS * (topics - 1),
         topics=topics,
         orphaned_topics=sum(absent),
         quarantined_records=1,
@@ -248,8 +249,8 @@ def _run(cluster_id: str, connection: str, number: int, runs: int, now_ms: int) 
         deleted=Deleted(number, number * 3, number * SEGMENT_BYTES),
         planned=Count(number, number * SEGMENT_BYTES),
         refusals=2 if failed else 0,
-        stored=Count(1_000 - number, (1_000 - number) * SEGMENT_BYTES) if known else None,
-        orphaned=Count(100 - number, (100 - number) * SEGMENT_BYTES) if known else None,
+        stored=_shrinking(1_000, number) if known else None,
+        orphaned=_shrinking(100, number) if known else None,
         waiting=Count(10, 10 * SEGMENT_BYTES) if known else None,
         deleting=Count(5, 5 * SEGMENT_BYTES) if known else None,
         oldest_orphan_ms=ended - 30 * DAY_MS if known else None,
@@ -291,3 +292,8 @@ def write_document(work: Path, artifact: str, name: str, document: object) -> No
     folder = work / artifact
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(json.dumps(document))
+
+
+def _shrinking(first: int, number: int) -> Count:
+    left = first - number % first
+    return Count(left, left * SEGMENT_BYTES)

@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.page_data.documents import read_json_object
 from airflow_provider_rlmm.plugins import cluster_routes
-from airflow_provider_rlmm.plugins.documents import read_json_object
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
     error_page,

@@ -16,7 +16,7 @@ CONNECTION_CHECK = "session/connection_check.py"
 SETTINGS = "settings.py"
 STORE_URIS = "store_uris.py"
 ARGUMENTS = "operators/arguments.py"
-DOCUMENTS = "plugins/documents.py"
+DOCUMENTS = "page_data/documents.py"
 PAGES = "plugins/pages.py"
 RENDERING = "plugins/rendering.py"
 CLUSTER_ROUTES = "plugins/cluster_routes.py"
@@ -213,8 +213,8 @@ SECRETS = [
         "pages",
         "an object of any size is shown",
         DOCUMENTS,
-        '{file}", max_bytes).to_pybytes()',
-        '{file}").to_pybytes()',
+        "*steps)), max_bytes).to_pybytes()",
+        "*steps))).to_pybytes()",
         f"{_PAGES}test_a_large_object_is_not_read",
     ),
     Mutation(

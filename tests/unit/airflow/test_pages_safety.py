@@ -16,8 +16,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.plugins import documents, rendering, web
-from airflow_provider_rlmm.plugins.documents import read_json_object
+from airflow_provider_rlmm.page_data import documents
+from airflow_provider_rlmm.page_data.documents import read_json_object
+from airflow_provider_rlmm.plugins import rendering, web
 from airflow_provider_rlmm.plugins.pages import doctor_page, error_page
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from tests.object_store_server import ObjectStoreServer
