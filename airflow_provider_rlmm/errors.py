@@ -179,6 +179,10 @@ class BlastRadiusError(DeletionRefusedError):
     """Raised when a plan holds more segments, bytes or share of the cluster than the limit allows."""
 
 
+class NotApprovedError(DeletionRefusedError):
+    """Raised when a plan needs a person's approval, and nobody has approved exactly this plan."""
+
+
 class PlanError(DeletionRefusedError):
     """Raised when a plan cannot be made or read, has expired or was made for another cluster."""
 

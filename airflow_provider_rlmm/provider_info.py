@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                 "metadata",
                 "connection_check",
                 "check",
+                "approval",
                 "cleaner",
                 "retention",
                 "doctor",

@@ -18,6 +18,8 @@ MAX_TEXT = 300
 """Characters of a text that are shown, where nothing else is said."""
 
 # Kafka: Topic.validate, but for "." and "..", which do no harm in a text.
+_MARKS = re.compile(r"[!-/:-@\[-`{-~]")
+"""Punctuation in ASCII: Markdown knows no other marks."""
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -65,6 +67,15 @@ def printable(text: str, limit: int = MAX_TEXT) -> str:
         return text
     shown, whole = _joined((c if c.isprintable() else _escaped(c) for c in text), limit)
     return shown if whole else f"{shown}…"
+
+
+def in_markdown(text: str) -> str:
+    """
+    Return a text that Markdown shows as it is: none of its characters means anything there.
+
+    :param text: any; a line break becomes a space.
+    """
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def _escaped(character: str) -> str:

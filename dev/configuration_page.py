@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import (
     MAX_BATCH_SEGMENTS,
     OVERRIDES,
@@ -159,6 +160,7 @@ def _limits() -> Iterator[str]:
     for kind, where in (
         (CleanerLimits, "The argument `limits` of the operators that check, mark, plan, clean and publish."),
         (BlastRadius, "The argument `blast_radius` of the operators that check and plan."),
+        (ApprovalLimits, "The argument `approve_above` of the operators that approve and clean."),
         (ScrubLimits, "The argument `limits` of the operators that plan and delete after a scrub."),
     ):
         meanings = documented(kind)

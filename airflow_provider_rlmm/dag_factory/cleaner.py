@@ -2,22 +2,25 @@
 """
 ### Remote log cleaner
 
-Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in six steps:
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in seven steps:
 
 0. **check** finds everything that can be known to be wrong before anything is written, and says which cluster, clock and
    storage root it has verified, and how.
 1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
 2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
-3. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
-4. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
+3. **approve** asks a person before a real run deletes more than `approve_above_segments` or `approve_above_bytes`.
+4. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
+5. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
    steps before; nothing that deletes reads it.
-5. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+6. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
    acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
    succeeds emits the asset `remote_log_cleanup` with the counts.
 
 Nothing is written unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
-the run. A cleaning task tries again on errors that may pass; a refusal to go on fails it at once, and before
-Airflow 3.3 after two more tries.
+the run. A run that the schedule or an asset has started is dry until the connection's field `scheduled_runs` says `real`.
+
+A cleaning task tries again on errors that may pass; a refusal to go on fails it at once, and before Airflow 3.3 after two
+more tries.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT, ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -41,14 +45,22 @@ from airflow_provider_rlmm.operators.decision import AS_CHECKED
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.settings import of_connection
+
+APPROVAL = "Approval"
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",
     "max_missing_segments": "{{ params.max_missing_segments }}",
     "allowed_quarantine": "{{ params.allowed_quarantine }}",
     **params.LIMITS_OF_A_DELETION,
+}
+
+APPROVE_ABOVE = {
+    "approve_above_segments": "{{ params.approve_above_segments }}",
+    "approve_above_bytes": "{{ params.approve_above_bytes }}",
 }
 
 
@@ -107,12 +119,20 @@ def _tasks(conn_id: str) -> None:
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
+    approve = ApproveRemoteLogCleanupOperator(
+        task_id="approve",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        approve_above=APPROVE_ABOVE,
+        answer_within="{{ params.answer_within }}",
+        dry_run_only=AS_CHECKED,
+    )
     clean = CleanMetadataPartitionOperator.partial(
         task_id="clean",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         limits=LIMITS,
         hold="{{ params.hold }}",
         dry_run_only=AS_CHECKED,
+        approve_above=APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
         max_active_tis_per_dagrun=4,
@@ -136,7 +156,7 @@ def _tasks(conn_id: str) -> None:
         execution_timeout=timedelta(hours=1),
         outlets=[cleanup_asset(conn_id)],
     )
-    check >> mark >> plan >> clean >> [survey, report]
+    check >> mark >> plan >> approve >> clean >> [survey, report]
     # The report counts the failures of the tasks right before it: those of the cleaning must be among them.
     survey >> report
 
@@ -160,12 +180,11 @@ def _params(conn_id: str) -> dict[str, Param]:
         ),
         **params.of_canary("Take no more segments than these, a canary; empty: all"),
         "min_absence_ms": Param(
-            86_400_000,
-            type="integer",
+            "24 h",
+            **params.DURATION,
             title="Wait between looks",
             section=params.PROTECTIONS,
-            minimum=0,
-            description="Two observations of absence are this far apart, ms",
+            description="Two observations of absence are this far apart, such as 24 h; a number is ms",
         ),
         "max_missing_segments": Param(
             10,
@@ -185,5 +204,28 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="Kinds of unusable records that stop nothing",
         ),
         **params.of_deletion("Segments started and deleted together"),
+        "approve_above_segments": Param(
+            ApprovalLimits().approve_above_segments,
+            type="integer",
+            title="Ask above this many segments",
+            section=APPROVAL,
+            minimum=0,
+            description="A real run with a larger plan asks a person before it deletes",
+        ),
+        "approve_above_bytes": Param(
+            ApprovalLimits().approve_above_bytes,
+            type="integer",
+            title="Ask above this many bytes",
+            section=APPROVAL,
+            minimum=0,
+            description="A real run with a larger plan asks a person before it deletes",
+        ),
+        "answer_within": Param(
+            DEFAULT_RESPONSE_TIMEOUT,
+            **params.DURATION,
+            title="Wait for an answer",
+            section=APPROVAL,
+            description="No answer within this time is a rejection, such as 18 h; never beyond the plan's expiry",
+        ),
         **params.of_blast_radius("The most one run may delete", "Of all known segments, the most one run may delete"),
     }

@@ -15,6 +15,9 @@ PACE = "How fast, and when"
 LIMITS = "Limits"
 PROTECTIONS = "Protections"
 
+DURATION: Any = {"type": ["string", "integer"], "pattern": r"^ *(\d+ *(d|h|min|s|ms) *)+$|^ *\d+ *$", "minimum": 0}
+"""A duration in words, or ms."""
+
 LIMITS_OF_A_DELETION = {
     "batch_segments": "{{ params.batch_segments }}",
     "overrides": "{{ params.overrides }}",

@@ -28,6 +28,7 @@ from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
+from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.settings import of_connection
 
 
@@ -49,11 +50,10 @@ def remote_log_retention(conn_id: str) -> DAG:
         params={
             **params.of_connection(conn_id),
             "min_age_ms": Param(
-                259_200_000,
-                type="integer",
+                "72 h",
+                **params.DURATION | {"minimum": MIN_AGE_FLOOR_MS},
                 title="Age of unfinished work",
-                minimum=86_400_000,
-                description="Age from which unfinished work dangles, ms",
+                description="Age from which unfinished work dangles, such as 72 h, 24 h or more; a number is ms",
             ),
         },
     ) as dag:

@@ -32,8 +32,6 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
     ReportRemoteStorageScrubOperator,
 )
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
 from airflow_provider_rlmm.settings import of_connection
 
 LIMITS = {"min_unreferenced_ms": "{{ params.min_unreferenced_ms }}", **params.LIMITS_OF_A_DELETION}
@@ -111,12 +109,11 @@ def _params(conn_id: str) -> dict[str, Param]:
         ),
         **params.of_canary("Take the objects of no more segments than these, a canary; empty: all"),
         "max_copy_ms": Param(
-            DEFAULT_MAX_COPY_MS,
-            type="integer",
+            "4 h",
+            **params.DURATION,
             title="Time for a copy",
             section=params.PROTECTIONS,
-            minimum=0,
-            description="For how long a copy may be under way, ms",
+            description="For how long a copy may be under way, such as 4 h; a number is ms",
         ),
         "price_per_gb_month": Param(
             None,
@@ -127,12 +124,11 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="What storing 2^30 bytes costs in a month; empty: no cost",
         ),
         "min_unreferenced_ms": Param(
-            DEFAULT_MIN_UNREFERENCED_MS,
-            type="integer",
+            "72 h",
+            **params.DURATION,
             title="Wait between scrubs",
             section=params.PROTECTIONS,
-            minimum=0,
-            description="Two scrubs that find an object without a record are this far apart, ms",
+            description="Two scrubs that find an object without a record are this far apart, such as 72 h; a number is ms",
         ),
         **params.of_deletion("Segments whose objects are looked at and deleted together"),
         **params.of_blast_radius(

@@ -9,12 +9,13 @@ if size, SHA-256 and rows are those of the summary. URIs are those of :mod:`~air
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.file_systems import create_file, read_file, remove_file, replace_file
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_SUMMARY_BYTES,
@@ -170,6 +171,41 @@ def orphaned_partitions(uri: str, summary: PlanSummary) -> frozenset[tuple[UUID,
         orphaned = _orphaned(uri, summary, metadata_partition, keys).group_by(keys).aggregate([])
         found |= {(UUID(bytes=topic_id), partition) for topic_id, partition in _tuples(orphaned)}
     return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """What a plan would delete of one topic."""
+
+    topic: str  # its name, as the metadata topic says it
+    topic_id: str  # Kafka's text of it
+    segments: int
+    bytes: int
+    oldest_ms: int  # time of the newest record in its oldest segment, ms since the epoch
+
+
+def planned_topics(uri: str, summary: PlanSummary) -> list[PlannedTopic]:
+    """
+    Return the topics whose orphaned segments a plan names, the largest first.
+
+    :param uri: of the plan's directory.
+    :param summary: what :func:`read_plan` returned.
+    :raises PlanError: if a file is not the one that the summary names.
+    """
+    import pyarrow as pa
+
+    keys, amounts = ("topic_id", "topic"), ("segment_size_in_bytes", "max_timestamp_ms")
+    read = [_orphaned(uri, summary, number, (*keys, *amounts)) for number in sorted(summary.files)]
+    if not read:
+        return []
+    rows = pa.concat_tables(read).group_by(list(keys))
+    counted = rows.aggregate([([], "count_all"), (amounts[0], "sum"), (amounts[1], "min")])
+    columns = ("topic", "topic_id", "count_all", f"{amounts[0]}_sum", f"{amounts[1]}_min")
+    found = [
+        PlannedTopic(topic, kafka_uuid_str(UUID(bytes=topic_id)), segments, size, oldest)
+        for topic, topic_id, segments, size, oldest in _tuples(counted.select(columns))
+    ]
+    return sorted(found, key=lambda topic: (-topic.bytes, topic.topic, topic.topic_id))
 
 
 def _orphaned(uri: str, summary: PlanSummary, metadata_partition: int, columns: Sequence[str]) -> pa.Table:

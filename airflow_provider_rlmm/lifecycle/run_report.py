@@ -23,6 +23,7 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusals_of,
 )
 from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.policy.approval import Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
@@ -31,6 +32,7 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 CHECK_DOCUMENT = "check.json"
 MARK_DOCUMENT = "mark.json"
 DOCTOR_DOCUMENT = "doctor.json"
+APPROVAL_DOCUMENT = "approval.json"
 REPORT_DOCUMENT = "report.json"
 NO_REPORT = "its cleaning task left no report"
 
@@ -69,6 +71,7 @@ class _RunDocuments:
     no_plan: str = ""
     mark: dict[str, Any] | None = None  # the marker's document
     doctor: dict[str, Any] | None = None  # the doctor's, where the run has one
+    answer: Approval | None = None  # what a person has answered about this very plan, where somebody was asked
     parts: dict[int, dict[str, Any]] = field(default_factory=dict)  # metadata partition → its report
     absent: dict[int, str] = field(default_factory=dict)  # metadata partition that was planned → why it has no report
     unreadable: list[Attention] = field(default_factory=list)  # what is there and cannot be read, or ought to be there
@@ -83,6 +86,7 @@ class _RunDocuments:
             run.no_plan = str(e)
         run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
         run.doctor = run._document(DOCTOR_DOCUMENT, _check_doctor)
+        run._read_answer()
         for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
             run._read_part(metadata_partition)
         return run
@@ -98,6 +102,11 @@ class _RunDocuments:
     def stopped(self) -> bool:
         """Whether the plan is larger than the limit that it was judged by."""
         return self.plan is not None and self.plan.blast_radius is not None and not self.plan.within_blast_radius
+
+    @property
+    def rejected(self) -> Approval | None:
+        """The answer that nothing of the plan is to be deleted, where that is what happened."""
+        return self.answer if self.answer is not None and not self.answer.approved and not self.parts else None
 
     @property
     def not_planned(self) -> tuple[Refusal, ...]:
@@ -127,8 +136,19 @@ class _RunDocuments:
             self.absent[metadata_partition] = f"the report of its cleaning task, {name}, cannot be read"
         elif self.stopped:
             self.absent[metadata_partition] = "it was not cleaned: the run was stopped by its blast radius"
+        elif self.answer is not None and not self.answer.approved:
+            self.absent[metadata_partition] = f"it was not cleaned: the plan {self.answer}"
         else:
             self.absent[metadata_partition] = NO_REPORT
+
+    def _read_answer(self) -> None:
+        def check(document: Mapping[str, Any]) -> None:
+            Approval.of_dict(document)
+
+        found = self._document(APPROVAL_DOCUMENT, check)
+        if found is not None and self.plan is not None:
+            answer = Approval.of_dict(found)
+            self.answer = answer if answer.is_of(self.plan) else None
 
     def _document(
         self,
@@ -177,6 +197,9 @@ def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attentio
 
 
 _STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
+_NOT_APPROVED_ADVICE = (
+    "nothing, if that is what was meant: the next run plans them again; to keep a topic for good, put it on hold"
+)
 _LOG_ADVICE = (
     "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
 )
@@ -294,10 +317,17 @@ def _own_problems(run: _RunDocuments, failed_tasks: int, told_dry: bool) -> Iter
         yield own(RunProblem.NO_PLAN, "the run", why, "look at their logs")
     elif (stopped := _stopped(run)) is not None:
         yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped["why"], stopped["what_to_do"])
-    elif failed_tasks or unreported:
+    elif run.rejected is not None:
+        left = Count.sum(_planned(run, p) for p in run.absent)
+        why = f"it {run.rejected}; {left.segments} segments with {left.bytes} bytes are left"
+        yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, _NOT_APPROVED_ADVICE)
+    elif failed_tasks:
         why = f"{failed_tasks} tasks before this one failed"
         why += f", metadata partitions {unreported} left no report" if unreported else ""
         yield own(RunProblem.TASK_FAILED, "the run", why, f"{_LOG_ADVICE}; then run again")
+    elif unreported:
+        why = f"metadata partitions {unreported} were planned and not cleaned: their tasks were skipped, or marked by hand"
+        yield own(RunProblem.TASK_FAILED, "the run", why, "find out who or what did that, then run again")
     yield from run.unreadable
     if len(run.dry_runs | ({True} if told_dry else set())) > 1:
         why = "some of its tasks were a dry run and some were not"

@@ -18,6 +18,19 @@ URL_PREFIX = "/rlmm"
 """Where the plugin's pages are mounted in the API server."""
 
 
+def page_address(page: str, name: str) -> str:
+    """
+    Return the address of a page of this package's plugin.
+
+    :param page: its kind, such as ``plans``.
+    :param name: name of the artifact that it shows.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    base_url: str = conf.get("api", "base_url", fallback="/") or "/"
+    return urljoin(base_url.rstrip("/") + "/", f"{URL_PREFIX.lstrip('/')}/{page}/{name}")
+
+
 class ArtifactLink(BaseOperatorLink):
     """
     Base of the links to a page of this package's plugin.
@@ -48,13 +61,12 @@ class ArtifactLink(BaseOperatorLink):
         :param operator: the operator.
         :param ti_key: the task instance.
         """
-        from airflow.providers.common.compat.sdk import XCom, conf
+        from airflow.providers.common.compat.sdk import XCom
 
         name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)
         if not isinstance(name, str) or not is_artifact_name(name):
             return ""
-        base_url: str = conf.get("api", "base_url", fallback="/") or "/"
-        return urljoin(base_url.rstrip("/") + "/", f"{URL_PREFIX.lstrip('/')}/{self.page}/{name}")
+        return page_address(self.page, name)
 
 
 class PlanLink(ArtifactLink):

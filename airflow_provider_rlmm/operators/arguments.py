@@ -18,6 +18,7 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.guards import (
     MAX_BATCH_SEGMENTS,
@@ -52,6 +53,10 @@ _NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re
 
 integer = values.spelled_integer
 """Returns an integer within bounds, or the one that a text spells: a :data:`Reader`."""
+
+
+duration_ms = values.duration_ms
+"""Returns a duration, ms, that may be written in words: a :data:`Reader`."""
 
 
 def share(name: str, value: object) -> float:
@@ -215,7 +220,7 @@ _OF_EVERY_DELETION: Mapping[str, Reader] = {
 
 cleaner_limits = FieldsReader(
     {
-        "min_absence_ms": integer,
+        "min_absence_ms": duration_ms,
         "max_missing_segments": integer,
         "allowed_quarantine": partial(values.names, known=QUARANTINE_KINDS),
         **_OF_EVERY_DELETION,
@@ -224,8 +229,20 @@ cleaner_limits = FieldsReader(
 )
 """Returns :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`."""
 
-scrub_limits = FieldsReader({"min_unreferenced_ms": integer, **_OF_EVERY_DELETION}, ScrubLimits)
+scrub_limits = FieldsReader({"min_unreferenced_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits)
 """Returns :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`."""
+
+_approval_limits = FieldsReader({"approve_above_segments": integer, "approve_above_bytes": integer}, ApprovalLimits)
+
+
+def approval_limits(name: str, value: object) -> ApprovalLimits | None:
+    """
+    Return the largest plan that needs no approval, ``None`` where no plan needs one; see :data:`Reader`.
+
+    :raises ConfigurationError: on an unknown field, or a value that is none.
+    """
+    return None if value is None else _approval_limits(name, value)
+
 
 blast_radius = FieldsReader({"max_segments": integer, "max_bytes": integer, "max_share": share}, BlastRadius)
 """Returns :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`."""

@@ -182,20 +182,25 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: say what would be written and deleted, do nothing; ``"as checked"``: what ``check`` has decided.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied
+        for real only if a person has approved exactly it, as
+        :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteLogCleanupOperator` asks; ``None``: no plan needs that.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
         ``dry_run``.
+    :raises NotApprovedError: if the plan needs an approval that it does not have.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above")
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "metadata_partition": given.metadata_partition,
         "rlmm_conn_id": given.text,
         "limits": given.cleaner_limits,
         "hold": given.hold_entries,
         "dry_run_only": flag_or_as_checked,
+        "approve_above": given.approval_limits,
     }
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
@@ -208,6 +213,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
+        approve_above: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -216,10 +222,12 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.approve_above = approve_above
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
+        from airflow_provider_rlmm.session.approving import require_approval
         from airflow_provider_rlmm.session.cleaning import clean
 
         read = self.read_arguments()
@@ -230,6 +238,9 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         ReportLink.persist(context, name)
         uri = artifact_uri(name)
         summary = read_plan(uri)
+        if read.approve_above is not None and not dry_run:
+            # Not what the task before this one has become, but what a person has answered.
+            require_approval(uri, summary, read.approve_above)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
             kept = clean(session, uri, summary, self.metadata_partition, limits=read.limits, dry_run=dry_run)
         counts = totals([kept])

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, integer, text, text_or_none
+from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
@@ -68,7 +68,7 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms")
     readers: ClassVar[Mapping[str, Reader]] = {
         "rlmm_conn_id": text,
-        "min_age_ms": partial(integer, minimum=MIN_AGE_FLOOR_MS),
+        "min_age_ms": partial(duration_ms, minimum=MIN_AGE_FLOOR_MS),
         "jars": text_or_none,
     }
     operator_extra_links = (PlanLink(),)

@@ -46,7 +46,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
-        "max_copy_ms": given.integer,
+        "max_copy_ms": given.duration_ms,
         "price_per_gb_month": given.price_micros,
         "fail_on_problems": given.flag,
         "overrides": given.overrides,

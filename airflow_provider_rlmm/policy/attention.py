@@ -33,6 +33,9 @@ class RunProblem(StrEnum):
 
     TASK_FAILED = "TASK_FAILED"  # a task before the report failed
     NO_PLAN = "NO_PLAN"  # the run made no plan, or it cannot be read
+    NOT_APPROVED = (
+        "NOT_APPROVED"  # a person has rejected the plan, or nobody answered in time: nothing of it was applied
+    )
     BLAST_RADIUS = "BLAST_RADIUS"  # the plan is larger than the limit that it was judged by: nothing of it was applied
     UNREADABLE = "UNREADABLE"  # a document of the run cannot be read
     MIXED_DRY_RUN = "MIXED_DRY_RUN"  # some tasks of the run were a dry run and some were not

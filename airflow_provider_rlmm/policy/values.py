@@ -18,6 +18,12 @@ MAX_SHOWN = 80
 MAX_NAMES = 1_000
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DURATION = re.compile(
+    r"(?:([0-9]{1,9}) *d)? *(?:([0-9]{1,9}) *h)? *(?:([0-9]{1,9}) *min)? *(?:([0-9]{1,9}) *s)? *(?:([0-9]{1,12}) *ms)?",
+    re.ASCII,
+)
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
+_DURATION_EXAMPLES = "'24 h', '23 h 47 min' or '3 d'"
 
 
 def _shown(value: object) -> str:
@@ -71,6 +77,28 @@ def spelled_integer(name: str, value: object, minimum: int = 0, maximum: int = M
     """
     spelled = _INTEGER.fullmatch(value.strip()) if isinstance(value, str) else None
     return integer(name, int(spelled[0]) if spelled else value, minimum, maximum)
+
+
+def duration_ms(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
+    """
+    Return a duration, ms, that may be written in words: ``24 h``, ``23 h 47 min``, ``3 d``, ``90 s``, ``500 ms``.
+
+    :param name: of the setting, for the error.
+    :param value: an integer or its decimal digits, ms; or whole numbers, each with a unit, the largest unit first.
+    :param minimum: inclusive, ms.
+    :param maximum: inclusive, ms.
+    :raises ConfigurationError: for anything else.
+    """
+    words = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if words is None or not any(words.groups()):
+        if isinstance(value, str) and not _INTEGER.fullmatch(value.strip()):
+            raise refused(name, value, f"a duration such as {_DURATION_EXAMPLES}, or an integer, ms")
+        return spelled_integer(name, value, minimum, maximum)
+    total = sum(int(amount) * unit for amount, unit in zip(words.groups(), _UNITS_MS, strict=True) if amount)
+    if not minimum <= total <= maximum:
+        top = "2^63 - 1" if maximum == MAX_INTEGER else str(maximum)
+        raise refused(name, value, f"a duration from {minimum} to {top} ms")
+    return total
 
 
 def share(name: str, value: object) -> float:

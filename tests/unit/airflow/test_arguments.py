@@ -17,6 +17,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments
+from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -92,6 +93,10 @@ BLAST_RADIUS: list[Any] = [
         for wrong in (-0.1, 1.1, "1.1", "-0", "half", "nan", "inf", NAN, INF, True, [], HUGE, "1_0")
     ),
 ]
+APPROVAL_LIMITS: list[Any] = [
+    *MAPPINGS,
+    *({name: wrong} for name in ("approve_above_segments", "approve_above_bytes") for wrong in INTEGERS),
+]
 OFFSETS: list[Any] = [
     *(m for m in MAPPINGS if m != {5: 1}),
     *({0: wrong} for wrong in (*INTEGERS, None)),
@@ -117,6 +122,16 @@ CANARIES: list[Any] = [*(i for i in INTEGERS if i != ""), 0]
 EVENTS: list[Any] = [None, 5, "event", {"topic": "a"}, ["event"], [{1: 2}], [[]], [{}] * 10_001, [{"topic": 5}]]
 
 OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, list[Any]]]] = [
+    (
+        ApproveRemoteLogCleanupOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "approve_above": APPROVAL_LIMITS,
+            "answer_within": [*INTEGERS, 999, "soon", "1 y", "h", "1.5 h", "-1 h", "1h2h"],
+            "dry_run_only": FLAGS,
+        },
+    ),
     (
         MarkDeletedPartitionsOperator,
         {},
@@ -169,6 +184,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "hold": HOLDS,
             "dry_run_only": FLAGS,
+            "approve_above": APPROVAL_LIMITS,
         },
     ),
     (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),

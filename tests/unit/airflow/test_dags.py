@@ -16,6 +16,7 @@ from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
     ConfigurationError,
@@ -28,6 +29,11 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.operators import retrying
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS
+from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
+from airflow_provider_rlmm.policy.values import duration_ms
 from airflow_provider_rlmm.resources import dags_folder
 
 FILES = sorted(Path(dags_folder()).glob("*.py"))
@@ -212,7 +218,7 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
         task = rendered(scrub, task_id)
         assert task.dry_run_only is True
         assert task.limits == {
-            "min_unreferenced_ms": 259_200_000, "batch_segments": 2_000, "overrides": [], "objects_per_second": None,
+            "min_unreferenced_ms": "72 h", "batch_segments": 2_000, "overrides": [], "objects_per_second": None,
             "deletion_window": None,
         }  # fmt: skip
     assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
@@ -220,7 +226,8 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
 
 
 def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
-    assert [t.task_id for t in cleaner.topological_sort()] == ["check", "mark", "plan", "clean", "survey", "report"]
+    steps = ["check", "mark", "plan", "approve", "clean", "survey", "report"]
+    assert [t.task_id for t in cleaner.topological_sort()] == steps
     assert [t.task_id for t in retention.topological_sort()] == ["evaluate", "publish"]
     assert cleaner.get_task("report").trigger_rule == "all_done"
     assert [asset.name for asset in cleaner.get_task("report").outlets] == ["remote_log_cleanup"]
@@ -235,7 +242,7 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
     plan = rendered(cleaner, "plan", max_share=0.25, overrides=["short_min_absence"])
     assert plan.blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.25}
     assert plan.limits == {
-        "min_absence_ms": 86_400_000,
+        "min_absence_ms": "24 h",
         "batch_segments": 2_000,
         "max_missing_segments": 10,
         "allowed_quarantine": [],
@@ -249,6 +256,33 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
     assert (paced.limits["deletion_window"], paced.limits["objects_per_second"]) == ("22:00-06:00 UTC", 5)
     clean = rendered(cleaner, "clean", {"metadata_partition": 3}, batch_segments=7)
     assert (clean.metadata_partition, clean.limits["batch_segments"]) == (3, 7)
+
+
+def test_a_form_says_durations_in_words_and_takes_numbers_too() -> None:
+    """What the form offers is the default of the rule behind it; what was documented before is taken as ever."""
+    for dag_id, name, default in (
+        ("remote_log_cleaner", "min_absence_ms", DEFAULT_MIN_ABSENCE_MS),
+        ("remote_log_cleaner", "answer_within", 18 * HOUR_MS),
+        ("remote_log_retention", "min_age_ms", DEFAULT_MIN_AGE_MS),
+        ("remote_storage_scrub", "max_copy_ms", DEFAULT_MAX_COPY_MS),
+        ("remote_storage_scrub", "min_unreferenced_ms", DEFAULT_MIN_UNREFERENCED_MS),
+    ):
+        param = load(dag_id).params.get_param(name)
+        assert duration_ms(name, param.value) == default
+        for good in (default, str(default), "3 d 2 h", "90 min"):
+            assert param.resolve(good) == good
+
+
+def test_every_parameter_has_a_name_that_people_read_and_a_section() -> None:
+    for dag_id in IDS:
+        params = load(dag_id).params
+        for name in params:
+            schema = params.get_param(name).schema
+            assert schema["title"] != name
+            assert params.get_param(name).description
+            assert "section" in schema or dag_id == "remote_log_retention"
+        if "dry_run" in params:
+            assert params["dry_run"] is True
 
 
 def test_only_the_first_task_reads_whether_it_is_a_dry_run_and_which_plan_is_taken(cleaner: DAG) -> None:
@@ -282,6 +316,9 @@ def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None
         ("remote_log_cleaner", "min_absence_ms", -1, "-1 is less than the minimum of 0"),
         ("remote_log_cleaner", "batch_segments", 0, "0 is less than the minimum of 1"),
         ("remote_log_cleaner", "max_share", 1.5, "1.5 is greater than the maximum of 1"),
+        ("remote_log_cleaner", "min_absence_ms", "a day", "'a day' does not match"),
+        ("remote_log_cleaner", "answer_within", "", "'' does not match"),
+        ("remote_log_retention", "min_age_ms", "", "'' does not match"),
         ("remote_log_cleaner", "max_bytes", "all", "'all' is not of type 'integer'"),
         ("remote_log_cleaner", "overrides", ["no_such_override"], "'no_such_override' is not one of"),
         ("remote_log_cleaner", "overrides", "short_min_age", "'short_min_age' is not of type 'array'"),

@@ -470,7 +470,7 @@ def test_the_report_shows_a_metadata_partition_whose_task_left_none(cluster: Clu
     for metadata_partition in others:
         clean(metadata_partition)
     report, ctx = report_after(failed=0)
-    with pytest.raises(AirflowFailException, match=rf"metadata partitions \[{first}\] left no report"):
+    with pytest.raises(AirflowFailException, match=rf"metadata partitions \[{first}\] were planned and not cleaned"):
         report.execute(ctx)
     document = json.loads(read_document(str(work / "dag.run"), "report.json"))
     (part,) = [p for p in document["metadata_partitions"] if p["metadata_partition"] == first]

@@ -12,6 +12,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import OVERRIDES, BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.provider_info import get_provider_info
@@ -54,7 +55,7 @@ def test_the_configuration_page_is_what_the_code_says() -> None:
 
 def test_the_configuration_page_names_every_setting() -> None:
     bag = DagBag(dag_folder=dags_folder(), safe_mode=False)
-    kinds = (RlmmConnection, CleanerLimits, BlastRadius, ScrubLimits)
+    kinds = (RlmmConnection, CleanerLimits, BlastRadius, ScrubLimits, ApprovalLimits)
     known = {field.name for kind in kinds for field in fields(kind)} - {"conn_id"}
     known |= {param for dag in bag.dags.values() for param in dag.params}
     known |= set(get_provider_info()["config"]["rlmm"]["options"]) | set(OVERRIDES)

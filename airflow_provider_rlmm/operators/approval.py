@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person's approval of a plan, by Airflow's own way to ask one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+
+from airflow_provider_rlmm.clock import duration_in_words, system_clock
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle.plan_files import planned_topics, read_plan
+from airflow_provider_rlmm.links.artifacts import PlanLink, page_address
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
+from airflow_provider_rlmm.policy.approval import APPROVE, REJECT, ApprovalLimits
+from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.session.approving import body_of, keep_approval, keep_request, read_request, subject_of
+from airflow_provider_rlmm.settings import artifact_uri
+
+DEFAULT_RESPONSE_TIMEOUT = "18 h"
+"""Who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to apply it."""
+
+MIN_RESPONSE_TIMEOUT_MS = 1_000
+
+
+class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
+    """
+    Ask a person to approve the run's plan, where it is large; go on without a question where it is not, or in a dry run.
+
+    The request shows topics, segments, bytes, the oldest of them and the plan's page; the answer is for exactly that plan, by
+    its checksum. It is kept as ``approval.json`` in the folder of the run, where every cleaning task looks for it: what
+    becomes of this task in another way approves nothing. *Reject*, and no answer in time, fail the task, so that the cleaning
+    tasks do not run and the report is red: what was planned is still there, and somebody has to know that.
+
+    Before Airflow 3.3 the triggerer must run: the task waits there.
+
+    :param rlmm_conn_id: connection of type ``rlmm``, for the request.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
+        expiry.
+    :param dry_run_only: nobody is asked; ``"as checked"``: what the task ``check`` of the run has decided.
+    :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
+        and ``notifiers``.
+    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
+    :raises PlanError: if the run has no plan, or it has expired.
+    :raises NotApprovedError: if the plan has changed since somebody was asked.
+    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "approve_above", "answer_within", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "approve_above": given.approval_limits,
+        "answer_within": partial(given.duration_ms, minimum=MIN_RESPONSE_TIMEOUT_MS),
+        "dry_run_only": flag_or_as_checked,
+    }
+    operator_extra_links = (PlanLink(),)
+    ui_color = "#f7e7a9"
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        approve_above: Mapping[str, Any] | None = None,
+        answer_within: int | str = DEFAULT_RESPONSE_TIMEOUT,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        # What is asked is known when the plan is; without a default Airflow would let the request wait for ever.
+        super().__init__(subject="Delete what the plan names?", defaults=REJECT, fail_on_reject=True, **kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.approve_above = approve_above
+        self.answer_within = answer_within
+        self.dry_run_only = dry_run_only
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask, where it is necessary; then this try ends, and :meth:`execute_complete` goes on with the answer."""
+        read, name, now_ms = self.read_arguments(), given.artifact_name(context), system_clock()
+        if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
+            return self._unasked("a dry run deletes nothing")
+        uri = artifact_uri(name)
+        summary, limits = read_plan(uri), read.approve_above or ApprovalLimits()
+        PlanLink.persist(context, name)
+        if not limits.ask_for(summary.planned):
+            return self._unasked(
+                f"{summary.planned.segments} segments and {summary.planned.bytes} bytes are planned, and up to "
+                f"{limits.approve_above_segments} and {limits.approve_above_bytes} pass"
+            )
+        self._ask(context, name, summary, read.rlmm_conn_id, min(read.answer_within, summary.expires_at_ms - now_ms))
+        raise AssertionError("Airflow's operator returns by an exception")
+
+    def _ask(self, context: Context, name: str, summary: PlanSummary, conn_id: str, wait_ms: int) -> None:
+        if wait_ms < MIN_RESPONSE_TIMEOUT_MS:
+            raise PlanError(f"plan {summary.plan_id} has expired, nobody can approve it; make a new plan")
+        uri = artifact_uri(name)
+        topics = planned_topics(uri, summary)
+        keep_request(uri, summary, system_clock())
+        self.subject = subject_of(summary, len(topics))
+        self.body = body_of(summary, topics, conn_id, page_address(PlanLink.page, name), wait_ms)
+        self.response_timeout = timedelta(milliseconds=wait_ms)
+        self.log.info("%s An answer is waited for, for %s", self.subject, duration_in_words(wait_ms))
+        super().execute(context)
+
+    def _unasked(self, why: str) -> dict[str, Any]:
+        self.log.info("nobody is asked: %s", why)
+        return {"asked": False}
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """
+        Keep the answer, and fail if it is not *Approve*.
+
+        :param context: of the running task.
+        :param event: the answer, as Airflow hands it over.
+        """
+        name = given.artifact_name(context)
+        uri = artifact_uri(name)
+        PlanLink.persist(context, name)
+        request = read_request(uri)
+        if "error" in event:
+            self.process_trigger_event_error(event)
+        chosen, user = event["chosen_options"], _name_of(event.get("responded_by_user"))
+        self.validate_chosen_options(chosen)
+        decision = APPROVE if chosen == [APPROVE] and user is not None else REJECT
+        summary = read_plan(uri)
+        answer = keep_approval(uri, request, decision, user, _ms_of(event.get("responded_at")))
+        self.log.info("plan %s %s", summary.plan_id, answer)
+        # What listeners are told.
+        self.hitl_summary_extra |= {"approved": answer.approved, "chosen_options": chosen}
+        request.check_plan(summary)
+        if not answer.approved:
+            planned = f"{summary.planned.segments} segments, {summary.planned.bytes} bytes"
+            raise AirflowFailException(
+                f"plan {summary.plan_id} {answer}. Nothing of it is deleted: {planned} are left, and the next run plans them "
+                "again. To keep a topic for good, put it on hold"
+            )
+        return {"asked": True, "decision": decision, "decided_by": user}
+
+
+def _name_of(user: object) -> str | None:
+    """Return what to call whoever has answered, ``None`` where nobody has."""
+    if not isinstance(user, Mapping):
+        return None
+    named = user.get("name") or user.get("id")
+    return str(named) if named else None
+
+
+def _ms_of(answered: object) -> int:
+    return int(answered.timestamp() * 1000) if isinstance(answered, datetime) else system_clock()

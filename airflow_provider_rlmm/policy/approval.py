@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whether a person must have approved a plan before anything of it is deleted, and whether somebody has.
+
+An answer is worth something for one plan: the one whose checksum was asked for. Whoever cleans asks for the answer itself, so
+that a task which was skipped, or marked as successful, has approved nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeVar
+
+from airflow_provider_rlmm.clock import time_text
+from airflow_provider_rlmm.errors import NotApprovedError
+from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.guards import BlastRadius
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.quoting import in_quotes
+
+APPROVE: Final = "Approve"
+REJECT: Final = "Reject"
+
+_FORMAT = 1
+_PART_OF_THE_RADIUS = 10
+_Document = TypeVar("_Document")
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalLimits:
+    """
+    The largest plan that a real run applies without asking anybody: a tenth of the blast radius, where nothing else is said.
+    What a day leaves behind passes; what is unusual, and not yet impossible, is asked for.
+
+    :param approve_above_segments: segments.
+    :param approve_above_bytes: bytes.
+    :raises ConfigurationError: on a limit of another kind or out of its range.
+    """
+
+    approve_above_segments: int = BlastRadius().max_segments // _PART_OF_THE_RADIUS
+    approve_above_bytes: int = BlastRadius().max_bytes // _PART_OF_THE_RADIUS
+
+    def __post_init__(self) -> None:
+        values.integer("approve_above_segments", self.approve_above_segments)
+        values.integer("approve_above_bytes", self.approve_above_bytes)
+
+    def ask_for(self, planned: Count) -> bool:
+        """
+        Tell whether a person must approve a plan.
+
+        :param planned: what would go.
+        """
+        return planned.segments > 0 and (
+            planned.segments > self.approve_above_segments or planned.bytes > self.approve_above_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """
+    What was asked.
+
+    :param plan_id: the plan.
+    :param plan_sha256: of that plan, as its summary says, lower-case hex.
+    :param asked_at_ms: ms since the epoch.
+    """
+
+    plan_id: str
+    plan_sha256: str
+    asked_at_ms: int
+
+    def check_plan(self, summary: PlanSummary) -> None:
+        """
+        Refuse an answer if the plan is no longer the one that was asked for.
+
+        :param summary: the run's plan, as it is now.
+        :raises NotApprovedError: if it is another one.
+        """
+        if (summary.plan_id, summary.sha256) != (self.plan_id, self.plan_sha256):
+            raise NotApprovedError(
+                f"plan {summary.plan_id} has changed since somebody was asked to approve it (its checksum was "
+                f"{self.plan_sha256[:12]}…, now it is {summary.sha256[:12]}…): nothing is approved; {_ASK_AGAIN}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON, which :meth:`of_json` reads."""
+        return {"format_version": _FORMAT, **asdict(self)}
+
+    @classmethod
+    def of_json(cls, text: str) -> ApprovalRequest:
+        """
+        Read what :meth:`to_dict` returned.
+
+        :param text: the document.
+        :raises ValueError: if it does not have its form.
+        """
+        return _read(strict.parse_object(text), cls, _ASKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """
+    What was answered.
+
+    :param plan_id: the plan.
+    :param plan_sha256: of that plan, as its summary says, lower-case hex.
+    :param decision: :data:`APPROVE` or :data:`REJECT`.
+    :param decided_by: name of the user, ``None`` where nobody answered in time.
+    :param decided_at_ms: ms since the epoch.
+    :param asked_at_ms: ms since the epoch.
+    """
+
+    plan_id: str
+    plan_sha256: str
+    decision: str
+    decided_by: str | None
+    decided_at_ms: int
+    asked_at_ms: int
+
+    @property
+    def approved(self) -> bool:
+        """Whether a person has approved the plan."""
+        return self.decision == APPROVE and self.decided_by is not None
+
+    def is_of(self, summary: PlanSummary) -> bool:
+        """
+        Tell whether it answers for a plan.
+
+        :param summary: the plan.
+        """
+        return (self.plan_id, self.plan_sha256) == (summary.plan_id, summary.sha256)
+
+    def __str__(self) -> str:
+        """Say it in words that fit behind "the plan"."""
+        when = time_text(self.decided_at_ms)
+        if self.decided_by is None:
+            return f"was not approved: nobody had answered the request of {time_text(self.asked_at_ms)} at {when}"
+        what = "was approved" if self.decision == APPROVE else "was rejected"
+        return f"{what} by {in_quotes(self.decided_by)} at {when}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON, which :meth:`of_json` reads."""
+        return {"format_version": _FORMAT, **asdict(self)}
+
+    @classmethod
+    def of_json(cls, text: str) -> Approval:
+        """
+        Read what :meth:`to_dict` returned.
+
+        :param text: the document.
+        :raises ValueError: if it does not have its form.
+        """
+        return cls.of_dict(strict.parse_object(text))
+
+    @classmethod
+    def of_dict(cls, document: Mapping[str, Any]) -> Approval:
+        """
+        Read what :meth:`to_dict` returned.
+
+        :param document: plain JSON.
+        :raises ValueError: if it does not have its form.
+        """
+        return _read(document, cls, _ANSWERED)
+
+
+def approval_needed(
+    summary: PlanSummary, limits: ApprovalLimits, read: Callable[[], Approval | None]
+) -> Approval | None:
+    """
+    Return the approval of a plan that is to be applied, ``None`` where none is needed.
+
+    :param summary: the plan.
+    :param limits: the largest plan that needs none.
+    :param read: returns the recorded answer, ``None`` where there is none.
+    :raises NotApprovedError: if one is needed, and nobody has approved exactly this plan.
+    """
+    if not limits.ask_for(summary.planned):
+        return None
+    answer = read()
+    planned = f"plan {summary.plan_id} ({summary.planned.segments} segments, {summary.planned.bytes} bytes)"
+    if answer is None:
+        raise NotApprovedError(
+            f"{planned} needs a person's approval, and no answer is recorded: a task that was skipped or marked as "
+            f"successful has approved nothing; {_ASK_AGAIN}"
+        )
+    if not answer.is_of(summary):
+        raise NotApprovedError(
+            f"{planned} needs a person's approval, and the recorded answer is for another plan ({answer.plan_id}, checksum "
+            f"{answer.plan_sha256[:12]}…); {_ASK_AGAIN}"
+        )
+    if not answer.approved:
+        raise NotApprovedError(f"{planned} {answer}; {_ASK_AGAIN}")
+    return answer
+
+
+def _read(
+    given: Mapping[str, Any], kind: Callable[..., _Document], readers: Mapping[str, strict.Reader[Any]]
+) -> _Document:
+    document = dict(given)
+    if document.pop("format_version", None) != _FORMAT:
+        raise ValueError(f"format_version is not {_FORMAT}")
+    return strict.record(kind, readers)(document, "the document")
+
+
+def _decision(value: object, what: str) -> str:
+    if value not in (APPROVE, REJECT):
+        raise ValueError(f"{what} is {strict.shown(value)}, not {APPROVE} or {REJECT}")
+    return str(value)
+
+
+_ASK_AGAIN = "clear the task approve, and what comes after it, to ask again"
+
+_ASKED: Mapping[str, strict.Reader[Any]] = {
+    "plan_id": strict.string,
+    "plan_sha256": strict.string,
+    "asked_at_ms": strict.integer,
+}
+_ANSWERED: Mapping[str, strict.Reader[Any]] = {
+    **_ASKED,
+    "decision": _decision,
+    "decided_by": strict.optional(strict.string),
+    "decided_at_ms": strict.integer,
+}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request to approve a plan, and its answer, in the folder of a run; and the words in which a person is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from airflow_provider_rlmm.clock import duration_in_words, time_text
+from airflow_provider_rlmm.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_document, write_document
+from airflow_provider_rlmm.lifecycle.run_report import APPROVAL_DOCUMENT
+from airflow_provider_rlmm.policy.approval import Approval, ApprovalLimits, ApprovalRequest, approval_needed
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.quoting import human_bytes, in_markdown, name_in_text
+
+REQUEST_DOCUMENT: Final = "approval-request.json"
+SHOWN_TOPICS = 20
+"""Topics that a request names, the largest first; the plan names all."""
+
+_T = TypeVar("_T")
+
+
+def keep_request(uri: str, summary: PlanSummary, now_ms: int) -> ApprovalRequest:
+    """
+    Write down which plan somebody is asked to approve.
+
+    :param uri: of the folder of the run.
+    :param summary: of the plan.
+    :param now_ms: ms since the epoch.
+    :raises OSError: if it cannot be written.
+    """
+    request = ApprovalRequest(summary.plan_id, summary.sha256, now_ms)
+    write_document(uri, REQUEST_DOCUMENT, json.dumps(request.to_dict(), indent=2))
+    return request
+
+
+def read_request(uri: str) -> ApprovalRequest:
+    """
+    Return which plan somebody was asked to approve.
+
+    :param uri: of the folder of the run.
+    :raises NotApprovedError: if nobody was asked.
+    :raises PlanError: if it cannot be read.
+    """
+    request = _read(uri, REQUEST_DOCUMENT, ApprovalRequest.of_json)
+    if request is None:
+        raise NotApprovedError(f"{uri} does not say which plan was to be approved; clear the task approve to ask again")
+    return request
+
+
+def keep_approval(
+    uri: str, request: ApprovalRequest, decision: str, decided_by: str | None, decided_at_ms: int
+) -> Approval:
+    """
+    Write down what was answered.
+
+    :param uri: of the folder of the run.
+    :param request: what was asked.
+    :param decision: ``Approve`` or ``Reject``.
+    :param decided_by: name of the user, ``None`` where nobody answered in time.
+    :param decided_at_ms: ms since the epoch.
+    :raises OSError: if it cannot be written.
+    """
+    approval = Approval(request.plan_id, request.plan_sha256, decision, decided_by, decided_at_ms, request.asked_at_ms)
+    write_document(uri, APPROVAL_DOCUMENT, json.dumps(approval.to_dict(), indent=2))
+    return approval
+
+
+def read_approval(uri: str) -> Approval | None:
+    """
+    Return what was answered, ``None`` where nothing was.
+
+    :param uri: of the folder of the run.
+    :raises PlanError: if it cannot be read.
+    """
+    return _read(uri, APPROVAL_DOCUMENT, Approval.of_json)
+
+
+def require_approval(uri: str, summary: PlanSummary, limits: ApprovalLimits) -> Approval | None:
+    """
+    Return the approval of the plan that is to be applied, ``None`` where none is needed.
+
+    :param uri: of the folder of the run.
+    :param summary: of the plan.
+    :param limits: the largest plan that needs none.
+    :raises NotApprovedError: if one is needed, and nobody has approved exactly this plan.
+    :raises PlanError: if the answer cannot be read.
+    """
+    return approval_needed(summary, limits, lambda: read_approval(uri))
+
+
+def _read(uri: str, name: str, of_json: Callable[[str], _T]) -> _T | None:
+    try:
+        return of_json(read_document(uri, name))
+    except PlanError as e:
+        if isinstance(e.__cause__, FileNotFoundError):
+            return None
+        raise
+    except ValueError as e:
+        raise PlanError(f"{uri}/{name} does not have the expected form: {e}") from e
+
+
+def subject_of(summary: PlanSummary, topics: int) -> str:
+    """
+    Return the headline of a request.
+
+    :param summary: of the plan.
+    :param topics: deleted topics of which it names segments.
+    """
+    return f"Delete {_amount(summary.planned)} of {topics:,} deleted topics?"
+
+
+def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
+    """
+    Return what a request shows, as Markdown; names are data, and nothing of them is Markdown.
+
+    :param summary: of the plan.
+    :param topics: whose segments it names, the largest first.
+    :param conn_id: connection of type ``rlmm``.
+    :param link: address of the plan's page.
+    :param wait_ms: for how long an answer is waited for, ms.
+    """
+    oldest = [topic.oldest_ms for topic in topics if topic.oldest_ms > 0]
+    age = f", the oldest of {_day(min(oldest))}" if oldest else ""
+    wait = duration_in_words(wait_ms)
+    lines = [
+        f"**{_amount(summary.planned)}** of {len(topics):,} deleted topics would be deleted for good{age}.",
+        "",
+        f"- Cluster: {in_markdown(summary.cluster_id)}, connection {in_markdown(conn_id)}",
+        f"- [The plan]({link}) names every segment. Its checksum begins with {summary.sha256[:12]}",
+        f"- It may be applied until {time_text(summary.expires_at_ms)}",
+        "",
+        "The largest topics:" if len(topics) > SHOWN_TOPICS else "The topics:",
+        "",
+        *(_topic_line(topic) for topic in topics[:SHOWN_TOPICS]),
+    ]
+    if more := topics[SHOWN_TOPICS:]:
+        rest = Count(sum(topic.segments for topic in more), sum(topic.bytes for topic in more))
+        lines.append(f"- and {len(more):,} more topics with {_amount(rest)}")
+    lines += [
+        "",
+        f"*Approve* deletes what this plan names, and nothing else. *Reject*, or no answer within {wait}, deletes nothing.",
+    ]
+    return "\n".join(lines)
+
+
+def _topic_line(topic: PlannedTopic) -> str:
+    age = f", oldest of {_day(topic.oldest_ms)}" if topic.oldest_ms > 0 else ""
+    name = in_markdown(name_in_text(topic.topic))
+    return f"- **{name}** ({in_markdown(topic.topic_id)}): {_amount(Count(topic.segments, topic.bytes))}{age}"
+
+
+def _amount(count: Count) -> str:
+    return f"{count.segments:,} segments, {human_bytes(count.bytes)}"
+
+
+def _day(time_ms: int) -> str:
+    return time_text(time_ms)[:10]

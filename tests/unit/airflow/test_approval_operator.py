@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: F811  # fixtures are imported by their names
+"""Approval of a plan: asked where it is large, for exactly that plan, and demanded by whoever deletes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators import hitl
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+
+from airflow_provider_rlmm.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_plan
+from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    PlanRemoteLogCleanupOperator,
+    ReportRemoteLogCleanupOperator,
+)
+from airflow_provider_rlmm.policy.approval import Approval, ApprovalLimits
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.session import approving
+from tests.unit.airflow.test_operators import (
+    NOW,
+    Cluster,
+    clean,
+    cluster,  # noqa: F401  # a fixture
+    context,
+    mark_and_plan,
+    plan,
+    work,  # noqa: F401  # a fixture
+)
+
+ALWAYS = {"approve_above_segments": 0, "approve_above_bytes": 0}
+ADA = {"id": "7", "name": "ada"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Airflow was told to ask."""
+    requests: list[dict[str, Any]] = []
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **request: requests.append(request))
+    return requests
+
+
+def approve(**arguments: Any) -> Any:
+    ctx = context()
+    ctx["task_instance"] = ctx["ti"]
+    ctx["ti"].id = "ti"
+    return ApproveRemoteLogCleanupOperator(task_id="approve", **({"approve_above": ALWAYS} | arguments)).execute(ctx)
+
+
+def ask(**arguments: Any) -> TaskAwaitingInput:
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        approve(**arguments)
+    return waiting.value
+
+
+def answer(*chosen: str, user: Any = ADA) -> Any:
+    event = {
+        "chosen_options": list(chosen), "params_input": {}, "responded_by_user": user,
+        "responded_at": datetime(2026, 3, 1, tzinfo=UTC), "timedout": user is None,
+    }  # fmt: skip
+    return ApproveRemoteLogCleanupOperator(task_id="approve").execute_complete(context(), event)
+
+
+def report(failed: int = 0) -> tuple[str, dict[str, Any]]:
+    """What the report says, and its document."""
+    with pytest.raises(AirflowFailException) as red:
+        ReportRemoteLogCleanupOperator(task_id="report").execute(context(failed=failed))
+    path = str(red.value).split("The report is ")[1].split(" ")[0].rstrip(".")
+    return str(red.value), json.loads(Path(path).read_text())
+
+
+def refused(cluster: Cluster, parts: list[int], words: str) -> None:
+    """No cleaning task writes an event or deletes an object."""
+    events, keys = cluster.events, cluster.storage.keys
+    for part in parts:
+        with pytest.raises(NotApprovedError, match=words):
+            clean(part, approve_above=ALWAYS)
+    assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
+# -- when somebody is asked ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("segments", "size", "asks"),
+    [(0, 0, False), (10, 100, False), (11, 100, True), (10, 101, True), (11, 101, True), (1, 0, False)],
+)
+def test_a_larger_plan_asks(segments: int, size: int, asks: bool) -> None:
+    assert ApprovalLimits(10, 100).ask_for(Count(segments, size)) is asks
+
+
+def test_an_empty_plan_asks_nobody_whatever_the_limits() -> None:
+    assert ApprovalLimits(0, 0).ask_for(Count(0, 0)) is False
+
+
+def test_the_defaults_are_a_tenth_of_the_blast_radius() -> None:
+    assert (ApprovalLimits().approve_above_segments, ApprovalLimits().approve_above_bytes) == (10_000, 2**40)
+
+
+def test_a_dry_run_and_a_small_plan_pass_without_a_question(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    parts = mark_and_plan()
+    assert approve(dry_run_only=True) == {"asked": False}
+    assert approve(approve_above=None) == {"asked": False}
+    assert approve(approve_above={"approve_above_segments": 6}) == {"asked": False}
+    assert asked == []
+    for part in parts:
+        assert clean(part, approve_above={})["segments_left"] == 0
+
+
+def test_the_request_shows_what_would_go(cluster: Cluster, work: Path, asked: list[dict[str, Any]]) -> None:
+    mark_and_plan()
+    waiting = ask(answer_within="2 h")
+    (request,) = asked
+    assert request["options"] == ["Approve", "Reject"]
+    assert request["defaults"] == ["Reject"]
+    assert request["subject"] == "Delete 6 segments, 600 B of 1 deleted topics?"
+    assert "- **gone** (" in request["body"]
+    assert "within 2 h 0 min, deletes nothing" in request["body"]
+    assert "/rlmm/plans/dag.run)" in request["body"]
+    assert read_plan(str(work / "dag.run")).sha256[:12] in request["body"]
+    assert waiting.timeout is not None
+    assert 7_190 < waiting.timeout.total_seconds() <= 7_200
+
+
+def test_nobody_is_asked_beyond_the_expiry_of_the_plan(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    mark_and_plan(expires_in_ms=60_000)
+    waiting = ask()
+    assert waiting.timeout is not None
+    assert waiting.timeout.total_seconds() <= 60
+    plan(expires_in_ms=1)
+    with pytest.raises(PlanError, match="has expired, nobody can approve it"):
+        approve()
+    assert len(asked) == 1
+
+
+def test_names_in_a_request_are_data() -> None:
+    evil = "<img src=x onerror=alert(1)>\n# [here](http://x) | `y` *z* www.evil.example"
+    topics = [PlannedTopic(evil, "id", 1, 2, 0)]
+    body = approving.body_of(summary(), topics, "conn_x", "http://a/rlmm/plans/p", 60_000)
+    (line,) = [line for line in body.splitlines() if "onerror" in line]
+    assert line.startswith(r"- **\'\<img src\=x onerror\=alert\(1\)\>")
+    assert r"\[here\]\(http\:\/\/x\)" in line
+    assert r"www\.evil\.example" in line
+    assert "connection conn\\_x" in body
+
+
+def test_a_request_names_the_largest_topics_and_counts_the_others() -> None:
+    topics = [PlannedTopic(f"t{n}", "id", 1, 1000 - n, 1_700_000_000_000) for n in range(50)]
+    body = approving.body_of(summary(), topics, "conn", "http://a", 60_000)
+    assert body.count("- **t") == 20
+    assert "- and 30 more topics with 30 segments, " in body
+    assert "the oldest of 2023-11-14" in body
+
+
+def summary() -> PlanSummary:
+    return PlanSummary(
+        plan_id="plan",
+        cluster_id="cluster-1",
+        created_at_ms=0,
+        expires_at_ms=86_400_000,
+        read_until={},
+        known=Count(0, 0),
+        by_reason={},
+        by_metadata_partition={},
+        quarantined={},
+        unresolved=0,
+    )
+
+
+# -- what an answer is worth -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_approved_is_deleted(cluster: Cluster, work: Path, asked: list[dict[str, Any]]) -> None:
+    parts = mark_and_plan()
+    ask()
+    refused(cluster, parts, "no answer is recorded")
+    assert answer("Approve") == {"asked": True, "decision": "Approve", "decided_by": "ada"}
+    document = json.loads((work / "dag.run/approval.json").read_text())
+    sha256 = read_plan(str(work / "dag.run")).sha256
+    assert document.pop("asked_at_ms") > 0
+    assert document == {
+        "format_version": 1, "plan_id": "dag.run", "plan_sha256": sha256, "decision": "Approve", "decided_by": "ada",
+        "decided_at_ms": 1_772_323_200_000,
+    }  # fmt: skip
+    for part in parts:
+        assert clean(part, approve_above=ALWAYS)["segments_left"] == 0
+    totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert totals["segments_deleted"] == 6
+
+
+def test_a_task_that_was_marked_as_successful_or_skipped_has_approved_nothing(cluster: Cluster, work: Path) -> None:
+    parts = mark_and_plan()
+    refused(
+        cluster, parts, "no answer is recorded: a task that was skipped or marked as successful has approved nothing"
+    )
+
+
+def test_a_plan_that_was_made_anew_needs_an_answer_of_its_own(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    parts = mark_and_plan()
+    ask()
+    answer("Approve")
+    plan()
+    refused(cluster, parts, "the recorded answer is for another plan")
+
+
+def test_an_answer_for_a_plan_that_has_changed_meanwhile_is_refused(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    parts = mark_and_plan()
+    ask()
+    plan()
+    with pytest.raises(NotApprovedError, match="has changed since somebody was asked to approve it"):
+        answer("Approve")
+    refused(cluster, parts, "the recorded answer is for another plan")
+
+
+def test_an_approved_plan_expires_as_any_other(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = mark_and_plan(expires_in_ms=60_000)
+    ask()
+    answer("Approve")
+    expires = read_plan(str(work / "dag.run")).expires_at_ms
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda *_, **__: lambda: expires)
+    keys = cluster.storage.keys
+    for part in parts:
+        with pytest.raises(PlanError, match="expired 0 ms ago"):
+            clean(part, approve_above=ALWAYS)
+    assert cluster.storage.keys == keys
+
+
+def test_a_dry_run_needs_no_answer(cluster: Cluster, work: Path) -> None:
+    for part in mark_and_plan():
+        assert clean(part, approve_above=ALWAYS, dry_run_only=True)["would_leave_segments"] == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [(ADA, "was rejected by 'ada' at 2026-03-01"), (None, "was not approved: nobody had answered the request of ")],
+)
+def test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]], user: Any, words: str
+) -> None:
+    parts = mark_and_plan()
+    ask()
+    with pytest.raises(AirflowFailException, match=f"plan dag.run {words}.*6 segments, 600 bytes are left"):
+        answer("Reject", user=user)
+    refused(cluster, parts, f"plan dag.run .* {words}")
+    said, document = report(failed=1)
+    assert words in said
+    (entry,) = document["needs_person"]
+    assert (entry["kind"], entry["acknowledge_with"]) == ("NOT_APPROVED", None)
+    assert entry["why"].endswith("6 segments with 600 bytes are left")
+    assert "left no report" not in json.dumps(document)
+
+
+def test_a_default_that_approves_is_no_person(cluster: Cluster, work: Path, asked: list[dict[str, Any]]) -> None:
+    mark_and_plan()
+    ask()
+    with pytest.raises(AirflowFailException, match="nobody had answered"):
+        answer("Approve", user=None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"decision": "Reject"},
+        {"decision": "approve"},
+        {"decision": None},
+        {"decided_by": None},
+        {"plan_id": "another"},
+        {"plan_sha256": "0" * 64},
+        {"format_version": 2},
+        {"asked_at_ms": -1},
+        {"unknown": 1},
+    ],
+)
+def test_a_changed_answer_approves_nothing(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]], change: dict[str, Any]
+) -> None:
+    parts = mark_and_plan()
+    ask()
+    answer("Approve")
+    file = work / "dag.run/approval.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    events, keys = cluster.events, cluster.storage.keys
+    for part in parts:
+        with pytest.raises((NotApprovedError, PlanError)):
+            clean(part, approve_above=ALWAYS)
+    assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
+def test_an_answer_without_a_question_is_refused(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    with pytest.raises(NotApprovedError, match="does not say which plan was to be approved"):
+        answer("Approve")
+
+
+def test_the_answer_of_another_run_approves_nothing(cluster: Cluster, work: Path, asked: list[dict[str, Any]]) -> None:
+    parts = mark_and_plan()
+    ask()
+    answer("Approve")
+    copied = (work / "dag.run/approval.json").read_text()
+    PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW, blast_radius={"max_share": 1.0}).execute(context("other"))
+    (work / "dag.other/approval.json").write_text(copied)
+    keys = cluster.storage.keys
+    with pytest.raises(NotApprovedError, match="the recorded answer is for another plan"):
+        CleanMetadataPartitionOperator(
+            task_id="clean", metadata_partition=parts[0], limits=NOW, approve_above=ALWAYS
+        ).execute(context("other"))
+    assert cluster.storage.keys == keys
+
+
+def test_tasks_that_were_skipped_are_told_from_tasks_that_failed(cluster: Cluster, work: Path) -> None:
+    parts = mark_and_plan()
+    said, _ = report()
+    assert (
+        f"metadata partitions {parts} were planned and not cleaned: their tasks were skipped, or marked by hand" in said
+    )
+    assert "0 tasks" not in said
+
+
+def test_an_approval_reads_back_as_it_was_written() -> None:
+    made = Approval("plan", "0" * 64, "Reject", None, 5, 1)
+    assert Approval.of_json(json.dumps(made.to_dict())) == made
