@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import decide
@@ -56,6 +57,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "scheduled_by_connection": given.flag,
     }
     ui_color = "#d9d2e9"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 
     def __init__(
         self,

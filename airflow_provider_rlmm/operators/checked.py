@@ -14,19 +14,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_rlmm.observability.lineage import Place, Told, Touched, lineage_of, told_by
 from airflow_provider_rlmm.operators.arguments import FieldsReader, Reader
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 _JINJA: Final = ("{{", "{%", "{#")
 
 
 class CheckedOperator(BaseOperator):
-    """An operator that says once what reads each of its arguments; its ``__init__`` ends with :meth:`check_literals`."""
+    """
+    An operator that says once what reads each of its arguments, and what it touches.
+
+    Its ``__init__`` ends with :meth:`check_literals`.
+    """
 
     readers: ClassVar[Mapping[str, Reader]] = {}
     """Argument, which is an attribute of the operator, too → what reads it."""
+
+    touched: ClassVar[Touched] = Touched(reads=(Place.TOPIC,))
+    """What it reads and writes, for OpenLineage."""
+
+    _told: Told = Told()
 
     def check_literals(self) -> None:
         """
@@ -43,6 +54,36 @@ class CheckedOperator(BaseOperator):
         :raises ConfigurationError: naming the argument, or a field of it.
         """
         return SimpleNamespace(**{name: read(name, getattr(self, name)) for name, read in self.readers.items()})
+
+    def told(self, result: dict[str, Any]) -> dict[str, Any]:
+        """
+        Remember what the task returns, or would if it did not fail, for OpenLineage.
+
+        :param result: what it returns.
+        :return: the same.
+        """
+        self._told = told_by(result)
+        return result
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        """Return what Airflow's OpenLineage provider tells when the task begins."""
+        return lineage_of(self.touched, getattr(self, "rlmm_conn_id", None), Told())
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
+        """
+        Return what Airflow's OpenLineage provider tells when the task has succeeded.
+
+        :param task_instance: the task instance.
+        """
+        return lineage_of(self.touched, getattr(self, "rlmm_conn_id", None), self._told)
+
+    def get_openlineage_facets_on_failure(self, task_instance: object) -> OperatorLineage[Any, Any]:
+        """
+        Return what Airflow's OpenLineage provider tells when the task has failed.
+
+        :param task_instance: the task instance.
+        """
+        return self.get_openlineage_facets_on_complete(task_instance)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle.reports import named, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
+from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
@@ -48,6 +49,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         "dry_run_only": flag_or_as_checked,
     }
     ui_color = "#f4d9a8"
+    touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
 
     def __init__(
         self,
@@ -75,13 +77,15 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         uri = artifact_uri(given.artifact_name(context))
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run) as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
-        return {
-            "would_mark" if dry_run else "marked": len(report.marked),
-            "already_marked": report.already_marked,
-            "refused": len(report.refusals),
-            "dry_run": dry_run,
-            "records_read": report.records_read,
-        }
+        return self.told(
+            {
+                "would_mark" if dry_run else "marked": len(report.marked),
+                "already_marked": report.already_marked,
+                "refused": len(report.refusals),
+                "dry_run": dry_run,
+                "records_read": report.records_read,
+            }
+        )
 
 
 class PlanRemoteLogCleanupOperator(CheckedOperator):
@@ -116,6 +120,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
     }
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 
     def __init__(
         self,
@@ -163,6 +168,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
         PlanLink.persist(context, name)
         summary.check_blast_radius()
         planned, parts = summary.planned, sorted(summary.by_metadata_partition)
+        self.told({"planned_segments": planned.segments, "planned_bytes": planned.bytes})
         self.log.info(
             "plan %s: %d segments, %d bytes in %d metadata partitions",
             name,
@@ -204,6 +210,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     }
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE), writes=(Place.TOPIC, Place.STORAGE))
 
     def __init__(
         self,
@@ -248,7 +255,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         done = "would be deleted" if dry_run else "deleted"
         label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
-        return {**named(counts, dry_run), "dry_run": dry_run}
+        return self.told({**named(counts, dry_run), "dry_run": dry_run})
 
 
 class ReportRemoteLogCleanupOperator(CheckedOperator):
@@ -269,6 +276,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
     readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text, "dry_run_only": flag_or_as_checked}
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
+    touched = Touched()
 
     def __init__(self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -295,7 +303,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         dry_run = report.document["dry_run"]
-        counts = {**report.document["totals"], "dry_run": dry_run, "report": path}
+        counts = self.told({**report.document["totals"], "dry_run": dry_run, "report": path})
         self.log.info("report %s", counts)
         if report.judgement.failing:
             raise AirflowFailException(f"{report.judgement.headline()} The report is {path}. {HOW_TO_ACKNOWLEDGE}")

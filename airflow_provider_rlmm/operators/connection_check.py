@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 
@@ -27,6 +28,7 @@ class RemoteLogCheckOperator(CheckedOperator):
     template_fields: Sequence[str] = ("rlmm_conn_id",)
     readers: ClassVar[Mapping[str, Reader]] = {"rlmm_conn_id": text}
     ui_color = "#d9d2e9"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 
     def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
         super().__init__(**kwargs)

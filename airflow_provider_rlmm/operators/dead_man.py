@@ -13,6 +13,7 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
+from airflow_provider_rlmm.observability.lineage import Touched
 from airflow_provider_rlmm.operators.arguments import Reader, optional_integer, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
@@ -45,6 +46,7 @@ class RemoteLogDeadManOperator(CheckedOperator):
         "rlmm_conn_id": text,
     }
     ui_color = "#f9e2c8"
+    touched = Touched()
 
     def __init__(
         self, *, after_days: int | str | None = None, rlmm_conn_id: str = "rlmm_default", **kwargs: Any

@@ -91,8 +91,11 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
             self.log.warning("%s", finding)
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
+        result = self.told(
+            {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
+        )
         if read.fail_on_critical:
             judgement = judged(self.log, criticals_of(document), document["cluster_id"])
             if judgement.failing:
                 raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")
-        return {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
+        return result

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
@@ -65,7 +66,9 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}
-        return {"uri": uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
+        return self.told(
+            {"uri": uri, "rows": report.rows, "quarantined": report.quarantined, "next_offsets": next_offsets}
+        )
 
 
 class PublishRemoteLogMetadataOperator(CheckedOperator):
@@ -89,6 +92,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
     template_fields: Sequence[str] = ("events", "limits", "rlmm_conn_id")
     readers: ClassVar[Mapping[str, Reader]] = {"limits": cleaner_limits, "events": events, "rlmm_conn_id": text}
     ui_color = "#f7d6e6"
+    touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
 
     def __init__(
         self,
@@ -126,4 +130,5 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
                 snapshots=session.snapshots,
             )
         self.log.info("%d events written", len(written))
+        self.told({"events": len(written), "dry_run": False})
         return written

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
+from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
@@ -53,6 +54,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
     }
     operator_extra_links = (ScrubLink(),)
     ui_color = "#d5e8d4"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
         if read.fail_on_problems:
             _fail_on(judgement, uri)
-        return {**counts, "scrub": uri}
+        return self.told({**counts, "scrub": uri})
 
 
 class PlanRemoteStorageScrubOperator(CheckedOperator):
@@ -203,6 +205,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE), writes=(Place.STORAGE,))
 
     def __init__(
         self,
@@ -229,7 +232,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
-        return delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run).counts()
+        return self.told(delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run).counts())
 
 
 class ReportRemoteStorageScrubOperator(BaseOperator):

@@ -70,4 +70,5 @@ class SurveyRemoteLogOperator(CheckedOperator):
             for what in ("stored", "orphaned", "waiting", "eligible", "deleting")
             for unit in ("segments", "bytes")
         }
-        return {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics, **counts, "inventory": uri}
+        counts |= {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics}
+        return self.told({**counts, "inventory": uri})
