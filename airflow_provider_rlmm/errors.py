@@ -183,6 +183,10 @@ class NotApprovedError(DeletionRefusedError):
     """Raised when a plan needs a person's approval, and nobody has approved exactly this plan."""
 
 
+class StoppedError(DeletionRefusedError):
+    """Raised when the kill switch is on, or nobody can tell whether it is; the message says where it is put back."""
+
+
 class PlanError(DeletionRefusedError):
     """Raised when a plan cannot be made or read, has expired or was made for another cluster."""
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration
+from airflow_provider_rlmm.policy.kill_switch import switched_on
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.session.storage_access import StorageAccess
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.kafka.config import KafkaClientConfig
     from airflow_provider_rlmm.storage.credentials import StoreAccess
     from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+
+STOP_FILE: Final = "stop"
+"""Name of the file in the work folder that stops runs, whatever is in it; its text is the reason."""
+
+_MAX_STOP_BYTES = 4096
 
 
 class CommandLineStorage(StorageAccess):
@@ -72,6 +78,25 @@ class CommandLineAccess(RemoteLogAccess):
         config = KafkaClientConfig({"client.id": "rlmm", **self._configuration.client_properties})
         check_files(config.properties)
         return config
+
+    @property
+    def stop_switch(self) -> str:
+        """The file whose presence stops runs."""
+        return f"the file {self.work_uri}/{STOP_FILE}"
+
+    def read_stop(self) -> str | None:
+        """
+        Look for that file.
+
+        :raises OSError: if nobody can tell whether it is there, or it cannot be read.
+        """
+        from airflow_provider_rlmm.file_systems import read_file
+
+        try:
+            text = bytes(read_file(f"{self.work_uri}/{STOP_FILE}", _MAX_STOP_BYTES)).decode(errors="replace")
+        except FileNotFoundError:
+            return None
+        return switched_on(self.stop_switch, text)
 
     @property
     def work_uri(self) -> str:

@@ -12,6 +12,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
+from airflow_provider_rlmm.hooks.kill_switch import read_stop, stop_variables
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_connection, named_connection
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.session.access import RemoteLogAccess
@@ -40,6 +41,15 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     def login_owner(self) -> str:
         """The Kafka connection, for messages about missing rights."""
         return f"Kafka connection {self.get_connection_settings().kafka_conn_id!r}"
+
+    @property
+    def stop_switch(self) -> str:
+        """The Airflow variables that stop the runs of this connection."""
+        return "the Airflow variables " + " and ".join(stop_variables(self.rlmm_conn_id))
+
+    def read_stop(self) -> str | None:
+        """Read these variables, see :func:`~airflow_provider_rlmm.hooks.kill_switch.read_stop`."""
+        return read_stop(self.rlmm_conn_id)
 
     def get_storage(self) -> RemoteStorageHook:
         """Return the hook of the storage of the same connection."""

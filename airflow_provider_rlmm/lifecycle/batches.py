@@ -31,6 +31,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion
 
@@ -110,6 +111,9 @@ class BatchCleaner:
         began, objects = monotonic_clock(), 0
         for batch in batches_of(self._works, limits.batch_segments):
             effects.rest(limits, self._objects - objects, (monotonic_clock() - began) / 1000)
+            if (stopped := effects.why_stopped(self._context.should_stop)) is not None:
+                self._stop_all(stopped, STOPPED_ADVICE, RefusalKind.STOPPED)
+                break
             if (why := self._throttled or effects.why_closed(limits, self._context.clock())) is not None:
                 self._stop_all(why)
                 break
@@ -126,12 +130,12 @@ class BatchCleaner:
                 len(self._works),
             )
 
-    def _stop_all(self, why: str) -> None:
+    def _stop_all(self, why: str, what_to_do: str = NEXT_RUN, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
         """Leave everything that is not finished to the next run."""
         number = self._context.replay.metadata_partition
         for work in self._works:
             if not work.stopped and not work.finished:
-                work.stop(Refusal(str(work.tip), why, NEXT_RUN, RefusalKind.NEXT_RUN, number, topic=work.tip.topic))
+                work.stop(Refusal(str(work.tip), why, what_to_do, kind, number, topic=work.tip.topic))
 
     def _clean(self, batch: Sequence[Share]) -> None:
         self._start_partitions([share.work for share in batch])

@@ -33,6 +33,7 @@ from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
@@ -64,6 +65,7 @@ class RemoteLogCleaner:
     :param clock: time.
     :param dry_run: say what would be written and deleted, do nothing.
     :param hold: what is never touched, asked before every batch.
+    :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param root: what is known about the storage root.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
@@ -82,6 +84,7 @@ class RemoteLogCleaner:
     clock: Clock = system_clock
     dry_run: bool = False
     hold: HoldSource = nothing_held
+    should_stop: StopSource = never_stopped
     root: RootExpectation = UNKNOWN_ROOT
     samples: Sequence[Sample] | None = None
     on_root: Callable[[ProvenRoot], object] = _forget
@@ -134,6 +137,9 @@ class RemoteLogCleaner:
                 duration_ms=monotonic_clock() - began,
             )
 
+        if histories and (why := effects.why_stopped(self.should_stop)) is not None:
+            # The root is not even stamped: whoever has set the switch may be moving it.
+            return report(_stopped(history, metadata_partition, why) for history in histories)
         works: list[UserPartitionWork] = []
         if histories:
             context = self._context(topic, replay, effects, cluster_id)
@@ -198,8 +204,23 @@ class RemoteLogCleaner:
         root = replace(root, check=effects.stamp_root(root.check))
         self.on_root(root)
         return CleaningContext(
-            self.log, self.topics, replay, effects, self.storage, self.limits, root, self.clock, self.hold
+            self.log,
+            self.topics,
+            replay,
+            effects,
+            self.storage,
+            self.limits,
+            root,
+            self.clock,
+            self.hold,
+            self.should_stop,
         )
+
+
+def _stopped(history: UserPartitionHistory, metadata_partition: int, why: str) -> UserPartitionReport:
+    tip = history.topic_id_partition
+    refusal = Refusal(str(tip), why, STOPPED_ADVICE, RefusalKind.STOPPED, metadata_partition, topic=tip.topic)
+    return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
 
 
 def _prepared(

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.kill_switch import StopSource
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     DeletionReport,
@@ -58,6 +59,10 @@ class RealEffects:
         # A resumed run may find everything started already and reach this without having published.
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
         return self.storage.delete_log_segments(metadatas, others)
+
+    def why_stopped(self, should_stop: StopSource) -> str | None:
+        """Return why no batch may be begun, ``None`` where it may."""
+        return should_stop()
 
     def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
         """Return why nothing may be deleted at this time of day, ``None`` where it may."""
@@ -131,6 +136,12 @@ class DryRunEffects:
             size = sum(o.size for o in objects)
             segments.append(SegmentDeletion(segment_id, outcome, len(objects), size, {}))
         return DeletionReport(tuple(segments), len(listings))
+
+    def why_stopped(self, should_stop: StopSource) -> str | None:
+        """See :class:`RealEffects`; what is only said goes on, and says this, too."""
+        if (why := should_stop()) is not None:
+            logger.warning("%s%s; a real run would end here", self.log_prefix, why)
+        return None
 
     def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
         """See :class:`RealEffects`; what is only said may be said at any time."""

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemoteLogSegme
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, settle
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
@@ -109,6 +110,7 @@ class CleaningContext:
     root: ProvenRoot  # what is known about the storage root
     clock: Clock  # time
     hold: HoldSource = nothing_held  # what is never touched, asked before every batch
+    should_stop: StopSource = never_stopped  # why no batch may be begun, asked before every one
 
     def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """

@@ -338,8 +338,13 @@ def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
     """Yield what the run found that needs a person; of two that are the same the first is kept."""
     met: list[tuple[int | None, Refusal]] = [(None, r) for r in (*run.not_planned, *run.not_marked)]
     met += [(number, refusal_of_dict(r)) for number, part in run.parts.items() for r in refusals_of([part])]
+    stopped = [refusal for _, refusal in met if refusal.kind is RefusalKind.STOPPED]
+    if stopped:
+        # One switch stops thousands of them: it is said once.
+        what = f"{len(stopped)} user partitions"
+        yield Attention(RefusalKind.STOPPED.value, what, stopped[0].why, stopped[0].what_to_do, acknowledgeable=False)
     for metadata_partition, refusal in met:
-        if refusal.kind.needs_person:
+        if refusal.kind.needs_person and refusal.kind is not RefusalKind.STOPPED:
             yield Attention.of_refusal(refusal, metadata_partition)
     yield from _not_listed(run)
     yield from criticals_of(run.doctor)

@@ -28,6 +28,7 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.hold import HoldSource
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.scrub import (
     ScrubClass,
@@ -92,6 +93,18 @@ class ScrubDeletion:
         logger.warning("left: %s: %s", refusal.what, why)
         if len(self.left) < MAX_LISTED:
             self.left.append(refusal)
+
+    def note_stopped(self, objects: int, why: str) -> None:
+        """
+        Count all the rest as left.
+
+        :param objects: that were not begun with.
+        :param why: nothing more is begun.
+        """
+        self.left_objects += objects
+        logger.warning("left: %d objects: %s", objects, why)
+        # One for all of them, and whatever else is listed: it is why the run needs somebody.
+        self.left.append(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
 
     def counts(self) -> dict[str, Any]:
         """Return how much was deleted and left, for logs and XComs."""
@@ -161,6 +174,7 @@ class ScrubCleaner:
     :param require_writes: raises where nothing may be deleted; gets what was to be done.
     :param sole_owner: whether topic ids that the log never named may go, too.
     :param dry_run: say what would be deleted, delete nothing.
+    :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param sleep: waits for seconds, where the limits want a rest between batches.
     """
 
@@ -173,6 +187,7 @@ class ScrubCleaner:
     require_writes: Callable[[str], None]
     sole_owner: bool = False
     dry_run: bool = False
+    should_stop: StopSource = never_stopped
     sleep: Callable[[float], object] = time.sleep
 
     def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
@@ -193,10 +208,20 @@ class ScrubCleaner:
         rows = planned.sort_by([("key", "descending")]).to_pylist()
         segments = [list(objects) for _, objects in groupby(rows, key=_segment_of)]
         for at in range(0, len(segments), self.limits.batch_segments):
+            if (why := self._why_stopped()) is not None:
+                report.note_stopped(sum(map(len, segments[at:])), why)
+                return
             batch = segments[at : at + self.limits.batch_segments]
             self._clean_batch(list(chain.from_iterable(batch)), reading, report)
         if report.deleted and not self.dry_run:
             report.folders_removed = len(self._remove_empty_folders(rows))
+
+    def _why_stopped(self) -> str | None:
+        why = self.should_stop()
+        if why is not None and self.dry_run:
+            logger.warning("dry run: %s; a real run would end here", why)
+            return None
+        return why
 
     def _remove_empty_folders(self, rows: Sequence[Row]) -> Sequence[str]:
         """Remove what is empty by now of topics that are gone: into a living one's folder a broker may write right now."""

@@ -86,6 +86,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`, ``overrides`` among them.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes.
     :return: the offset of each event in its metadata partition.
+    :raises StoppedError: if the kill switch is on.
     :raises WriteRefusedError: if an event is refused; those before it are written.
     """
 
@@ -115,6 +116,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
         read = self.read_arguments()
         limits = read.limits
         with session_of(context, read.rlmm_conn_id, limits, dry_run=False) as session:
+            session.require_running(dry_run=False)
             with_storage = needs_storage(read.events)
             written = publish_events(
                 read.events,

@@ -23,6 +23,7 @@ class RefusalKind(StrEnum):
     MISSING_OBJECTS = "MISSING_OBJECTS"  # objects that must exist were not seen
     HELD = "HELD"  # a hold names it: a person has said that it is not to be touched
     BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
+    STOPPED = "STOPPED"  # the kill switch is on, or nobody can tell whether it is
     CLOCK = "CLOCK"  # times contradict each other, or cannot be proven
     REPORT = "REPORT"  # a report is missing or cannot be read
     OTHER = "OTHER"  # anything else that a person has to look at

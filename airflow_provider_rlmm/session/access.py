@@ -57,6 +57,20 @@ class RemoteLogAccess(ABC):
         :raises ConfigurationError: naming the field.
         """
 
+    @property
+    @abstractmethod
+    def stop_switch(self) -> str:
+        """Where somebody sets the kill switch, in words."""
+
+    @abstractmethod
+    def read_stop(self) -> str | None:
+        """
+        Read the kill switch as it is now.
+
+        :return: why nothing may be written or deleted, ``None`` where it may.
+        :raises Exception: if it cannot be read, whatever reads it raises; that stops as well.
+        """
+
     @abstractmethod
     def read_client_config(self) -> KafkaClientConfig:
         """

@@ -41,8 +41,9 @@ def check(
     :param dry_run: whether nothing will be written.
     :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
-    :return: what was verified, one sentence each: ``cluster``, ``clock``, ``layout``, ``topic``, ``root``, ``deletion``,
-        ``writes``, ``work``.
+    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``root``,
+        ``deletion``, ``writes``, ``work``.
+    :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
         never be written.
     :raises EventLogAccessError: naming the right that is missing.
@@ -54,6 +55,7 @@ def check(
     """
     session.hold()
     verified = {
+        "switch": session.require_running(dry_run=dry_run),
         "cluster": str(session.access.get_cluster()),
         "clock": str(session.clock),
         "writes": _check_rights(session, dry_run),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import ConfigurationError, StoppedError
 from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
@@ -37,6 +40,11 @@ Limits = TypeVar("Limits", CleanerLimits, ScrubLimits)
 HOLD_AGE_S = 5.0
 """For how long a hold that was read counts, seconds: it may begin while a task works."""
 
+STOP_AGE_S = 5.0
+"""For how long the kill switch counts as it was read, seconds."""
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class CleanerSession:
@@ -49,6 +57,7 @@ class CleanerSession:
     :param topics: its topics.
     :param clock: proven time; its text says how it was proven.
     :param hold: what is never touched, as of now.
+    :param should_stop: why nothing may be begun, as of now.
     :param on_progress: told how far the reading of the metadata topic is.
     """
 
@@ -60,6 +69,7 @@ class CleanerSession:
     topics: ClusterTopics
     clock: Clock
     hold: HoldSource
+    should_stop: StopSource
     on_progress: ProgressListener = ignore_progress
 
     @property
@@ -68,6 +78,21 @@ class CleanerSession:
         from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 
         return SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}.snapshot")
+
+    def require_running(self, *, dry_run: bool) -> str:
+        """
+        Refuse to begin what changes anything while the kill switch is on.
+
+        :param dry_run: whether nothing will be changed: then it is only said.
+        :return: whether it is on, in one sentence.
+        :raises StoppedError: if it is on, or nobody can tell, and the run is for real.
+        """
+        if (why := self.should_stop()) is None:
+            return f"off: {self.access.stop_switch} would stop a run"
+        if not dry_run:
+            raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+        logger.warning("%s. A real run would end here", why)
+        return f"{why}. A real run would end here"
 
     @contextmanager
     def topic(self) -> Iterator[TopicReplay]:
@@ -185,7 +210,8 @@ def cleaner_session(
         bounds = [bound_of_run(began)] if began else []
         clock = access.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
         storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, tuple(hold))
-        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, on_progress)
+        stop = _fresh_stop(access)
+        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, stop, on_progress)
 
 
 def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource:
@@ -198,3 +224,26 @@ def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource
         return read[0][1]
 
     return hold
+
+
+def _fresh_stop(access: RemoteLogAccess) -> StopSource:
+    """Return a source that reads the kill switch again when what it knows is old."""
+    read: list[tuple[float, str | None]] = []
+
+    def stop() -> str | None:
+        if not read or time.monotonic() - read[0][0] > STOP_AGE_S:
+            read[:] = [(time.monotonic(), _why_stopped(access))]
+        return read[0][1]
+
+    return stop
+
+
+def _why_stopped(access: RemoteLogAccess) -> str | None:
+    try:
+        return access.read_stop()
+    except ConfigurationError as e:
+        return cannot_be_told(access.stop_switch, str(e))
+    except Exception as e:
+        # Whatever a secrets backend or a store raises: its words stay in the log, where Airflow masks secrets.
+        logger.exception("the kill switch cannot be read")
+        return cannot_be_told(access.stop_switch, f"{type(e).__name__}, see the log")

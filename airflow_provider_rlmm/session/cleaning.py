@@ -39,10 +39,12 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     :param uri: of the folder of the run.
     :param source_plan: folder of a plan; only its orphaned partitions are marked. ``None``: all are looked for.
     :param dry_run: say what would be written, write nothing.
+    :raises StoppedError: if the kill switch is on.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
     from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 
+    session.require_running(dry_run=dry_run)
     work = session.work_of(source_plan)
     publisher = session.access.get_publisher(session.log)
     with step(uri, "mark"), session.topic() as topic:
@@ -136,6 +138,7 @@ def clean(
         clock=session.clock,
         dry_run=dry_run,
         hold=lambda: Hold.of(session.hold().entries, summary.hold),
+        should_stop=session.should_stop,
         root=session.root_expectation(limits),
         samples=samples_of(summary.root),
         on_root=on_root,

@@ -180,6 +180,7 @@ def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: Scru
         limits,
         session.clock,
         hold=lambda: Hold.of(session.hold().entries, plan.hold),
+        should_stop=session.should_stop,
         require_writes=session.access.get_publisher(session.log).require_writes,
         sole_owner=sole_owner and plan.sole_owner,
         dry_run=report.dry_run,

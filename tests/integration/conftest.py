@@ -9,6 +9,7 @@ import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
 from dev.broker import LocalKafka
+from tests.kill_switch import the_api_server_knows_no_switch  # noqa: F401  # a fixture
 
 
 @pytest.fixture(scope="session")

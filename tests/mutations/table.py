@@ -9,6 +9,7 @@ from tests.mutations.command import COMMAND
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
+from tests.mutations.kill_switch import KILL_SWITCH
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
@@ -30,6 +31,7 @@ MUTATIONS = [
     *SPARK,
     *GENERATIONS,
     *SCRUBS,
+    *KILL_SWITCH,
     *COMMAND,
     *INPUTS,
 ]

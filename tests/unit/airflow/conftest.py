@@ -11,6 +11,7 @@ import tests.airflow_home  # noqa: F401  # its import is what it is for
 from airflow_provider_rlmm.kafka import cluster as kafka_cluster
 from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from tests.kill_switch import the_api_server_knows_no_switch  # noqa: F401  # a fixture
 
 
 @pytest.fixture(autouse=True)

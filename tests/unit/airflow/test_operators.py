@@ -590,8 +590,9 @@ def test_a_variable_that_cannot_be_understood_fails_an_otherwise_healthy_run(
 def test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret(
     cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise PermissionError(f"the vault says no to {SECRET}")
+    def refuse(key: str, *args: Any, **kwargs: Any) -> None:
+        if key == "rlmm_acknowledgements":
+            raise PermissionError(f"the vault says no to {SECRET}")
 
     monkeypatch.setattr("airflow.sdk.Variable.get", refuse)
     with pytest.raises(AirflowFailException, match="PermissionError") as failed:

@@ -20,6 +20,7 @@ from airflow.sdk import DAG, Connection, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.hooks.kill_switch import stop_variables
 from airflow_provider_rlmm.operators.cleaner import CleanMetadataPartitionOperator
 from airflow_provider_rlmm.operators.scrub import DeleteScrubbedObjectsOperator
 from airflow_provider_rlmm.policy.attention import FIELDS, read_acknowledgements
@@ -191,5 +192,7 @@ def test_a_command_names_what_there_is(example: Example, line: str, shipped: dic
             check_connection(json.loads(document))
         case ["variables", "set", "rlmm_acknowledgements", _]:
             pass
+        case ["variables", "set", name, _] | ["variables", "delete", name]:
+            assert name in stop_variables("rlmm_default")
         case _:
             raise AssertionError(f"{example}: no test knows {line!r}")

@@ -41,6 +41,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
+from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
@@ -192,6 +193,7 @@ class Cluster:
         dry_run: bool = False,
         publisher: GuardedPublisher | None = None,
         hold: HoldSource = nothing_held,
+        should_stop: StopSource = never_stopped,
         **limits: Any,
     ) -> RemoteLogCleaner:
         return RemoteLogCleaner(
@@ -205,6 +207,7 @@ class Cluster:
             clock=self.clock,
             dry_run=dry_run,
             hold=hold,
+            should_stop=should_stop,
             root=RootExpectation(self.recorded_roots, self.expected_root),
             snapshots=self.snapshots,
             sleep=self.sleep,

@@ -39,6 +39,7 @@ from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import FLOOR_UNREFERENCED_MS, Choice, ScrubLimits, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
@@ -568,3 +569,34 @@ def test_an_update_alone_does_not_finish_a_segment(scrubs: Scrubs) -> None:
         scrubs.wait()
     scrubs.scrub()
     assert keys.isdisjoint(scrubs.plan()[1])
+
+
+def test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on(scrubs: Scrubs) -> None:
+    keys = scrubs.finished(1) | scrubs.finished(2) | scrubs.finished(3)
+    scrubs.scrub()
+    scrubs.plan()
+    before = set(scrubs.cluster.storage.keys)
+    asked: list[int] = []
+
+    def should_stop() -> str | None:
+        asked.append(len(before - set(scrubs.cluster.storage.keys)))
+        return "the switch is on" if asked[-1] else None
+
+    report = scrubs.delete(should_stop=should_stop, limits=ScrubLimits(batch_segments=1))
+    assert asked == [0, 3]
+    (left,) = report.left
+    assert (left.kind, left.what, left.why) == (RefusalKind.STOPPED, "6 objects of the plan", "the switch is on")
+    assert (report.left_objects, len(list(report.problems()))) == (6, 1)
+    scrubs.scrub()
+    scrubs.plan()
+    scrubs.delete()
+    assert before - set(scrubs.cluster.storage.keys) == keys
+
+
+def test_a_dry_run_of_a_stopped_deletion_says_what_would_go(scrubs: Scrubs, caplog: pytest.LogCaptureFixture) -> None:
+    scrubs.finished(1)
+    scrubs.scrub()
+    scrubs.plan()
+    report = scrubs.delete(should_stop=lambda: "the switch is on", dry_run=True)
+    assert (report.left, sum(amount.objects for amount in report.deleted.values())) == ([], 3)
+    assert "dry run: the switch is on; a real run would end here" in caplog.text

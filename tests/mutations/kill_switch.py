@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that break the kill switch."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import BATCHES, CLEANER, Mutation, switched_off
+
+SWITCH = "hooks/kill_switch.py"
+SESSION = "session/cleaner_session.py"
+PROMISE = "kill switch"
+
+KILL_SWITCH = [
+    switched_off(
+        BATCHES,
+        PROMISE,
+        "a run that is under way does not ask",
+        "            if (stopped := effects.why_stopped(self._context.should_stop)) is not None:",
+        "lifecycle/test_kill_switch.py::test_a_batch_that_began_is_ended_and_the_next_run_goes_on",
+    ),
+    switched_off(
+        CLEANER,
+        PROMISE,
+        "the root is stamped though the switch is on",
+        "        if histories and (why := effects.why_stopped(self.should_stop)) is not None:",
+        "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
+    ),
+    switched_off(
+        "lifecycle/scrub_cleaner.py",
+        PROMISE,
+        "a scrub's deletion does not ask",
+        "            if (why := self._why_stopped()) is not None:",
+        "lifecycle/test_scrub_plan.py::test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on",
+    ),
+    Mutation(
+        PROMISE,
+        "the marker does not ask",
+        "session/cleaning.py",
+        "    session.require_running(dry_run=dry_run)\n    work = session.work_of(source_plan)\n    publisher",
+        "    work = session.work_of(source_plan)\n    publisher",
+        "airflow/test_kill_switch.py::test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",
+    ),
+    switched_off(
+        SWITCH,
+        PROMISE,
+        "an API server that does not answer knows no switch",
+        '    if not isinstance(answer, ErrorResponse) or answer.error.name != "VARIABLE_NOT_FOUND":',
+        "airflow/test_kill_switch.py::test_an_api_server_that_does_not_say_that_there_is_none_stops",
+    ),
+    switched_off(
+        SWITCH,
+        PROMISE,
+        "the environment may freeze it",
+        "    if variable in os.environ:",
+        "airflow/test_kill_switch.py::test_an_environment_variable_that_freezes_it_stops_whatever_it_says",
+    ),
+    Mutation(
+        PROMISE,
+        "what cannot be read is off",
+        SESSION,
+        '        return cannot_be_told(access.stop_switch, f"{type(e).__name__}, see the log")',
+        "        return None",
+        "airflow/test_kill_switch.py::test_a_variable_that_cannot_be_read_stops_and_tells_no_secret",
+    ),
+    Mutation(
+        PROMISE,
+        "it is read once only",
+        SESSION,
+        "        if not read or time.monotonic() - read[0][0] > STOP_AGE_S:",
+        "        if not read:",
+        "airflow/test_kill_switch.py::test_it_is_read_again_after_five_seconds_and_not_before",
+    ),
+    Mutation(
+        PROMISE,
+        "a stopped run is green",
+        "policy/refusals.py",
+        "        return self not in (RefusalKind.WAITING, ",
+        "        return self not in (RefusalKind.STOPPED, RefusalKind.WAITING, ",
+        "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
+    ),
+    Mutation(
+        PROMISE,
+        "a word that nobody knows is off",
+        "policy/kill_switch.py",
+        "    if value is None or value.strip().lower() in MEANS_OFF:",
+        '    if value is None or value.strip().lower() not in {"true", "on", "1"}:',
+        "policy/test_kill_switch.py::test_anything_else_stops_and_is_the_reason",
+    ),
+]

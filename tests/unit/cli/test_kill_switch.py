@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kill switch of the command: a file in its work folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.cli.access import CommandLineAccess
+from airflow_provider_rlmm.session.cleaner_session import _fresh_stop
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Any:
+    return CommandLineAccess(lambda: SimpleNamespace(work_uri=str(tmp_path)))  # type: ignore[arg-type, return-value]
+
+
+def test_without_the_file_runs_go_on(access: CommandLineAccess) -> None:
+    assert access.read_stop() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "nothing more"), ("off", "'off'"), ("Ada: it moves\n", "'Ada: it moves'")]
+)
+def test_the_file_stops_whatever_is_in_it(access: CommandLineAccess, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "stop").write_text(text)
+    why = access.read_stop()
+    assert why == f"the kill switch is on: the file {tmp_path}/stop is set, it says {said}"
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "huge"])
+def test_what_cannot_be_read_stops(access: CommandLineAccess, tmp_path: Path, what: str) -> None:
+    path = tmp_path / "stop"
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("x" * 10_000)
+    why = _fresh_stop(access)()
+    assert why is not None
+    assert "cannot be told" in why
+    assert f"{tmp_path}/stop" in why
