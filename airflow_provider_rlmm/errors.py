@@ -191,6 +191,12 @@ class PlanError(DeletionRefusedError):
     """Raised when a plan cannot be made or read, has expired or was made for another cluster."""
 
 
+class AuditError(RlmmError):
+    """Raised when the audit log cannot be written or read: what is not written down before is not deleted."""
+
+    retriable = True
+
+
 class StorageError(RlmmError):
     """Base of errors of the remote storage."""
 

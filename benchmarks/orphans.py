@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogWriter
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -40,6 +42,7 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.storage.layouts import Layout, LayoutOptions, layout_named
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
@@ -48,6 +51,7 @@ from dev.broker import METADATA_TOPIC
 
 TASKS = 2
 GROUP_ID = "benchmark-cleaner"
+RUN = RunIdentity("benchmark", "benchmark", "benchmark", "nobody")
 BROKER_ID = 1
 DAY_MS = 86_400_000
 MADE_MS = system_clock() - 2 * DAY_MS
@@ -222,7 +226,11 @@ def _clean(
     """Clean one metadata partition; return how many segments were deleted, and the CPU time in seconds."""
     began = time.process_time()
     config = KafkaClientConfig(task.properties)
-    with _opened(config) as (log, topics), closing(KafkaOffsetStore(config, GROUP_ID)) as offsets:
+    with (
+        _opened(config) as (log, topics),
+        closing(KafkaOffsetStore(config, GROUP_ID)) as offsets,
+        TemporaryDirectory(prefix="audit-") as folder,
+    ):
         writer = KafkaMetadataLogWriter(log)
         writer.open_ahead()
         cleaner = RemoteLogCleaner(
@@ -232,6 +240,7 @@ def _clean(
             topics,
             task.place.storage(),
             limits=CleanerLimits(min_absence_ms=0, overrides=frozenset({"short_min_absence"})),
+            audit=AuditFiles(folder, task.cluster_id, RUN, metadata_partition, system_clock),
             expected_cluster_id=task.cluster_id,
             samples=task.samples,
             snapshots=task.snapshots,

@@ -111,7 +111,15 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
     for metadata_partition in sorted(summary.by_metadata_partition):
         try:
             with run.session(limits, shown) as session:
-                clean(session, run.uri, summary, metadata_partition, limits=limits, dry_run=not run.execute)
+                clean(
+                    session,
+                    run.uri,
+                    summary,
+                    metadata_partition,
+                    limits=limits,
+                    dry_run=not run.execute,
+                    run=run.identity,
+                )
         except RlmmError as e:
             if was_interrupted():
                 # A client has made an error of it: nothing more is to be begun.

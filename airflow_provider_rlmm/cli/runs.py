@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import attention
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
@@ -66,6 +68,16 @@ class Run:
         :param name: of the run.
         """
         return f"{self.work_uri}/{name}"
+
+    @property
+    def identity(self) -> RunIdentity:
+        """Who runs it: the user who is logged in."""
+        try:
+            user = getpass.getuser()
+        except (OSError, KeyError):
+            # A container may have a user without a name.
+            user = f"uid {os.getuid()}"
+        return RunIdentity(f"rlmm {self.name.partition('.')[0]}", self.name, self.name, user)
 
     def session(self, limits: CleanerLimits, shown: Working) -> AbstractContextManager[CleanerSession]:
         """

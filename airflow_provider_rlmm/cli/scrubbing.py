@@ -76,7 +76,8 @@ def scrub(
         counts: dict[str, Any] | None = None
         if execute:
             plan.check_blast_radius()
-            deletion = steps.delete(run.session(limits.of_the_cleaner, shown), run.uri, limits=limits, dry_run=False)
+            opened = run.session(limits.of_the_cleaner, shown)
+            deletion = steps.delete(opened, run.uri, limits=limits, dry_run=False, run=run.identity)
             counts = deletion.counts()
             problems += deletion.problems()
     judgement = judged(problems, acknowledgements, summary.cluster_id)

@@ -12,13 +12,14 @@ finish the user partitions of which nothing is left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.clock import monotonic_clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail
 from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
@@ -90,9 +91,14 @@ class BatchCleaner:
 
     :param works: on user partitions.
     :param context: what the run shares.
+    :param on_refusal: gets what concerns the metadata partition as a whole.
     """
 
-    def __init__(self, works: Sequence[UserPartitionWork], context: CleaningContext) -> None:
+    def __init__(
+        self, works: Sequence[UserPartitionWork], context: CleaningContext, on_refusal: Callable[[Refusal], object]
+    ) -> None:
+        self._on_refusal = on_refusal
+        self._trail: DeletionTrail | None = None
         self._context = context
         self._works = [work for work in works if not work.stopped]
         self._throttled: str | None = None
@@ -105,6 +111,7 @@ class BatchCleaner:
 
         :raises StorageRootError: if the root is gone, or not the one that was listed first.
         :raises EventLogError: if log or cluster cannot be asked, or the log has lost records.
+        :raises AuditError: if what is about to be deleted cannot be written down.
         """
         total = sum(len(work.eligibility.segments) for work in self._works)
         effects, limits = self._context.effects, self._context.limits
@@ -189,6 +196,25 @@ class BatchCleaner:
         started = [
             (work, m) for work, segments in taken if not work.is_disturbed for m in work.current(segments, _STARTED)
         ]
+        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)
+        try:
+            deletions = self._delete_and_finish(started, proof)
+        except RlmmError:
+            self._end_trail()
+            raise
+        self._end_trail()
+        self._require_root([work for work, _, deletion in deletions if deletion.outcome is DeleteOutcome.UNKNOWN])
+
+    def _end_trail(self) -> None:
+        number = self._context.replay.metadata_partition
+        if self._trail is not None and (refusal := self._trail.end(number)) is not None:
+            self._on_refusal(refusal)
+        self._trail = None
+
+    def _delete_and_finish(
+        self, started: Sequence[tuple[UserPartitionWork, RemoteLogSegmentMetadata]], proof: ProvenLook
+    ) -> list[Deleted]:
+        """Delete objects, and publish DELETE_SEGMENT_FINISHED for the segments that are gone; return what became of each."""
         deletions = self._delete(started)
         gone = [deleted for deleted in deletions if self._is_gone(*deleted)]
         try:
@@ -203,7 +229,9 @@ class BatchCleaner:
         for offset, (work, metadata, deletion) in zip(offsets, gone, strict=True):
             if offset is not None:
                 work.count_finished(metadata.remote_log_segment_id.id, offset, deletion)
-        self._require_root([work for work, _, deletion in deletions if deletion.outcome is DeleteOutcome.UNKNOWN])
+                if self._trail is not None:
+                    self._trail.note_finished(metadata.remote_log_segment_id.id, offset)
+        return deletions
 
     def _segment_event(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
@@ -236,6 +264,8 @@ class BatchCleaner:
                 self._stop_all(self._throttled)
             return []
         self._unanswered = 0
+        if self._trail is not None:
+            self._trail.note_deleted(report.segments)
         if report.throttled is not None:
             self._throttled = f"the store has throttled or not answered for too long: {report.throttled}"
         self._objects += sum(segment.objects_deleted for segment in report.segments)

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
@@ -61,6 +62,7 @@ class RemoteLogCleaner:
     :param topics: the cluster's topics.
     :param storage: remote storage.
     :param limits: limits of destructive work.
+    :param audit: where every deletion is written down, before and after; a dry run writes nothing there.
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
     :param dry_run: say what would be written and deleted, do nothing.
@@ -80,6 +82,7 @@ class RemoteLogCleaner:
     storage: RemoteStorageManager
     _: KW_ONLY
     limits: CleanerLimits
+    audit: AuditLog
     expected_cluster_id: str | None = None
     clock: Clock = system_clock
     dry_run: bool = False
@@ -110,6 +113,7 @@ class RemoteLogCleaner:
         :raises StorageRootError: if the storage root does not exist, or too many expected objects are missing there.
         :raises LogReplacedError: if the log is not the one that the plan was made from.
         :raises EventLogError: if the log or the cluster cannot be read.
+        :raises AuditError: if what is about to be deleted cannot be written down.
         """
         # A proven clock may refuse to go on; a report must not be lost by that.
         began = monotonic_clock()
@@ -119,7 +123,7 @@ class RemoteLogCleaner:
             require_tail(self.log, metadata_partition, tail)
         effects = self._effects()
         topic, replay = self._replayed(metadata_partition)
-        lost = self._lost_end(replay)
+        refusals = [*self._lost_end(replay)]
         histories = [h for h in replay.histories.values() if h.deletion_under_way()]
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(histories))
 
@@ -130,7 +134,7 @@ class RemoteLogCleaner:
                 metadata_partition=metadata_partition,
                 dry_run=self.dry_run,
                 partitions=tuple(partitions),
-                refusals=lost,
+                refusals=tuple(refusals),
                 events=dict(effects.events),
                 would_write=tuple(effects.would_write),
                 committed_offset=committed,
@@ -145,7 +149,7 @@ class RemoteLogCleaner:
             context = self._context(topic, replay, effects, cluster_id)
             works = _prepared(histories, context, planned)
             try:
-                BatchCleaner(works, context).clean()
+                BatchCleaner(works, context, refusals.append).clean()
             except RlmmError as e:
                 on_interrupted(report(work.report(interrupted_by=e) for work in works))
                 raise
@@ -173,7 +177,7 @@ class RemoteLogCleaner:
     def _effects(self) -> Effects:
         if self.dry_run:
             return DryRunEffects(self.log, self.storage, self.clock)
-        return RealEffects(self.publisher, self.storage, self.offsets, self.sleep)
+        return RealEffects(self.publisher, self.storage, self.offsets, self.audit, self.sleep)
 
     def _replayed(self, metadata_partition: int) -> tuple[TopicReplay, MetadataPartitionReplay]:
         """

@@ -15,6 +15,8 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
+from airflow_provider_rlmm.lifecycle.audit import AuditLog
+from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -43,6 +45,7 @@ class RealEffects:
     publisher: GuardedPublisher  # the write guard
     storage: RemoteStorageManager  # remote storage
     offsets: OffsetStore  # the offset store
+    audit: AuditLog  # where deletions are written down
     sleep: Callable[[float], object] = time.sleep  # waits for seconds
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
@@ -59,6 +62,10 @@ class RealEffects:
         # A resumed run may find everything started already and reach this without having published.
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
         return self.storage.delete_log_segments(metadatas, others)
+
+    def begin_trail(self, metadata_partition: int, started: Started) -> DeletionTrail | None:
+        """Write down what is about to be deleted; there is no deletion without that."""
+        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None
 
     def why_stopped(self, should_stop: StopSource) -> str | None:
         """Return why no batch may be begun, ``None`` where it may."""
@@ -136,6 +143,10 @@ class DryRunEffects:
             size = sum(o.size for o in objects)
             segments.append(SegmentDeletion(segment_id, outcome, len(objects), size, {}))
         return DeletionReport(tuple(segments), len(listings))
+
+    def begin_trail(self, metadata_partition: int, started: Started) -> DeletionTrail | None:
+        """See :class:`RealEffects`; nothing is deleted."""
+        return None
 
     def why_stopped(self, should_stop: StopSource) -> str | None:
         """See :class:`RealEffects`; what is only said goes on, and says this, too."""

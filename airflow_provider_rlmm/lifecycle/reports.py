@@ -101,8 +101,8 @@ def with_earlier_try(report: Mapping[str, Any], earlier: Mapping[str, Any]) -> d
     partitions += before.values()
     events = Counter(report["events"]) + Counter(earlier["events"])
     duration_ms = report["duration_ms"] + earlier["duration_ms"]
-    # That the report of a still earlier try is lost stays true.
-    lost = [r for r in earlier["refusals"] if r["kind"] == RefusalKind.REPORT.value]
+    # That the report of a still earlier try is lost, or the audit log lacks something of it, stays true.
+    lost = [r for r in earlier["refusals"] if r["kind"] in (RefusalKind.REPORT.value, RefusalKind.AUDIT.value)]
     return {
         **report,
         "partitions": partitions,

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.errors import PlanError, StorageRootError
+from airflow_provider_rlmm.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.file_systems import read_file
+from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
+from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
@@ -104,7 +106,16 @@ class ScrubDeletion:
         self.left_objects += objects
         logger.warning("left: %d objects: %s", objects, why)
         # One for all of them, and whatever else is listed: it is why the run needs somebody.
-        self.left.append(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
+        self.note_problem(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
+
+    def note_problem(self, refusal: Refusal | None) -> None:
+        """
+        Keep what a person has to know of the run, however much else is listed.
+
+        :param refusal: ``None`` for nothing.
+        """
+        if refusal is not None:
+            self.left.append(refusal)
 
     def counts(self) -> dict[str, Any]:
         """Return how much was deleted and left, for logs and XComs."""
@@ -172,6 +183,7 @@ class ScrubCleaner:
     :param clock: time.
     :param hold: what is never touched, asked before every batch.
     :param require_writes: raises where nothing may be deleted; gets what was to be done.
+    :param audit: where every deletion is written down, before and after; a dry run writes nothing there.
     :param sole_owner: whether topic ids that the log never named may go, too.
     :param dry_run: say what would be deleted, delete nothing.
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
@@ -185,6 +197,7 @@ class ScrubCleaner:
     clock: Clock
     hold: HoldSource
     require_writes: Callable[[str], None]
+    audit: AuditLog
     sole_owner: bool = False
     dry_run: bool = False
     should_stop: StopSource = never_stopped
@@ -200,6 +213,7 @@ class ScrubCleaner:
         :raises WritesNotAllowedError: if nothing may be deleted.
         :raises StorageError: if storage cannot be listed, or is not the one that was proved.
         :raises EventLogError: if the log or the cluster cannot be read.
+        :raises AuditError: if what is about to be deleted cannot be written down.
         """
         import pyarrow.compute as pc
 
@@ -245,7 +259,7 @@ class ScrubCleaner:
         left: Mapping[str, str] = {}
         if not self.dry_run:
             self.require_writes(f"delete {len(going)} objects that a scrub has found")
-            left = self.storage.delete_objects(tuple(going))
+            left = self._delete(going, report)
         for key, row in going.items():
             if key in left:
                 report.note_left(row, left[key], RefusalKind.STORAGE)
@@ -255,6 +269,17 @@ class ScrubCleaner:
                     logger.info("deleted %s (%s)", key, row["class"])
         if not self.dry_run and (seconds := limits.rest_s(len(going), (monotonic_clock() - began) / 1000)) > 0:
             self.sleep(seconds)
+
+    def _delete(self, going: Mapping[str, Row], report: ScrubDeletion) -> Mapping[str, str]:
+        """Delete objects, and write down that and what became of them; return why which of them are still there."""
+        trail = ScrubTrail.begin(self.audit, list(going.values()))
+        try:
+            left = self.storage.delete_objects(tuple(going))
+        except RlmmError:
+            report.note_problem(trail.end(None))
+            raise
+        report.note_problem(trail.end(left))
+        return left
 
     def _still_as_planned(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> Iterator[Row]:
         """Yield what is there as the scrub has seen it, and what the log, read after that, still calls the same."""

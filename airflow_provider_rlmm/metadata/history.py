@@ -41,6 +41,7 @@ class UserPartitionHistory(PartitionDeletion):
     copied: set[UUID] = field(default_factory=set)  # every segment whose copy was finished once
     # segment id → broker id of the DELETE_SEGMENT_STARTED that started its deletion
     started_by: dict[UUID, int] = field(default_factory=dict)
+    started_at: dict[UUID, int] = field(default_factory=dict)  # segment id → its offset
 
     def unfinished(self) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that are not finished, by start offset."""
@@ -78,6 +79,7 @@ class UserPartitionHistory(PartitionDeletion):
             self.copied.add(segment_id)
         elif event.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             self.started_by.setdefault(segment_id, event.broker_id)
+            self.started_at.setdefault(segment_id, offset)
         elif event.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
             self.finished_at.setdefault(segment_id, offset)
 

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
-from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -249,7 +249,15 @@ class CleanMetadataPartitionOperator(CheckedOperator):
             # Not what the task before this one has become, but what a person has answered.
             require_approval(uri, summary, read.approve_above)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
-            kept = clean(session, uri, summary, self.metadata_partition, limits=read.limits, dry_run=dry_run)
+            kept = clean(
+                session,
+                uri,
+                summary,
+                self.metadata_partition,
+                limits=read.limits,
+                dry_run=dry_run,
+                run=run_identity(context),
+            )
         counts = totals([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if dry_run else "deleted"

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
-from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -232,7 +232,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
-        return self.told(delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run).counts())
+        run = run_identity(context)
+        return self.told(delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run).counts())
 
 
 class ReportRemoteStorageScrubOperator(BaseOperator):

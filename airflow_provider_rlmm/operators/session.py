@@ -10,12 +10,26 @@ from typing import TYPE_CHECKING
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 from airflow_provider_rlmm.settings import work_uri
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+
+def run_identity(context: Context) -> RunIdentity:
+    """
+    Return who runs a task, as its DAG run says.
+
+    :param context: of the running task.
+    """
+    run = context["dag_run"]
+    # A scheduled run names nobody; its type says why it runs.
+    by = getattr(run, "triggering_user_name", None) or getattr(run, "run_type", None) or "unknown"
+    return RunIdentity(run.dag_id, run.run_id, artifact_name(context), str(getattr(by, "value", by)))
 
 
 def session_of(

@@ -47,7 +47,7 @@ class RunProblem(StrEnum):
 _VAGUE = frozenset({RefusalKind.OTHER.value, RefusalKind.STORAGE.value, RefusalKind.CLOCK.value})
 """Kinds that do not say what is wrong: two problems of one subject differ in their words only."""
 
-_OF_ONE_RUN = frozenset({RefusalKind.BLAST_RADIUS, RefusalKind.REPORT, RefusalKind.STOPPED})
+_OF_ONE_RUN = frozenset({RefusalKind.BLAST_RADIUS, RefusalKind.REPORT, RefusalKind.STOPPED, RefusalKind.AUDIT})
 
 
 @dataclass(frozen=True, slots=True)

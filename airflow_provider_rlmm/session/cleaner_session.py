@@ -20,6 +20,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics
     from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.lifecycle.audit import AuditLog
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.plan import PlanSummary
@@ -145,6 +147,17 @@ class CleanerSession:
     def cluster_uri(self) -> str:
         """The folder of what runs remember of the cluster: snapshots, and the storage roots on which they have worked."""
         return f"{self.work_uri}/{cluster_folder(self.cluster_id)}"
+
+    def audit_log(self, run: RunIdentity, source: int | str) -> AuditLog:
+        """
+        Return where a task writes down what it deletes.
+
+        :param run: who deletes, and by which plan.
+        :param source: the metadata partition, or :data:`~airflow_provider_rlmm.policy.audit.SCRUB`.
+        """
+        from airflow_provider_rlmm.lifecycle.audit import AuditFiles
+
+        return AuditFiles(self.cluster_uri, self.cluster_id, run, source, self.clock)
 
     def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
         """

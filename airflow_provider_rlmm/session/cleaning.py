@@ -18,6 +18,7 @@ from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.steps import step
 
@@ -100,6 +101,7 @@ def clean(
     *,
     limits: CleanerLimits,
     dry_run: bool,
+    run: RunIdentity,
 ) -> dict[str, Any]:
     """
     Clean one metadata partition as the plan of the run allows. Restartable: another try goes on where the topic stands.
@@ -110,6 +112,7 @@ def clean(
     :param metadata_partition: which one.
     :param limits: of destructive work.
     :param dry_run: say what would be written and deleted, do nothing.
+    :param run: who deletes, for the audit log.
     :return: the report of all tries of the run, as its folder holds it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
@@ -134,6 +137,7 @@ def clean(
         session.topics,
         session.storage.get_storage_manager(),
         limits=limits,
+        audit=session.audit_log(run.applying(summary.plan_id, summary.sha256), metadata_partition),
         expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
         clock=session.clock,
         dry_run=dry_run,

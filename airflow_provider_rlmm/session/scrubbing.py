@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.audit import SCRUB
 from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
@@ -123,7 +125,7 @@ def plan(
 
 
 def delete(
-    opened: AbstractContextManager[CleanerSession], uri: str, *, limits: ScrubLimits, dry_run: bool
+    opened: AbstractContextManager[CleanerSession], uri: str, *, limits: ScrubLimits, dry_run: bool, run: RunIdentity
 ) -> ScrubDeletion:
     """
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written. Whatever
@@ -133,6 +135,7 @@ def delete(
     :param uri: of the folder of the run.
     :param limits: of what may be deleted.
     :param dry_run: say what would be deleted, do nothing.
+    :param run: who deletes, for the audit log.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
@@ -151,7 +154,7 @@ def delete(
 
     try:
         with opened as session:
-            _delete(session, uri, limits, report)
+            _delete(session, uri, limits, report, run)
     except BaseException:
         # Whatever becomes of the report, this error is the one to be raised.
         with suppress(OSError, PlanError):
@@ -161,7 +164,7 @@ def delete(
     return report
 
 
-def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion) -> None:
+def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion, run: RunIdentity) -> None:
     """Check the plan and the storage root, and delete."""
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
     from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
@@ -181,6 +184,7 @@ def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: Scru
         session.clock,
         hold=lambda: Hold.of(session.hold().entries, plan.hold),
         should_stop=session.should_stop,
+        audit=session.audit_log(run.applying(plan.plan_id, plan.sha256), SCRUB),
         require_writes=session.access.get_publisher(session.log).require_writes,
         sole_owner=sole_owner and plan.sole_owner,
         dry_run=report.dry_run,

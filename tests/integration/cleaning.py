@@ -17,6 +17,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
@@ -128,6 +129,7 @@ class Cleaning:
             self._topics,
             self._storage,
             limits=self._limits,
+            audit=InMemoryAuditLog(),
             expected_cluster_id=self._cluster_id,
             snapshots=self._snapshots,
         )

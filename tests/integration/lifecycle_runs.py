@@ -19,6 +19,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
@@ -98,6 +99,7 @@ class Runs:
                 KafkaClusterTopics(self.config),
                 storage or self.open_storage(),
                 limits=NO_WAIT,
+                audit=InMemoryAuditLog(),
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
                 snapshots=self.snapshots,
             )

@@ -664,7 +664,7 @@ RULES = [
         "one partition is touched before all are prepared",
         ELIGIBILITY,
         "        found[tip] = decided\n",
-        "        found[tip] = decided\n        from airflow_provider_rlmm.lifecycle.batches import BatchCleaner\n        from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork\n\n        BatchCleaner([UserPartitionWork(history, decided, 0)], context).clean()\n",
+        "        found[tip] = decided\n        from airflow_provider_rlmm.lifecycle.batches import BatchCleaner\n        from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork\n\n        BatchCleaner([UserPartitionWork(history, decided, 0)], context, print).clean()\n",
         "lifecycle/test_cleaner_missing.py::test_a_later_partition_that_misses_too_much_saves_the_earlier_ones",
     ),
     Mutation(

@@ -52,6 +52,8 @@ EVERY_TROUBLE = {
         "ended: StorageRootError",
     ),
     *("snapshot read", "snapshot lost", "snapshot restored", "snapshot damaged", "snapshot not written"),
+    *("switched on", "switched off", "stopped", "ended: AuditError"),
+    *(f"{what} at audit {phase}" for what in ("fault", "crash") for phase in ("before", "after")),
     *("stale topics", "strange root", "2 processes", "FINISHED", "INCOMPLETE", "REFUSED"),
 }
 

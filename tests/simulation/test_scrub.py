@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import RlmmError, StorageUnavailableError
+from airflow_provider_rlmm.errors import AuditError, RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -40,6 +41,12 @@ class Remains:
         self.storage = world.mount(lambda storage: (self.effect, lambda name, detail: None))
         self.happened: Counter[str] = Counter()
         self.scripts: list[actors.Script] = []
+        self.audit = InMemoryAuditLog(self.write_down)
+
+    def write_down(self, name: str, rows: object) -> None:
+        if self.random.random() < 0.1:
+            self.happened[f"fault at {name}"] += 1
+            raise AuditError("the disk is full")
 
     @property
     def now_ms(self) -> int:
@@ -100,6 +107,8 @@ class Remains:
     def judge(self, key: str) -> None:
         segment = self.world.segment_of(key)
         assert segment is not None, key
+        phases = [row["phase"] for row in self.audit.rows if row["segment_id"] == segment.id.bytes]
+        assert phases[-1:] == ["BEFORE"], f"I15: {key} goes, and nothing was written down before"
         state = self.world.model.at(segment.topic_id_partition).segments.get(segment.id)
         if state != S.DELETE_SEGMENT_FINISHED:
             assert state is None, f"{key} goes in state {state}"
@@ -112,6 +121,7 @@ def scrub_after(seed: int, folder: Path) -> Counter[str]:
         world = play(seed)
     remains = Remains(world, seed)
     scrubs = Scrubs(folder, remains)  # type: ignore[arg-type]
+    scrubs.audit = remains.audit
     try:
         for _ in range(4):
             for _ in range(remains.random.randrange(4)):
@@ -130,4 +140,5 @@ def test_whatever_a_story_has_left_only_what_may_go_goes(tmp_path: Path) -> None
     happened: Counter[str] = Counter()
     for seed in range(SEEDS):
         happened += scrub_after(seed, tmp_path / str(seed))
-    assert {"deleted in state 3", "deleted in state None"} <= happened.keys(), happened
+    expected = {"deleted in state 3", "deleted in state None", "fault at audit before", "fault at audit after"}
+    assert expected <= happened.keys(), happened

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from tests.simulation.clerk import Trail
 from tests.simulation.model import FINISHED, Event, PartitionLog, View, judge
 from tests.simulation.roots import STAMP_KEY
 
@@ -49,6 +50,7 @@ class Process:
     :param elsewhere: whether another cluster answered its last look.
     :param in_doubt: partitions about which a record of the present task may or may not land.
     :param told: what it has said that a person has to look at.
+    :param trail: what its present task has written down, and when it asked for the kill switch.
     """
 
     world: World
@@ -67,6 +69,7 @@ class Process:
     elsewhere: bool = False
     in_doubt: set[TopicIdPartition] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
+    trail: Trail = field(default_factory=Trail)
     _whole: dict[int, tuple[PartitionLog, int]] = field(default_factory=dict)
     _judged: dict[bytes, View] = field(default_factory=dict)
     _acted: bool = False
@@ -87,6 +90,7 @@ class Process:
         self.remembered.clear()
         self._whole.clear()
         self._listed.clear()
+        self.trail = Trail()
 
     @property
     def clock_ahead_ms(self) -> int:
@@ -96,6 +100,7 @@ class Process:
         """Judge an effect that is about to happen."""
         if name in ("publish", "delete", "put", "commit"):
             assert not self.dry_run, f"a dry run does {name} {detail}"
+            self.trail.judge(name, detail)
         self._acted |= name in ("publish", "delete")
         if name == "publish":
             self._before_publish(detail)
@@ -245,6 +250,7 @@ class Process:
     def _before_delete(self, key: str) -> None:
         segment = self.world.segment_of(key)
         assert segment is not None, f"deleted a key of no known segment: {key}"
+        self.trail.judge_deletion(key, segment, BATCH_SEGMENTS)
         tip = segment.topic_id_partition
         self._require_absent(tip, f"deleting {key}")
         self._judge(tip, lambda view: self._judge_deletion(key, segment, view), from_the_log=True)

@@ -28,6 +28,7 @@ from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
@@ -40,6 +41,7 @@ from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.simulation import actors
 from tests.simulation.baton import Baton
+from tests.simulation.clerk import Clerk, CrashError
 from tests.simulation.mistakes import MINUTE_MS, Mistakes
 from tests.simulation.model import Event, View, check_landing
 from tests.simulation.reports import check_marking, check_planning, check_report
@@ -49,10 +51,6 @@ from tests.simulation.work_folder import WorkFolder
 
 CHANGES = {"publish", "delete", "put", "list", "commit"}
 """Effects that change something, and the listings that tell what did change."""
-
-
-class CrashError(Exception):
-    """The process is gone; nothing after this effect happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,7 @@ class World(Mistakes):
         self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)
         self.offsets = InProcessOffsetStore()
         self.snapshots = WorkFolder(self)
+        self.clerk = Clerk(seed, self.happened, calm=trouble is CALM)
         super().__init__(trouble.kinds)
         if trouble.scripts and self.adversary.random() < 0.3:
             self.scripts += [actors.zombie_goes_on(self, metadata) for metadata in self.being_copied]
@@ -353,9 +352,11 @@ class World(Mistakes):
                 )
             except RlmmError as error:  # one mapped task fails, the others go on
                 process.told.append(str(error))
+                process.trail.check_ended()
                 yield type(error).__name__
             else:
                 process.told += check_report(report)
+                process.trail.check_ended(report)
                 self.happened.update(str(partition.outcome) for partition in report.partitions)
 
     @property
@@ -370,9 +371,11 @@ class World(Mistakes):
             self.topics,
             self.mount(self._hooks),
             limits=self.limits,
+            audit=InMemoryAuditLog(lambda name, rows: self.clerk.write_down(process, name, rows)),
             expected_cluster_id=CLUSTER_ID,
             clock=self._clock_of(process),
             dry_run=process.dry_run,
+            should_stop=lambda: self.clerk.should_stop(process),
             root=RootExpectation(self.recorded_roots(), self.expected_root),
             snapshots=self.snapshots,
         )
@@ -381,6 +384,7 @@ class World(Mistakes):
         """Run without trouble until a run writes nothing, and check the end state (I5)."""
         self.trouble, self.baton = CALM, Baton(self.adversary, 0.0)
         self.end_mistakes()
+        self.clerk.end_trouble()
         for _ in range(6):
             self.pass_time(MIN_ABSENCE_MS)
             written, process = self.model.written, Process(self)

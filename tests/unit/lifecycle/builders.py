@@ -17,6 +17,7 @@ from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTo
 from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
 from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
@@ -129,6 +130,7 @@ class Cluster:
         self.storage = InMemoryRemoteStorageManager(self.layout, clock=self.clock)
         self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)
         self.offsets = InProcessOffsetStore()
+        self.audit = InMemoryAuditLog()
         self.publisher = GuardedPublisher(self.log, allow_writes=True)
         self.alive = tip("alive", 0, 1)
         self.recorded_roots: frozenset[str] = frozenset()
@@ -203,6 +205,7 @@ class Cluster:
             self.topics,
             self.storage,
             limits=CleanerLimits(**limits),
+            audit=self.audit,
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
             dry_run=dry_run,

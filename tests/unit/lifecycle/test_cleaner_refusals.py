@@ -299,6 +299,7 @@ def test_another_cluster_or_an_override_without_a_name_for_it_is_refused(
         cluster.topics,
         cluster.storage,
         limits=limits,
+        audit=cluster.audit,
         expected_cluster_id=expected,
         clock=cluster.clock,
     )

@@ -60,7 +60,7 @@ def test_a_look_proves_the_absence_of_what_it_asked_for_only(cluster: Cluster) -
     limits = CleanerLimits()
     context = CleaningContext(cluster.log, cluster.topics, replay, None, cluster.storage, limits, root, cluster.clock)
     works = [UserPartitionWork(replay.histories[one], Eligibility(), 0) for one in (GONE, OTHER)]
-    cleaner = BatchCleaner(works, context)
+    cleaner = BatchCleaner(works, context, print)
     for work in works:
         _, proof = cleaner._look([work])
         assert proof.absent == {work.tip.topic_id}

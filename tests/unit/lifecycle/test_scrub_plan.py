@@ -23,6 +23,7 @@ from airflow_provider_rlmm.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
@@ -62,6 +63,7 @@ class Scrubs:
         self.cluster = cluster or Cluster(2, layout=AivenLayout("kafka/prod/"))
         self.folder = folder
         self.runs = 0
+        self.audit = InMemoryAuditLog()
         self.time_is_proven = True
 
     @property
@@ -102,8 +104,8 @@ class Scrubs:
         c, report = self.cluster, ScrubDeletion(changes.get("dry_run", False))
         guard = GuardedPublisher(c.log, allow_writes=allow_writes)
         cleaner = ScrubCleaner(
-            c.log, c.topics, c.storage, changes.pop("limits", ScrubLimits()), c.clock, lambda: hold, guard.require_writes,
-            **changes,
+            c.log, c.topics, c.storage, changes.pop("limits", ScrubLimits()), c.clock, lambda: hold,
+            guard.require_writes, self.audit, **changes,
         )  # fmt: skip
         cleaner.clean(rows, report)
         return report
