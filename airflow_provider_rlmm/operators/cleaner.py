@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -244,10 +245,11 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         uri = artifact_uri(name)
-        summary = read_plan(uri)
+        summary, run = read_plan(uri), run_identity(context)
         if read.approve_above is not None and not dry_run:
             # Not what the task before this one has become, but what a person has answered.
-            require_approval(uri, summary, read.approve_above)
+            approval = require_approval(uri, summary, read.approve_above)
+            run = replace(run, approved_by=approval.decided_by if approval else None)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
             kept = clean(
                 session,
@@ -256,7 +258,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
                 self.metadata_partition,
                 limits=read.limits,
                 dry_run=dry_run,
-                run=run_identity(context),
+                run=run,
             )
         counts = totals([kept])
         # The UI names the mapped task by its template, which is rendered again after this.

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The files of the audit log: the last task of a run puts those of its batches into one per day, and people read them.
+
+A file of a batch goes only after the file that has its rows was read back. A try that dies in between leaves rows twice for a
+while: they name their batch and phase, so the next try, and whoever reads, takes them once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_provider_rlmm.errors import AuditError, ConfigurationError
+from airflow_provider_rlmm.file_systems import create_file, list_files, list_folders, read_file, remove_file
+from airflow_provider_rlmm.lifecycle.audit import audit_bytes, audit_schema
+from airflow_provider_rlmm.policy.audit import AUDIT_FOLDER, AuditName, AuditPhase, day_of, is_day
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 512 * 2**20
+_PART_ROWS = 500_000
+"""Rows of a file of several batches; what is more begins another one."""
+
+_UNREADABLE = (OSError, ConfigurationError, AuditError)
+DAY_MS = 86_400_000
+
+
+class Compacted(NamedTuple):
+    """What became of the files of a run's batches."""
+
+    rows: int  # that lie in files of several batches now and did not before
+    removed: int  # files of one batch that are gone
+    left: int  # files of one batch that are still there, as something was wrong; the log says what
+
+
+def compact(cluster_uri: str, artifact: str, since_ms: int) -> Compacted:
+    """
+    Put the files of a run's batches into one per day. Whatever goes wrong leaves files of one batch, which stay valid.
+
+    :param cluster_uri: folder of the cluster.
+    :param artifact: of the run.
+    :param since_ms: it deleted nothing before this day, ms since the epoch.
+    """
+    done = [_compact_day(uri, artifact) for _, uri in _days(cluster_uri, since_ms, None)]
+    return Compacted(*(sum(counts) for counts in zip(*done, strict=True))) if done else Compacted(0, 0, 0)
+
+
+def _compact_day(uri: str, artifact: str) -> Compacted:
+    names = [found for name in list_files(uri) if (found := AuditName.of(name)) and found.artifact == artifact]
+    small = sorted((name for name in names if name.batch is not None), key=str)
+    if not small:
+        return Compacted(0, 0, 0)
+    rows, kept = 0, []
+    try:
+        known = {key for name in names if name.batch is None for key in _batches_of(_read(uri, name))}
+        part = max((name.part for name in names), default=0)
+        for group in _groups(uri, [name for name in small if (name.batch, name.phase) not in known]):
+            part += 1
+            rows += _write_part(uri, artifact, part, [table for _, table in group])
+            kept += [name for name, _ in group]
+    except _UNREADABLE as e:
+        logger.warning("the audit log's files of %s in %s stay as they are: %s", artifact, uri, e)
+        known = set()
+    safe = [name for name in small if name in kept or (name.batch, name.phase) in known]
+    removed = sum(_remove(f"{uri}/{name}") for name in safe)
+    return Compacted(rows, removed, len(small) - removed)
+
+
+def _groups(uri: str, names: Sequence[AuditName]) -> Iterator[list[tuple[AuditName, pa.Table]]]:
+    """Yield files and their rows, as many at a time as a file of several batches has; one that cannot be read stays alone."""
+    group: list[tuple[AuditName, pa.Table]] = []
+    rows = 0
+    for name in names:
+        try:
+            table = _read(uri, name)
+        except _UNREADABLE as e:
+            logger.warning("a file of the audit log stays as it is: %s", e)
+            continue
+        group.append((name, table))
+        rows += table.num_rows
+        if rows >= _PART_ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _write_part(uri: str, artifact: str, part: int, tables: Sequence[pa.Table]) -> int:
+    """Write rows, and read them back: whoever is asked to remove what they were made of must be able to."""
+    import pyarrow as pa
+
+    order = [
+        ("topic_id", "ascending"),
+        ("partition", "ascending"),
+        ("start_offset", "ascending"),
+        ("time_ms", "ascending"),
+    ]
+    rows = pa.concat_tables(tables).sort_by(order)
+    name = AuditName(artifact, part=part)
+    data = audit_bytes(rows)
+    create_file(f"{uri}/{name}", [data])
+    if read_file(f"{uri}/{name}", len(data)).to_pybytes() != bytes(data) or _read(uri, name).num_rows != rows.num_rows:
+        raise AuditError(f"{uri}/{name} does not read back as it was written")
+    return int(rows.num_rows)
+
+
+def _remove(uri: str) -> bool:
+    try:
+        remove_file(uri)
+    except _UNREADABLE as e:
+        logger.warning("%s is left: %s", uri, e)
+        return False
+    return True
+
+
+def _read(uri: str, name: AuditName) -> pa.Table:
+    """
+    Read a file.
+
+    :raises AuditError: if it is none of the audit log's, or of another run or batch than its name says.
+    :raises OSError: if it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(pa.BufferReader(read_file(f"{uri}/{name}", MAX_FILE_BYTES)))
+    except pa.ArrowException as e:
+        raise AuditError(f"{uri}/{name} is no Parquet file that can be read: {type(e).__name__}") from e
+    if not rows.schema.equals(audit_schema()):
+        raise AuditError(f"{uri}/{name} has other columns than the audit log")
+    says = {"artifact": name.artifact, "batch": name.batch, "phase": name.phase and name.phase.value}
+    for column, value in says.items():
+        if value is not None and pc.unique(rows[column]).to_pylist() != [value]:
+            raise AuditError(f"{uri}/{name} has rows of another {column} than its name says")
+    return rows
+
+
+def _batches_of(rows: pa.Table) -> set[tuple[str, AuditPhase]]:
+    found = rows.group_by(["batch", "phase"]).aggregate([])
+    pairs = zip(found["batch"].to_pylist(), found["phase"].to_pylist(), strict=True)
+    return {(batch, AuditPhase(phase)) for batch, phase in pairs}
+
+
+def _days(cluster_uri: str, since_ms: int | None, until_ms: int | None) -> Iterator[tuple[str, str]]:
+    """Yield day and URI of the folders whose batches can concern a time, the newest first."""
+    # A batch lies in the folder of its beginning, its end may be a day later.
+    first = "" if since_ms is None else day_of(max(0, since_ms - DAY_MS))
+    last = "9999" if until_ms is None else day_of(until_ms)
+    for day in sorted(filter(is_day, list_folders(f"{cluster_uri}/{AUDIT_FOLDER}")), reverse=True):
+        if first <= day <= last:
+            yield day, f"{cluster_uri}/{AUDIT_FOLDER}/{day}"
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """
+    Which deletions are asked for; ``None`` for all.
+
+    :param since_ms: rows of this time and later, ms since the epoch.
+    :param until_ms: rows before this time, ms since the epoch.
+    :param artifact: of the run that deleted.
+    :param topic_id: its 16 bytes.
+    :param partition: the user partition.
+    :param segment_id: its 16 bytes.
+    """
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    artifact: str | None = None
+    topic_id: bytes | None = None
+    partition: int | None = None
+    segment_id: bytes | None = None
+
+
+class AuditRows(NamedTuple):
+    """What :func:`audit_rows` found."""
+
+    rows: pa.Table  # the newest first
+    more: bool  # whether there are others
+    unreadable: tuple[str, ...]  # files that say nothing: what is in them is not among the rows
+
+
+def audit_rows(cluster_uri: str, cluster_id: str, wanted: Wanted | None = None, *, limit: int = 1_000) -> AuditRows:
+    """
+    Return deletions, one row each: what became of a segment, or, where nothing says that, that it was to go: ``outcome`` is
+    null then.
+
+    Folders of other days are not looked into, files of other runs not opened, and of the others only the row groups that
+    may hold what is wanted are decoded.
+
+    :param cluster_uri: folder of the cluster.
+    :param cluster_id: the cluster; rows of another one are left out, and their file is told as unreadable.
+    :param wanted: which ones.
+    :param limit: the most rows.
+    :raises OSError: if a folder cannot be listed.
+    """
+    import pyarrow as pa
+
+    wanted = wanted or Wanted()
+    tables: list[pa.Table] = [audit_schema().empty_table()]
+    unreadable: list[str] = []
+    for day, uri in _days(cluster_uri, wanted.since_ms, wanted.until_ms):
+        found = [_wanted_rows(uri, name, cluster_id, wanted, unreadable) for name in _named(uri, wanted)]
+        tables.append(_one_per_deletion(pa.concat_tables([audit_schema().empty_table(), *found]), wanted))
+        # The end of a batch of the day before may be of this day, so one more day may hold newer rows than these.
+        if sum(table.num_rows for table in tables[:-1]) > limit:
+            break
+        logger.debug("audit log: %s has %d rows", day, tables[-1].num_rows)
+    rows = pa.concat_tables(tables).sort_by(
+        [("time_ms", "descending"), *((name, "ascending") for name in ("artifact", "batch", "segment_id"))]
+    )
+    return AuditRows(rows.slice(0, limit), rows.num_rows > limit, tuple(unreadable))
+
+
+def _named(uri: str, wanted: Wanted) -> Iterator[AuditName]:
+    for name in list_files(uri):
+        found = AuditName.of(name)
+        if found is not None and wanted.artifact in (None, found.artifact):
+            yield found
+
+
+def _wanted_rows(uri: str, name: AuditName, cluster_id: str, wanted: Wanted, unreadable: list[str]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    asked = ((column, getattr(wanted, column)) for column in ("topic_id", "partition", "segment_id"))
+    conditions = [pc.field(column) == value for column, value in asked if value is not None]
+    try:
+        data = read_file(f"{uri}/{name}", MAX_FILE_BYTES)
+        if not pq.read_schema(pa.BufferReader(data)).equals(audit_schema()):
+            raise AuditError("it has other columns than the audit log")
+        rows = pq.read_table(pa.BufferReader(data), filters=reduce(and_, conditions) if conditions else None)
+        if pc.any(pc.fill_null(pc.not_equal(rows["cluster_id"], cluster_id), True)).as_py():
+            raise AuditError(f"it has rows of another cluster than {cluster_id}")
+    except (*_UNREADABLE, pa.ArrowException) as e:
+        logger.warning("audit log: %s/%s is left out: %s", uri, name, e)
+        unreadable.append(f"{uri}/{name}")
+        return audit_schema().empty_table()
+    return rows
+
+
+def _one_per_deletion(rows: pa.Table, wanted: Wanted) -> pa.Table:
+    """Keep of each segment of a batch the row after, of which there may be copies; where there is none, the row before."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = ["artifact", "batch", "topic_id", "partition", "segment_id"]
+    ordered = rows.sort_by([("phase", "ascending")])  # AFTER comes first
+    numbered = ordered.append_column("number", pa.array(range(ordered.num_rows), pa.int64()))
+    first = numbered.group_by(keys).aggregate([("number", "min")])
+    kept = ordered.take(first["number_min"])
+    if wanted.since_ms is not None:
+        kept = kept.filter(pc.greater_equal(kept["time_ms"], wanted.since_ms))
+    if wanted.until_ms is not None:
+        kept = kept.filter(pc.less(kept["time_ms"], wanted.until_ms))
+    return kept
