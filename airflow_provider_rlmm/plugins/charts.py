@@ -19,6 +19,7 @@ _LEFT, _TOP, _BOTTOM = 4, 12, 78
 _MAX_POINTS = 120
 
 MAP_WIDTH, MAP_ROW = 1000, 18
+_MAP_LEFT = 60
 MAX_MAP_BLOCKS = 400
 """Rectangles of a map of offsets, at most: more than these are narrower than a pixel or two."""
 
@@ -90,28 +91,28 @@ def bars(points: Sequence[Point], in_words: Callable[[float], str]) -> Markup:
     return _framed(shown, in_words(top), parts)
 
 
-def offset_map(blocks: Sequence[Block], start: int, end: int) -> Markup:
+def offset_map(blocks: Sequence[Block], start: int, end: int, rows: Sequence[str]) -> Markup:
     """
     Draw ranges of offsets side by side, a row for each leader epoch.
 
     :param blocks: the first :data:`MAX_MAP_BLOCKS` of them are drawn.
     :param start: offset at the left, inclusive.
     :param end: offset at the right, inclusive.
+    :param rows: name of each row, downwards.
     """
-    span = max(end - start + 1, 1)
-    rows = max((block.row for block in blocks), default=0) + 1
-    parts = []
+    scale = (MAP_WIDTH - _MAP_LEFT) / max(end - start + 1, 1)
+    parts = [_text(0, row * MAP_ROW + 12, name, "start") for row, name in enumerate(rows)]
     for block in blocks[:MAX_MAP_BLOCKS]:
-        x = MAP_WIDTH * (max(block.start, start) - start) / span
-        width = MAP_WIDTH * (min(block.end, end) - max(block.start, start) + 1) / span
+        first, last = max(block.start, start), min(block.end, end)
+        x, width = _MAP_LEFT + scale * (first - start), scale * (last - first + 1)
         parts.append(
             Markup(
                 '<rect class="seg seg-{}" x="{:.2f}" y="{}" width="{:.2f}" height="{}" rx="2"><title>{}</title></rect>'
             ).format(block.mood, x, block.row * MAP_ROW, max(width, 1.5), MAP_ROW - 4, block.words)
         )
-    height = rows * MAP_ROW + 12
-    parts.append(_text(0, height - 1, f"{start:,}", "start"))
-    parts.append(_text(MAP_WIDTH, height - 1, f"{end:,}", "end"))
+    height = len(rows) * MAP_ROW + 14
+    parts.append(_text(_MAP_LEFT, height - 2, f"{start:,}", "start"))
+    parts.append(_text(MAP_WIDTH, height - 2, f"{end:,}", "end"))
     return _drawing(MAP_WIDTH, height, f"offsets {start:,} to {end:,}", parts)
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
+from airflow_provider_rlmm.plugins.clusters import Cluster
 from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.inventory import Inventory
@@ -74,30 +75,20 @@ class ClusterView:
     tiles: Sequence[Tile]
 
 
-def view_of(
-    cluster_id: str,
-    inventory: Inventory | None,
-    runs: Sequence[RunSummary],
-    *,
-    shell: Shell,
-    now_ms: int,
-    price: float | None,
-) -> ClusterView:
+def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, price: float | None) -> ClusterView:
     """
     Return a cluster at a glance.
 
-    :param cluster_id: the cluster.
-    :param inventory: what was surveyed last, ``None`` if nothing ever was.
-    :param runs: past ones, the oldest first.
+    :param cluster: what runs have written of it.
     :param shell: leads to other pages.
     :param now_ms: ms since the epoch.
     :param price: of a GiB in a month, ``None`` if nobody has said it.
     """
-    connection = inventory.connection if inventory else next((run.connection for run in reversed(runs)), "")
+    inventory, runs = cluster.inventory, cluster.runs
     surveyed = inventory.created_at_ms if inventory else None
     tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_health(inventory, runs, shell)]
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
-    return ClusterView(cluster_id, connection, surveyed, age, tiles)
+    return ClusterView(cluster.cluster_id, cluster.connection, surveyed, age, tiles)
 
 
 def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell) -> Iterable[Tile]:
@@ -144,16 +135,22 @@ def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shel
         yield Tile("Doctor", figure, since(doctor.ended_at_ms), "bad" if doctor.critical else "ok", href)
 
 
-def problems_of(inventory: Inventory | None, runs: Sequence[RunSummary], *, shell: Shell, now_ms: int) -> list[Problem]:
+def problems_of(cluster: Cluster, shell: Shell, now_ms: int) -> list[Problem]:
     """
     Return what needs a person, by what was surveyed last and by the newest run of each kind.
 
-    :param inventory: what was surveyed last, ``None`` if nothing ever was.
-    :param runs: past ones, the oldest first.
+    :param cluster: what runs have written of it.
     :param shell: leads to other pages.
     :param now_ms: ms since the epoch.
     """
+    inventory, runs = cluster.inventory, cluster.runs
     found = []
+    if cluster.unreadable:
+        found.append(
+            Problem(
+                "What was surveyed last cannot be read", cluster.unreadable, "run the cleaner's DAG: it surveys anew"
+            )
+        )
     newest = {run.kind: run for run in runs}
     for kind in RunKind:
         run = newest.get(kind)

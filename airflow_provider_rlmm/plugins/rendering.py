@@ -153,6 +153,8 @@ def _environment() -> Environment:
     filters: dict[str, Callable[..., Any]] = {
         "bytes": human_bytes,
         "time": since,
+        "minute": lambda time_ms: since(time_ms).removesuffix(" UTC").rsplit(":", 1)[0],
+        "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
         "duration": human_duration,
         "topic": name_in_text,
         "number": lambda value: f"{value:,}",

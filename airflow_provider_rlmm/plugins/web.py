@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.page_data.documents import read_json_object
-from airflow_provider_rlmm.plugins import cluster_routes
+from airflow_provider_rlmm.plugins import cluster_routes, run_routes, topic_routes
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
     error_page,
@@ -82,7 +82,8 @@ def create_app() -> FastAPI:
     app.add_route("/static/{name}", _static, include_in_schema=False)
     for page in _PAGES:
         _add_routes(app, page)
-    app.include_router(cluster_routes.router)
+    for routes in (cluster_routes, topic_routes, run_routes):
+        app.include_router(routes.router)
     app.add_middleware(_SecurityHeaders)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)

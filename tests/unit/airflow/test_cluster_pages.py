@@ -13,18 +13,36 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
-from tests.sample_work_folder import CLUSTER, NASTY_TOPIC, NOW_MS, Sample, sample_work_folder, topic_id
+from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
+from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
+from tests.sample_work_folder import (
+    CLUSTER,
+    NASTY_TOPIC,
+    NOW_MS,
+    Sample,
+    sample_work_folder,
+    topic_id,
+    write_document,
+    write_progress,
+)
 from tests.unit.airflow.auth import Everybody, Nobody, Viewer, log_in, only
 
 HOUR_MS = 3_600_000
+EVIL = "<script>alert(1)</script>"
 OTHER = "another-cluster-id-000"
-PAGES = ["/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics"]
+TOPIC = f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(247))}"
+PAGES = [
+    "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/runs", TOPIC, f"{TOPIC}/0",
+    "/runs/remote_log_cleaner.manual__running", "/runs/remote_log_cleaner.manual__running/now/json",
+    "/dag-run?dag_id=remote_log_cleaner&run_id=manual__running",
+]  # fmt: skip
 
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.cluster_routes.system_clock", lambda: NOW_MS + HOUR_MS)
+    for module in ("cluster_routes", "topic_routes", "run_routes"):
+        monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.system_clock", lambda: NOW_MS + HOUR_MS)
     return sample_work_folder(tmp_path / "work", topics=250)
 
 
@@ -36,7 +54,17 @@ def app(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
 
 
 @pytest.fixture
-def client(app: FastAPI) -> Iterator[TestClient]:
+def running(monkeypatch: pytest.MonkeyPatch) -> list[DagRunUnderWay]:
+    """The runs that Airflow's database calls under way."""
+    runs: list[DagRunUnderWay] = []
+    monkeypatch.setattr(
+        "airflow_provider_rlmm.plugins.dag_runs._of", lambda dag_ids: [run for run in runs if run.dag_id in dag_ids]
+    )
+    return runs
+
+
+@pytest.fixture
+def client(app: FastAPI, running: list[DagRunUnderWay]) -> Iterator[TestClient]:
     with TestClient(app, raise_server_exceptions=False) as test_client:
         yield test_client
 
@@ -145,15 +173,146 @@ def test_an_inventory_that_cannot_be_read_is_said_in_red(client: TestClient, sam
     (sample.cluster / "inventory.json").write_text("{")
     answer = client.get(f"/clusters/{CLUSTER}")
     assert answer.status_code == 200
-    assert "What runs have written cannot be read" in answer.text[answer.text.index('role="alert"') :]
+    assert "What was surveyed last cannot be read" in answer.text[answer.text.index('role="alert"') :]
 
 
 def test_an_inventory_of_another_cluster_is_not_shown(client: TestClient, sample: Sample) -> None:
     other = sample_work_folder(sample.work, cluster_id=OTHER, connection="other", topics=3)
     (sample.cluster / "inventory.json").write_text((other.cluster / "inventory.json").read_text())
     html = client.get(f"/clusters/{CLUSTER}").text
-    assert "What runs have written cannot be read" in html
+    assert "What was surveyed last cannot be read" in html
     assert "3 topics" not in html
+
+
+# -- topics, their partitions and segments ---------------------------------------------------------------------------------
+
+
+def test_a_topic_and_its_user_partitions(client: TestClient) -> None:
+    html = client.get(TOPIC).text
+    for words in (
+        "topic-000247",
+        "waiting",
+        "eligible in 11 h 0 min",
+        "First seen absent",
+        "delete partition marked",
+        "0–299",
+    ):
+        assert words in html, words
+    assert [f'topics/{name_of(247)}/{n}"' in html for n in range(3)] == [True, True, False]
+
+
+def test_a_user_partition_and_its_segments(client: TestClient) -> None:
+    html = client.get(f"{TOPIC}/1").text
+    for words in (
+        "topic-000247, partition 1", "0–99", "100–199", "200–299", "<svg", "epoch 0", "epoch 1", "copy segment finished",
+        "delete segment started", "It was copied, says broker 0.", "Its deletion had begun, says broker 2.",
+        "Its first record.", f"rlmm trail {name_of(247)} 1",
+    ):  # fmt: skip
+        assert words in html, words
+    assert html.count("<tr><td") == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/clusters/{CLUSTER}/topics/AAAAAAAAAAAAAAAAAAAAAA", 404),
+        (f"/clusters/{CLUSTER}/topics/x", 404),
+        (f"/clusters/{CLUSTER}/topics/AAAAAAAAAAAAAAAAAAAAAA/0", 404),
+        (f"{TOPIC}/2", 404),
+        (f"{TOPIC}/-1", 422),
+        (f"{TOPIC}/2147483648", 422),
+        (f"{TOPIC}/x", 422),
+    ],
+)
+def test_topics_and_partitions_that_nobody_knows(client: TestClient, path: str, status: int) -> None:
+    assert client.get(path).status_code == status
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------------
+
+RUNNING = DagRunUnderWay("remote_log_cleaner", "manual__running", "remote_log_cleaner.manual__running", "running")
+
+
+def test_past_runs_the_newest_first(client: TestClient, sample: Sample, running: list[DagRunUnderWay]) -> None:
+    running.append(RUNNING)
+    html = client.get(f"/clusters/{CLUSTER}/runs").text
+    places = [html.index(f'runs/{run.artifact}"') for run in reversed(sample.runs)]
+    assert places == sorted(places)
+    for words in ("needs a person", "dry run", "would be 0", f'runs/{RUNNING.artifact}"', "1–12 of 12"):
+        assert words in html, words
+    doctors = client.get(f"/clusters/{CLUSTER}/runs", params={"state": "doctor"}).text
+    assert "Doctor</a>" in doctors
+    assert "Cleaner</a>" not in doctors
+    assert client.get(f"/clusters/{CLUSTER}/runs", params={"state": "baker"}).status_code == 422
+
+
+def test_a_run_that_has_ended(client: TestClient, sample: Sample) -> None:
+    run = sample.runs[4]
+    html = client.get(f"/runs/{run.artifact}").text
+    for words in (run.artifact, "needs a person", run.headline, "1 min 0 s", "12.2 s", "4 segments"):
+        assert words in html, words
+    assert "data-poll" not in html
+    same = client.get("/dag-run", params={"dag_id": run.dag_id, "run_id": run.run_id}).text
+    assert same == html
+
+
+def test_a_run_under_way_is_kept_current(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.append(RUNNING)
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.run_routes.system_clock", lambda: NOW_MS + 1_000)
+    address = f"/runs/{sample.running}"
+    html = client.get(address).text
+    assert f'data-poll="{address}/now/json"' in html
+    for words in ("under way", "at work", "40 of 100", "of 600", "1 min 30 s", "Objects a second", "gone-3"):
+        assert words in html, words
+    assert "the store refuses to delete: &lt;b&gt;no right&lt;/b&gt;" in html
+    now = client.get(f"{address}/now/json").json()
+    assert now["under_way"] is True
+    assert now["html"].strip() in html
+    write_progress(sample.work, sample.running, 0, NOW_MS, done=1)
+    running.clear()
+    now = client.get(f"{address}/now/json").json()
+    assert now["under_way"] is False
+    assert "100 of 100" in now["html"]
+    assert "did not say that it ended" in now["html"]
+
+
+def test_a_task_that_says_nothing_for_a_while_is_seen(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay]
+) -> None:
+    running.append(RUNNING)
+    assert "silent for 1 h 0 min" in client.get(f"/runs/{sample.running}").text
+
+
+def test_progress_of_another_run_is_not_believed(client: TestClient, sample: Sample) -> None:
+    folder = sample.work / sample.running
+    (folder / "progress-7.json").write_text((folder / "progress-0.json").read_text())
+    html = client.get(f"/runs/{sample.running}").text
+    assert "Nobody can tell how far metadata partition 7 is" in html[html.index('role="alert"') :]
+
+
+def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
+    asked = ApprovalRequest("plan-1", "0" * 64, NOW_MS)
+    write_document(sample.work, sample.running, "approval-request.json", asked.to_dict())
+    html = client.get(f"/runs/{sample.running}").text
+    assert "A person is asked to approve the plan" in html
+    answer = Approval("plan-1", "0" * 64, "Reject", EVIL, NOW_MS, NOW_MS)
+    write_document(sample.work, sample.running, "approval.json", answer.to_dict())
+    html = client.get(f"/runs/{sample.running}").text
+    assert "A person is asked" not in html
+    assert "was rejected by &#39;&lt;script&gt;" in html
+    write_document(sample.work, sample.running, "approval.json", answer.to_dict() | {"decision": "Perhaps"})
+    html = client.get(f"/runs/{sample.running}").text
+    assert "The approval of the plan cannot be read" in html[html.index('role="alert"') :]
+
+
+def test_a_run_of_another_dag_has_a_page_that_says_so(client: TestClient) -> None:
+    answer = client.get("/dag-run", params={"dag_id": "bakery", "run_id": "manual__1"})
+    assert (answer.status_code, "This run has written nothing for this page" in answer.text) == (200, True)
+    assert client.get("/runs/bakery.manual__1").status_code == 404
+    assert client.get("/runs/..%2f..").status_code == 404
+    assert client.get("/dag-run").status_code == 422
 
 
 # -- rights --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a cluster, for those who may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from fastapi import HTTPException
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.page_data import inventories
+from airflow_provider_rlmm.page_data.runs import history
+from airflow_provider_rlmm.plugins.rights import Rights
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.run_summary import RunSummary
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.settings import work_uri
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """
+    What runs have written of a cluster.
+
+    :param folder: name of its folder below the work folder.
+    :param inventory: what was surveyed last, ``None`` if nothing ever was, or it cannot be read.
+    :param runs: past ones, the oldest first.
+    :param unreadable: why the inventory cannot be read, empty if it can.
+    """
+
+    folder: str
+    inventory: Inventory | None
+    runs: Sequence[RunSummary]
+    unreadable: str = ""
+
+    @property
+    def cluster_id(self) -> str:
+        """Its id, as far as anybody has told."""
+        told = self.inventory or (self.runs[-1] if self.runs else None)
+        return told.cluster_id if told else self.folder.partition("-")[2]
+
+    @property
+    def connection(self) -> str:
+        """By which it was reached; empty if nobody has told."""
+        told = self.inventory or (self.runs[-1] if self.runs else None)
+        return told.connection if told else ""
+
+
+def readable_clusters(rights: Rights) -> list[Cluster]:
+    """
+    Return the clusters that a user may see.
+
+    :param rights: of the user.
+    """
+    return [c for c in map(_known, inventories.clusters(work_uri())) if _may_see(rights, c)]
+
+
+def readable_cluster(rights: Rights, cluster_id: str, *, with_runs: bool = True) -> Cluster:
+    """
+    Return a cluster that a user may see.
+
+    :param rights: of the user.
+    :param cluster_id: its id.
+    :param with_runs: whether its past runs are shown.
+    :raises HTTPException: 404 if nobody has told of it, 403 if the user may not see it.
+    """
+    folder = cluster_folder(cluster_id)
+    if folder not in inventories.clusters(work_uri()):
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no run has told of such a cluster")
+    cluster = _known(folder, with_runs=with_runs)
+    if not _may_see(rights, cluster):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "no DAG of this cluster may be read")
+    return cluster
+
+
+def _known(folder: str, *, with_runs: bool = True) -> Cluster:
+    inventory, unreadable = None, ""
+    try:
+        inventory = inventories.inventory(work_uri(), folder)
+    except DocumentError as e:
+        unreadable = str(e)
+    # Where nobody has surveyed it, a run says by which connection it was reached.
+    runs = history(work_uri(), folder) if with_runs or inventory is None else ()
+    return Cluster(folder, inventory, runs, unreadable)
+
+
+def _may_see(rights: Rights, cluster: Cluster) -> bool:
+    return rights.may_see(cluster.connection)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Airflow's own database says of runs: which are under way. It is read only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_rlmm.plugins.rights import DAGS
+from airflow_provider_rlmm.settings import artifact_name_of, of_connection
+
+_UNDER_WAY: Final = ("queued", "running")
+_MAX_RUNS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DagRunUnderWay:
+    """
+    A run that has not ended.
+
+    :param dag_id: its DAG.
+    :param run_id: its id.
+    :param artifact: name of its folder below the work folder.
+    :param state: ``queued`` or ``running``.
+    """
+
+    dag_id: str
+    run_id: str
+    artifact: str
+    state: str
+
+
+def under_way(connection: str) -> list[DagRunUnderWay]:
+    """
+    Return the runs of the DAGs of a connection that have not ended, the newest first.
+
+    :param connection: its id.
+    """
+    return _of([of_connection(dag, connection) for dag in DAGS])
+
+
+def is_under_way(artifact: str) -> bool:
+    """
+    Tell whether a run has not ended, by its DAG's state in Airflow.
+
+    :param artifact: name of its folder below the work folder.
+    """
+    # A DAG's id may hold dots of its own.
+    pieces = artifact.split(".")
+    dag_ids = [".".join(pieces[:n]) for n in range(1, len(pieces))]
+    return any(run.artifact == artifact for run in _of(dag_ids))
+
+
+def _of(dag_ids: list[str]) -> list[DagRunUnderWay]:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    found = (
+        select(DagRun.dag_id, DagRun.run_id, DagRun.state)
+        .where(DagRun.dag_id.in_(dag_ids), DagRun.state.in_(_UNDER_WAY))
+        .order_by(DagRun.id.desc())
+        .limit(_MAX_RUNS)
+    )
+    with create_session() as session:
+        rows = [(row.dag_id, row.run_id, str(row.state)) for row in session.execute(found)]
+    return [DagRunUnderWay(dag, run, artifact_name_of(dag, run), state) for dag, run, state in rows]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of runs: those that have ended as a list, and one of them, kept current while it works."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.page_data.runs import runs
+from airflow_provider_rlmm.plugins import dag_runs
+from airflow_provider_rlmm.plugins.clusters import readable_cluster
+from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
+from airflow_provider_rlmm.plugins.rendering import Shell, render
+from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
+from airflow_provider_rlmm.plugins.run_view import RunView, run_view
+from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.policy.run_summary import RunKind
+from airflow_provider_rlmm.settings import artifact_name_of, is_artifact_name, work_uri
+
+router = APIRouter()
+
+_PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+_Id = Annotated[str, Query(min_length=1, max_length=250)]
+
+
+@router.get("/clusters/{cluster_id}/runs", response_class=HTMLResponse)
+def show_runs(
+    request: Request, rights: RightsDep, cluster_id: str, state: RunKind | Literal[""] = "", page: _PageNumber = 1
+) -> HTMLResponse:
+    """Show the past runs of a cluster, page by page, and those under way."""
+    cluster = readable_cluster(rights, cluster_id, with_runs=False)
+    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs")
+    found = runs(work_uri(), cluster.folder, kind=state or None, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
+    listing = Listing(shell.to("clusters", cluster_id, "runs"), found.rows, found.total, page, state=str(state))
+    kinds = [kind.value for kind in RunKind]
+    return HTMLResponse(
+        render("runs.html", shell, list=listing, kinds=kinds, under_way=dag_runs.under_way(cluster.connection))
+    )
+
+
+@router.get("/runs/{artifact}", response_class=HTMLResponse)
+def show_run(request: Request, rights: RightsDep, artifact: str) -> HTMLResponse:
+    """Show a run by the name of its folder."""
+    run = _run(rights, artifact)
+    if not run.is_known and not run.under_way:
+        raise HTTPException(
+            HTTPStatus.NOT_FOUND, f"{artifact} has written nothing below [rlmm] work_uri, or it is pruned"
+        )
+    return _page(shell_of(request), run)
+
+
+@router.get("/runs/{artifact}/now/json")
+def show_run_now(request: Request, rights: RightsDep, artifact: str) -> Response:
+    """Give out what the page of a run keeps current: whether it is under way, and the part that changes."""
+    run = _run(rights, artifact)
+    document = {"under_way": run.under_way, "html": render("run_now.html", _shell(shell_of(request), run), run=run)}
+    return Response(json.dumps(document), media_type="application/json")
+
+
+@router.get("/dag-run", response_class=HTMLResponse)
+def show_dag_run(request: Request, rights: RightsDep, dag_id: _Id, run_id: _Id) -> HTMLResponse:
+    """Show a run by the ids that Airflow gives it: a tab of each DAG run leads here."""
+    if not rights.may_read(dag_id):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this DAG may not be read")
+    artifact = artifact_name_of(dag_id, run_id)
+    return _page(shell_of(request), _view(artifact))
+
+
+def _run(rights: Rights, artifact: str) -> RunView:
+    if not is_artifact_name(artifact):
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no such run")
+    if not rights.may_see_document(artifact):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG of this run may not be read")
+    return _view(artifact)
+
+
+def _view(artifact: str) -> RunView:
+    under_way = dag_runs.is_under_way(artifact)
+    return run_view(work_uri(), artifact, under_way=under_way, now_ms=system_clock())
+
+
+def _shell(shell: Shell, run: RunView) -> Shell:
+    return replace(shell, cluster_id=run.summary.cluster_id if run.summary else None, active="runs")
+
+
+def _page(shell: Shell, run: RunView) -> HTMLResponse:
+    return HTMLResponse(render("run.html", _shell(shell, run), run=run))

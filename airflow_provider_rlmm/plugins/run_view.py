@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as its page shows it: what its folder holds, how far it is, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.file_systems import list_files
+from airflow_provider_rlmm.lifecycle.run_report import APPROVAL_DOCUMENT
+from airflow_provider_rlmm.page_data import inventories
+from airflow_provider_rlmm.page_data.documents import read_bytes
+from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, progress, run_of
+from airflow_provider_rlmm.plugins.overview import Problem
+from airflow_provider_rlmm.plugins.rendering import human_duration
+from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, ProgressState
+from airflow_provider_rlmm.policy.run_summary import RunSummary
+from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
+from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
+from airflow_provider_rlmm.session.approving import REQUEST_DOCUMENT
+
+SILENT_AFTER_MS: Final = 120_000
+"""A task writes how far it is every few seconds; one that has not for this long may be dead."""
+
+_MAX_ANSWER_BYTES: Final = 64 * 2**10
+_PAGES: Final = {
+    "summary.json": ("plans", "Plan"),
+    "report.json": ("reports", "Report"),
+    "doctor.json": ("doctor", "Doctor"),
+    SCRUB_DOCUMENT: ("scrubs", "Scrub"),
+    SCRUB_PLAN_DOCUMENT: ("scrub-plans", "Scrub plan"),
+}
+"""Document of a run → its page, and what that is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """How far the cleaning of a metadata partition is."""
+
+    metadata_partition: int
+    task: CleaningProgress
+    words: str
+    mood: str
+    left: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """
+    A run.
+
+    :param artifact: name of its folder below the work folder.
+    :param under_way: whether it has not ended, by Airflow's account.
+    :param summary: what is left of it when it has ended, ``None`` before.
+    :param progress: of its cleaning tasks.
+    :param tasks: the same, row by row.
+    :param pages: kind and name of the pages of its documents.
+    :param asked: which plan a person was asked to approve, ``None`` if nobody was.
+    :param answer: what was answered, ``None`` if nothing was.
+    :param problems: what needs a person.
+    """
+
+    artifact: str
+    under_way: bool
+    summary: RunSummary | None
+    progress: RunProgress
+    tasks: Sequence[TaskRow]
+    pages: Sequence[tuple[str, str]]
+    asked: ApprovalRequest | None
+    answer: Approval | None
+    problems: Sequence[Problem]
+
+    @property
+    def is_dry(self) -> bool | None:
+        """Whether it changes nothing, ``None`` as long as nobody has said so."""
+        if self.summary is not None:
+            return self.summary.dry_run
+        return any(row.task.dry_run for row in self.tasks) if self.tasks else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has written anything."""
+        return bool(self.summary or self.tasks or self.pages or self.asked)
+
+    @property
+    def left(self) -> str:
+        """How long it takes yet, in words; empty where nobody can tell."""
+        seconds = self.progress.seconds_left
+        return "" if seconds is None else human_duration(round(seconds * 1000))
+
+
+def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int) -> RunView:
+    """
+    Return a run.
+
+    :param work_uri: the work folder.
+    :param artifact: name of its folder there.
+    :param under_way: whether it has not ended, by Airflow's account.
+    :param now_ms: ms since the epoch.
+    """
+    told = _told(work_uri, artifact)
+    done, names = progress(work_uri, artifact), set(list_files(f"{work_uri}/{artifact}"))
+    problems: list[Problem] = []
+    asked = answer = None
+    try:
+        asked = _read_asked(work_uri, artifact) if REQUEST_DOCUMENT in names else None
+        answer = _read_answer(work_uri, artifact) if APPROVAL_DOCUMENT in names else None
+    except (DocumentError, ValueError) as e:
+        problems.append(
+            Problem("The approval of the plan cannot be read", str(e), "clear the task approve to ask again")
+        )
+    if isinstance(told, UnreadableRun):
+        problems.append(Problem("The summary of this run cannot be read", told.why, "look at its report"))
+    for number, why in done.unreadable.items():
+        what = f"Nobody can tell how far metadata partition {number} is"
+        problems.append(Problem(what, why, "look at the log of its task in Airflow"))
+    return RunView(
+        artifact, under_way, told if isinstance(told, RunSummary) else None, done,
+        [_row(task, under_way, now_ms) for task in done.tasks],
+        [page for name, page in _PAGES.items() if name in names], asked, answer, [*problems, *_refused(done.tasks)],
+    )  # fmt: skip
+
+
+def _told(work_uri: str, artifact: str) -> RunSummary | UnreadableRun | None:
+    found = (run_of(work_uri, folder, artifact) for folder in inventories.clusters(work_uri))
+    return next((run for run in found if run is not None), None)
+
+
+def _read_asked(work_uri: str, artifact: str) -> ApprovalRequest:
+    return ApprovalRequest.of_json(
+        read_bytes(work_uri, artifact, REQUEST_DOCUMENT, max_bytes=_MAX_ANSWER_BYTES).decode()
+    )
+
+
+def _read_answer(work_uri: str, artifact: str) -> Approval:
+    return Approval.of_json(read_bytes(work_uri, artifact, APPROVAL_DOCUMENT, max_bytes=_MAX_ANSWER_BYTES).decode())
+
+
+def _refused(tasks: Iterable[CleaningProgress]) -> list[Problem]:
+    return [
+        Problem(f"Metadata partition {task.metadata_partition}: {left.what}", left.why, left.what_to_do)
+        for task in tasks
+        for left in task.refused
+    ]
+
+
+def _row(task: CleaningProgress, under_way: bool, now_ms: int) -> TaskRow:
+    if task.state is ProgressState.ENDED:
+        return TaskRow(task.metadata_partition, task, "ended", "ok", "")
+    if task.state is ProgressState.FAILED:
+        return TaskRow(task.metadata_partition, task, "failed", "bad", "")
+    silent = now_ms - task.updated_at_ms
+    if not under_way:
+        return TaskRow(task.metadata_partition, task, "did not say that it ended", "bad", "")
+    if silent > SILENT_AFTER_MS:
+        return TaskRow(task.metadata_partition, task, f"silent for {human_duration(silent)}", "warn", "")
+    seconds = RunProgress((task,), {}).seconds_left
+    left = "" if seconds is None else human_duration(round(seconds * 1000))
+    return TaskRow(task.metadata_partition, task, "at work", "info", left)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of a topic: its user partitions, their segments, and the trail of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import HTMLResponse
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.page_data import inventories
+from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster
+from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
+from airflow_provider_rlmm.plugins.rendering import Shell, render
+from airflow_provider_rlmm.plugins.rights import RightsDep
+from airflow_provider_rlmm.plugins.segment_map import segment_map
+from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.plugins.trails import deletions_of, trail_of
+from airflow_provider_rlmm.settings import work_uri
+
+router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}")
+
+_PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+_PartitionNumber = Annotated[int, Path(ge=0, le=2**31 - 1)]
+
+
+@router.get("", response_class=HTMLResponse)
+def show_topic(
+    request: Request, rights: RightsDep, cluster_id: str, topic_id: str, page: _PageNumber = 1
+) -> HTMLResponse:
+    """Show a topic and its user partitions."""
+    cluster = readable_cluster(rights, cluster_id)
+    shell, topic = _shell(request, cluster), inventories.topic(work_uri(), cluster.folder, topic_id)
+    if topic is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "the newest survey has no such topic id: it may be gone by now")
+    found = inventories.partitions(work_uri(), cluster.folder, topic_id, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
+    listing = Listing(shell.to("clusters", cluster_id, "topics", topic_id), found.rows, found.total, page)
+    return HTMLResponse(render("topic.html", shell, topic=topic, list=listing, now_ms=system_clock()))
+
+
+@router.get("/{partition}", response_class=HTMLResponse)
+def show_partition(
+    request: Request,
+    rights: RightsDep,
+    cluster_id: str,
+    topic_id: str,
+    partition: _PartitionNumber,
+    page: _PageNumber = 1,
+) -> HTMLResponse:
+    """Show a user partition, its segments and what became of those that runs have deleted."""
+    cluster = readable_cluster(rights, cluster_id)
+    shell = _shell(request, cluster)
+    found = inventories.partition(work_uri(), cluster.folder, topic_id, partition)
+    deletions = deletions_of(f"{work_uri()}/{cluster.folder}", cluster.cluster_id, topic_id, partition)
+    if found is None and not deletions.rows:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "nobody has told of such a user partition")
+    segments = inventories.segments(
+        work_uri(), cluster.folder, topic_id, partition, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS
+    )
+    address = shell.to("clusters", cluster_id, "topics", topic_id, partition)
+    trails = [trail_of(segment, found, deletions) for segment in segments.rows]
+    return HTMLResponse(
+        render(
+            "partition.html", shell, topic_id=topic_id, number=partition, partition=found, now_ms=system_clock(),
+            list=Listing(address, list(zip(segments.rows, trails, strict=True)), segments.total, page),
+            map=segment_map(segments.rows) if segments.rows else "", deletions=deletions,
+        )
+    )  # fmt: skip
+
+
+def _shell(request: Request, cluster: Cluster) -> Shell:
+    return replace(shell_of(request), cluster_id=cluster.cluster_id, active="topics")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of each segment: by the newest survey, and by the audit log of deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.page_data.inventories import id_of
+from airflow_provider_rlmm.policy.findings import since
+from airflow_provider_rlmm.quoting import human_bytes
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.page_data.inventories import PartitionRow, SegmentRow
+
+MAX_DELETIONS: Final = 200
+"""Deletions that a page shows, at most, the newest first."""
+
+_STATES: Final = {
+    "COPY_SEGMENT_STARTED": "the copy had begun",
+    "COPY_SEGMENT_FINISHED": "it was copied",
+    "DELETE_SEGMENT_STARTED": "its deletion had begun",
+    "DELETE_SEGMENT_FINISHED": "it was deleted",
+}
+_OUTCOMES: Final = {
+    "GONE": "all its objects are gone",
+    "PRESENT": "objects are left",
+    "UNKNOWN": "storage did not say whether its objects are gone",
+    "NEVER_SEEN": "no object of it was ever seen",
+    None: "nothing was written down afterwards: the run ended in between",
+}
+OURS: Final = -1
+"""Broker id of events that this package wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened to a segment: when, in words, and further words."""
+
+    when: str
+    what: str
+    more: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion, as the audit log has it."""
+
+    segment_id: str
+    artifact: str
+    start_offset: int | None
+    end_offset: int | None
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """
+    What runs of this package have deleted of a user partition.
+
+    :param rows: the newest first.
+    :param more: whether there are others.
+    :param unreadable: how many files of the audit log say nothing.
+    """
+
+    rows: Sequence[Deletion]
+    more: bool
+    unreadable: int
+
+
+def deletions_of(cluster_uri: str, cluster_id: str, topic_id: str, partition: int) -> Deletions:
+    """
+    Return what runs have deleted of a user partition, by the audit log.
+
+    :param cluster_uri: folder of the cluster.
+    :param cluster_id: the cluster.
+    :param topic_id: in Kafka's text form.
+    :param partition: its number.
+    """
+    wanted = id_of(topic_id)
+    if wanted is None:
+        return Deletions((), False, 0)
+    found = audit_rows(cluster_uri, cluster_id, Wanted(topic_id=wanted, partition=partition), limit=MAX_DELETIONS)
+    return Deletions(tuple(map(_deletion, found.rows.to_pylist())), found.more, len(found.unreadable))
+
+
+def trail_of(segment: SegmentRow, partition: PartitionRow | None, deletions: Deletions) -> list[Step]:
+    """
+    Return what is known of a segment, in order.
+
+    :param segment: as it was surveyed.
+    :param partition: its user partition.
+    :param deletions: of the user partition.
+    """
+    where = f" of metadata partition {partition.metadata_partition}" if partition else ""
+    steps = [Step("", "its first record", f"offset {segment.added_offset:,}{where}")]
+    by = "this package" if segment.broker_id == OURS else f"broker {segment.broker_id}"
+    what = _STATES.get(segment.state, segment.state)
+    steps.append(
+        Step(since(segment.event_timestamp_ms), f"{what}, says {by}", f"offset {segment.event_offset:,}{where}")
+    )
+    steps += [d.step for d in reversed(deletions.rows) if d.segment_id == segment.segment_id]
+    return steps
+
+
+def _deletion(row: dict[str, Any]) -> Deletion:
+    told = [f"run {row['artifact']}", f"started by {row['triggered_by']}"]
+    if row["approved_by"] is not None:
+        told.append(f"approved by {row['approved_by']}")
+    if row["objects"] is not None:
+        told.append(f"{row['objects']:,} objects, {human_bytes(row['bytes'] or 0)}")
+    if row["why"]:
+        told.append(row["why"])
+    outcome = _OUTCOMES.get(row["outcome"], str(row["outcome"]))
+    return Deletion(
+        kafka_uuid_str(UUID(bytes=row["segment_id"])), row["artifact"], row["start_offset"], row["end_offset"],
+        Step(since(row["time_ms"]), f"a run deleted it: {outcome}", ", ".join(told)),
+    )  # fmt: skip
