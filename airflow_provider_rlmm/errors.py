@@ -59,6 +59,14 @@ class UnhealthyTopicError(MetadataError):
     """Raised when the doctor was asked to fail and found what needs a person, such as records that end brokers' consumers."""
 
 
+class TopicNeverNamedError(MetadataError):
+    """Raised when somebody waits for a topic id that the metadata topic has never named, or names under another name."""
+
+
+class TopicInDoubtError(MetadataError):
+    """Raised when the metadata topic has lost records, or holds some that cannot be applied, and cannot tell of a topic."""
+
+
 class EventLogError(RlmmError):
     """Base of errors of the metadata event log."""
 

@@ -45,7 +45,8 @@ def get_provider_info() -> dict[str, Any]:
                 "scrub",
             )
         ],
-        "triggers": [_modules("triggers", "markers")],
+        "sensors": [_modules("sensors", "remote_log_gone")],
+        "triggers": [_modules("triggers", "markers", "topic_gone")],
         "connection-types": [_connection_type()],
         "extra-links": [
             f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")

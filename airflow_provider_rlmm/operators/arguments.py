@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
 
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
@@ -49,6 +51,8 @@ Takes the name of an argument, for the error, and what was given; returns the va
 Raises :class:`~airflow_provider_rlmm.errors.ConfigurationError` for anything else than the reader's kind.
 """
 
+_NO_ID = UUID(int=0)
+_UUID_CHARS = 36
 _NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
 integer = values.spelled_integer
@@ -174,6 +178,23 @@ expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 def overrides(name: str, value: object) -> frozenset[str]:
     """Return names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
     return values.names(name, () if value is None else value, OVERRIDES)
+
+
+def quarantine_kinds(name: str, value: object) -> frozenset[str]:
+    """Return kinds of records that cannot be used, ``None`` for none; see :data:`Reader`."""
+    return values.names(name, () if value is None else value, QUARANTINE_KINDS)
+
+
+def topic_id(name: str, value: object) -> UUID:
+    """Return the topic id that a text spells, in Kafka's form or as a UUID with hyphens; see :data:`Reader`."""
+    spelled = value.strip() if isinstance(value, str) else ""
+    try:
+        found = UUID(spelled) if len(spelled) == _UUID_CHARS else parse_kafka_uuid(spelled)
+    except ValueError:
+        found = _NO_ID
+    if found == _NO_ID:
+        raise refused(name, value, "a topic id in Kafka's form, such as g9LiIua4STiXAgIF9bPVMg")
+    return found
 
 
 def _window_or_none(name: str, value: object) -> str | None:

@@ -217,13 +217,16 @@ class RemoteStorageManager(Protocol):
     def list_objects(self) -> Sequence[StoredObject]:
         """List every object below the root except this package's own stamps, by key: for audits and scrubs."""
 
-    def walk(self, known: Collection[TopicIdPartition]) -> Iterator[StoredObject | Folder]:
+    def walk(
+        self, known: Collection[TopicIdPartition], topic_ids: Collection[UUID] | None = None
+    ) -> Iterator[StoredObject | Folder]:
         """
         List all that lies at the places of the layout, folder by folder, except this package's own stamps.
 
         One folder that cannot be listed does not end the walk. An object may come twice.
 
         :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+        :param topic_ids: only what may be theirs: folders that name another topic are not looked into; ``None`` for all.
         :raises StorageRootError: if the root is not the one of :meth:`check_root`, or is replaced meanwhile.
         """
 

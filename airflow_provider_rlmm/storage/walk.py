@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from uuid import UUID
 
 from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
@@ -40,11 +41,13 @@ class Walker:
     :param calls: the store.
     :param layout: where objects of segments lie.
     :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+    :param topic_ids: folders that name another topic are not looked into, and not told of; ``None`` looks into all.
     """
 
     calls: ListingCalls
     layout: Layout
     known: Collection[TopicIdPartition]
+    topic_ids: Collection[UUID] | None = None
     _failures: int = field(default=0, init=False)
     _why: str = field(default="", init=False)
 
@@ -78,7 +81,8 @@ class Walker:
             if any(place.startswith(directory) for place in deeper):
                 yield from self._place(directory)
             elif any(self._is_of_topics(directory, place) for place in places):
-                yield from self._folder(directory)
+                if any(self._is_wanted(directory, place) for place in places):
+                    yield from self._folder(directory)
             else:
                 yield Folder(directory, FolderState.FOREIGN)
 
@@ -86,6 +90,11 @@ class Walker:
         if not self.layout.folders_name_topics:
             return True
         return self.layout.topic_id_of_directory(directory, place) is not None
+
+    def _is_wanted(self, directory: str, place: Place) -> bool:
+        if self.topic_ids is None or not self.layout.folders_name_topics:
+            return True
+        return self.layout.topic_id_of_directory(directory, place) in self.topic_ids
 
     def _by_name(self, prefix: str) -> Iterator[StoredObject | Folder]:
         """Yield what lies in the folders of known user partitions below a prefix that cannot be listed itself."""

@@ -209,7 +209,7 @@ def test_it_connects_anew_after_the_broker_was_away(behind: Behind, caplog: pyte
     with caplog.at_level(logging.INFO):
         assert asyncio.run(away())["markers"] == 1
     assert behind.opened == 2
-    assert "the metadata topic is followed again" in caplog.text
+    assert "'rlmm_default' is followed again" in caplog.text
 
 
 def test_a_connection_that_cannot_be_used_does_not_end_it(

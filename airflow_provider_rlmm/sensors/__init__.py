@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Airflow sensors."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.extras import require_airflow
+
+require_airflow()
