@@ -18,6 +18,7 @@ from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
 from tests.mutations.store_access import STORE_ACCESS
 from tests.mutations.stores import STORES
+from tests.mutations.watching import WATCHING
 
 MUTATIONS = [
     *INVARIANTS,
@@ -34,6 +35,7 @@ MUTATIONS = [
     *KILL_SWITCH,
     *COMMAND,
     *INPUTS,
+    *WATCHING,
 ]
 
 

@@ -38,6 +38,7 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
 
 HUGE = 10**400
 NAN, INF = float("nan"), float("inf")
@@ -257,6 +258,17 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         DeleteScrubbedObjectsOperator,
         {},
         {"rlmm_conn_id": [None, "", *TEXTS], "limits": SCRUB_LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
+    ),
+    (
+        RemoteLogGoneSensor,
+        {"topic_id": "AAAAAAAAAAAAAAAAAAAABw"},
+        {
+            "topic_id": [None, 7, "", "orders", "AAAAAAAAAAAAAAAAAAAAAA"],
+            "topic": [7, "a\nb", ["orders"]],
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "allowed_quarantine": ["KEYED", ["NONE"], [5]],
+            "overrides": ["unproven_root", ["nonsense"], [5]],
+        },
     ),
 ]
 CASES = [
