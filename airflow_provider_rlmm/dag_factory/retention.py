@@ -64,6 +64,8 @@ def remote_log_retention(conn_id: str) -> DAG:
             jars="{{ var.value.get('rlmm_spark_jars', '') }}",
             pre_execute=refuse_unknown_params,
         )
-        publish = PublishRetentionPlanOperator(task_id="publish", outlets=[plan_asset(conn_id)])
+        publish = PublishRetentionPlanOperator(
+            task_id="publish", rlmm_conn_id="{{ params.rlmm_conn_id }}", outlets=[plan_asset(conn_id)]
+        )
         evaluate >> publish
     return dag

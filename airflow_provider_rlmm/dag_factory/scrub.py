@@ -92,7 +92,10 @@ def _tasks() -> None:
         **RETRY_WHAT_MAY_PASS,
     )
     report = ReportRemoteStorageScrubOperator(
-        task_id="report", trigger_rule="all_done", execution_timeout=timedelta(hours=1)
+        task_id="report",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        trigger_rule="all_done",
+        execution_timeout=timedelta(hours=1),
     )
     scrub >> plan >> delete >> report
 

@@ -150,14 +150,29 @@ def _write(uri: str, rows: pa.Table) -> InventoryFile:
     return InventoryFile.of(rows.num_rows, data)
 
 
+def read_inventory(cluster_uri: str) -> Inventory:
+    """
+    Read the document of the newest inventory.
+
+    :param cluster_uri: folder of the cluster.
+    :raises FileNotFoundError: if there is none.
+    :raises DocumentError: if it is not as it was written.
+    :raises OSError: if it cannot be read.
+    """
+    data = read_file(f"{cluster_uri}/{INVENTORY_DOCUMENT}", MAX_INVENTORY_BYTES).to_pybytes()
+    try:
+        return Inventory.from_json(data.decode())
+    except UnicodeDecodeError:
+        raise DocumentError(f"{INVENTORY_DOCUMENT} is no text; the next run surveys anew") from None
+
+
 def _named(cluster_uri: str) -> int | None:
     """Return when the inventory that is named now was made; ``None`` where there is none that can be read."""
     try:
-        text = read_file(f"{cluster_uri}/{INVENTORY_DOCUMENT}", MAX_INVENTORY_BYTES).to_pybytes().decode()
-        return Inventory.from_json(text).created_at_ms
+        return read_inventory(cluster_uri).created_at_ms
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, DocumentError) as e:
+    except (OSError, DocumentError) as e:
         logger.warning("%s of %s is replaced: %s", INVENTORY_DOCUMENT, cluster_uri, e)
         return None
 

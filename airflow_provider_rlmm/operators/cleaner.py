@@ -22,9 +22,10 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
+from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.session.cleaning import DAY_MS
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
 class MarkDeletedPartitionsOperator(CheckedOperator):
@@ -279,7 +280,8 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param dry_run_only: as the tasks before it were told; ``"as checked"``: what ``check`` has decided.
     :return: the totals, in a dry run under names that begin with ``would_``, ``dry_run``, and the path of the ``report``.
-    :raises AirflowFailException: naming how many things need a person, and the first of them.
+    :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
+        cannot be kept.
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "dry_run_only")
@@ -315,14 +317,30 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         dry_run = report.document["dry_run"]
         counts = self.told({**report.document["totals"], "dry_run": dry_run, "report": path})
         self.log.info("report %s", counts)
+        unkept = self._keep_summary(context, read.rlmm_conn_id, report)
         if report.judgement.failing:
-            raise AirflowFailException(f"{report.judgement.headline()} The report is {path}. {HOW_TO_ACKNOWLEDGE}")
+            said = f"{report.judgement.headline()} The report is {path}. {HOW_TO_ACKNOWLEDGE}"
+            raise AirflowFailException(f"{said} {unkept}".rstrip())
+        if unkept:
+            raise AirflowFailException(unkept)
         if dry_run:
             # Airflow registers an event for every outlet of a task that succeeds.
             self.outlets = []
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         return counts
+
+    def _keep_summary(self, context: Context, rlmm_conn_id: str, report: documents.RunReport) -> str:
+        """Keep the summary of the run; return why that failed."""
+        from airflow_provider_rlmm.session.history import summary_of_cleanup
+
+        # A run that was stopped by its first task may not know where it was.
+        cluster_id = report.document["cluster_id"] or cluster_of(rlmm_conn_id)
+        if cluster_id is None:
+            self.log.warning("no summary of this run is kept: it does not know of which cluster it is")
+            return ""
+        facts = facts_of(context, rlmm_conn_id)
+        return keep_summary(lambda: summary_of_cleanup(work_uri(), facts, cluster_id, report))
 
     def _was_dry(self, context: Context, read: Any) -> bool:
         """Tell what the run was told to be; a run for which nothing was decided has done nothing."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import UnhealthyTopicError
@@ -16,8 +17,11 @@ from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, flag, integer, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
+from airflow_provider_rlmm.operators.history import facts_of, keep_summary
+from airflow_provider_rlmm.policy.attention import Judgement
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri
 
 
@@ -33,6 +37,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``records``, ``segments``, ``critical``, ``counts`` per kind of finding and the ``report``'s directory.
     :raises UnhealthyTopicError: naming the first such finding.
+    :raises AirflowFailException: if the run's summary cannot be kept.
     :raises EventLogError: if the topic cannot be read.
     """
 
@@ -70,19 +75,21 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
         from airflow_provider_rlmm.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
         from airflow_provider_rlmm.lifecycle.run_report import criticals_of
+        from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
 
         read, name = self.read_arguments(), artifact_name(context)
         hook = RemoteLogMetadataHook(read.rlmm_conn_id)
         hook.check_cluster()
         with hook.naming_connection(), hook.get_event_log() as log:
             topics = hook.get_cluster_topics()
-            diagnosis = examine(
-                log,
-                topics,
-                min_age_ms=read.min_age_ms,
-                max_copy_ms=read.max_copy_ms,
-                limit_per_kind=read.limit_per_kind,
-            )
+            with step(artifact_uri(name), "doctor"):
+                diagnosis = examine(
+                    log,
+                    topics,
+                    min_age_ms=read.min_age_ms,
+                    max_copy_ms=read.max_copy_ms,
+                    limit_per_kind=read.limit_per_kind,
+                )
         document = diagnosis.to_dict()
         uri = artifact_uri(name)
         write_document(uri, "doctor.json", json.dumps(document, indent=2))
@@ -94,8 +101,14 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
         result = self.told(
             {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
         )
+        judgement = Judgement()
         if read.fail_on_critical:
             judgement = judged(self.log, criticals_of(document), document["cluster_id"])
-            if judgement.failing:
-                raise UnhealthyTopicError(f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}")
+        facts = facts_of(context, read.rlmm_conn_id)
+        unkept = keep_summary(lambda: doctor_summary(facts, document, judgement))
+        if judgement.failing:
+            said = f"{judgement.headline()} The report is {uri}. {HOW_TO_ACKNOWLEDGE}"
+            raise UnhealthyTopicError(f"{said} {unkept}".rstrip())
+        if unkept:
+            raise AirflowFailException(unkept)
         return result

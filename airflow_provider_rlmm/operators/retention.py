@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
+from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
+from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
@@ -178,7 +180,7 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         return [part for pair in arguments.items() for part in pair], hook.java_client_properties()
 
 
-class PublishRetentionPlanOperator(BaseOperator):
+class PublishRetentionPlanOperator(CheckedOperator):
     """
     Report what the Spark job planned, and emit the counts with the task's outlet assets.
 
@@ -186,18 +188,27 @@ class PublishRetentionPlanOperator(BaseOperator):
     variable ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is
     not in it. Its directory is in the XCom ``plan`` in either case.
 
+    :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary.
     :return: segments per reason, all segments known, the plan's directory, and of a Spark job's plan how many records were
         read since which generation (``read_on_from``).
     :raises PlanError: if the job left no plan.
-    :raises AirflowFailException: naming how many things need a person, and the first of them.
+    :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
+        cannot be kept.
     """
 
+    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    readers: ClassVar[Mapping[str, Reader]] = {"rlmm_conn_id": text}
     operator_extra_links = (PlanLink(),)
     ui_color = "#c8e6c9"
 
+    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
-        name = artifact_name(context)
+        read, name = self.read_arguments(), artifact_name(context)
         uri = artifact_uri(name)
         summary = read_plan(uri)
         PlanLink.persist(context, name)
@@ -214,8 +225,12 @@ class PublishRetentionPlanOperator(BaseOperator):
         context["ti"].xcom_push(key="plan", value=uri)
         refused = [Attention.of_refusal(refusal) for refusal in summary.refusals if refusal.kind.needs_person]
         judgement = judged(self.log, refused, summary.cluster_id)
+        facts = facts_of(context, read.rlmm_conn_id)
+        unkept = keep_summary(lambda: retention_summary(facts, summary, judgement))
+        published = f"plan {summary.plan_id} is published."
         if judgement.failing:
-            raise AirflowFailException(
-                f"plan {summary.plan_id} is published. {judgement.headline()} {HOW_TO_ACKNOWLEDGE}"
-            )
+            said = f"{published} {judgement.headline()} {HOW_TO_ACKNOWLEDGE}"
+            raise AirflowFailException(f"{said} {unkept}".rstrip())
+        if unkept:
+            raise AirflowFailException(f"{published} {unkept}")
         return counts

@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
+from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaning import DAY_MS
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
 class RemoteStorageScrubOperator(CheckedOperator):
@@ -236,26 +237,36 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         return self.told(delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run).counts())
 
 
-class ReportRemoteStorageScrubOperator(BaseOperator):
+class ReportRemoteStorageScrubOperator(CheckedOperator):
     """
     Say what of a run needs a person, and fail for it: what the scrub has found, and what could not be deleted.
 
     It is to run whatever became of the tasks before it (``trigger_rule="all_done"``).
 
+    :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary.
     :return: what was deleted, or would be.
     :raises PlanError: if the run has no scrub.
-    :raises AirflowFailException: naming how many things need a person that nobody has acknowledged, and the first of them.
+    :raises AirflowFailException: naming how many things need a person that nobody has acknowledged, and the first of them;
+        also if the run's summary cannot be kept.
     """
 
+    template_fields: Sequence[str] = ("rlmm_conn_id",)
+    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text}
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#c8e6c9"
+
+    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
         from airflow_provider_rlmm.lifecycle.scrub_cleaner import deletion_of
         from airflow_provider_rlmm.lifecycle.scrub_files import problems_of, read_scrub
+        from airflow_provider_rlmm.session.history import summary_of_scrub
 
-        name = given.artifact_name(context)
+        read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)
         summary, rows = read_scrub(uri)
         ScrubLink.persist(context, name)
@@ -266,10 +277,16 @@ class ReportRemoteStorageScrubOperator(BaseOperator):
             why, todo = f"{failed} tasks before this one failed", "look at their logs, then run again"
             kind = RunProblem.TASK_FAILED.value
             found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
-        _fail_on(judged(self.log, found, summary.cluster_id), uri)
+        judgement = judged(self.log, found, summary.cluster_id)
+        facts = facts_of(context, read.rlmm_conn_id)
+        unkept = keep_summary(lambda: summary_of_scrub(work_uri(), facts, summary, deletion, judgement))
+        _fail_on(judgement, uri, unkept)
         return deletion.counts()
 
 
-def _fail_on(judgement: Judgement, uri: str) -> None:
+def _fail_on(judgement: Judgement, uri: str, unkept: str = "") -> None:
     if judgement.failing:
-        raise AirflowFailException(f"{judgement.headline()} The scrub is {uri}. {HOW_TO_ACKNOWLEDGE}")
+        said = f"{judgement.headline()} The scrub is {uri}. {HOW_TO_ACKNOWLEDGE}"
+        raise AirflowFailException(f"{said} {unkept}".rstrip())
+    if unkept:
+        raise AirflowFailException(unkept)

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import re
+
 _CLUSTER = "cluster-"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def cluster_folder(cluster_id: str) -> str:
     """
     Return the name of the folder of what runs remember of a cluster.
 
-    :param cluster_id: of the cluster. Whatever is read from the folder says its cluster id, and is compared with it.
+    :param cluster_id: of the cluster; Kafka's own ids have letters, digits, dashes and underscores. Whatever is read from the
+        folder says its cluster id, and is compared with it.
     """
-    return f"{_CLUSTER}{cluster_id.lstrip('._-')}"
+    return _CLUSTER + _NO_NAME.sub("-", cluster_id).lstrip("._-")
 
 
 def is_cluster_folder(name: str) -> bool:

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def scrub(
         root = session.prove_root(topic, looking, storage)
         topic.advance()
         known = topic.partitions()
-    found = compare(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
+    with step(uri_of(name), "scrub"):
+        found = compare(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
     proven = proven and _is_proven(session.clock, limits)
     topic_id = session.log.topic_id
     earlier = scrub_files.latest_rows(session.cluster_uri, uri_of, session.cluster_id, topic_id)
@@ -153,7 +155,7 @@ def delete(
         write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
 
     try:
-        with opened as session:
+        with step(uri, "delete"), opened as session:
             _delete(session, uri, limits, report, run)
     except BaseException:
         # Whatever becomes of the report, this error is the one to be raised.

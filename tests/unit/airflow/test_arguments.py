@@ -31,11 +31,12 @@ from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOpera
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
-from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
+from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.scrub import (
     DeleteScrubbedObjectsOperator,
     PlanRemoteStorageScrubOperator,
     RemoteStorageScrubOperator,
+    ReportRemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
@@ -143,6 +144,8 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "dry_run_only": FLAGS,
         },
     ),
+    (PublishRetentionPlanOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
+    (ReportRemoteStorageScrubOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
     (
         SurveyRemoteLogOperator,
         {},

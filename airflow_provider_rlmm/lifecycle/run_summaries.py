@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The summaries of runs, made of the documents that the runs have left: one function for each kind of run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+from airflow_provider_rlmm.policy.attention import Judgement
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+from airflow_provider_rlmm.quoting import human_bytes, printable
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """
+    What whoever runs the steps knows of a run.
+
+    :param connection: by which the cluster is reached: an Airflow connection id, or what the command was told.
+    :param dag_id: of the run; of the command, ``rlmm``.
+    :param run_id: of the run.
+    :param artifact: name of the folder of the run below the work folder.
+    :param began_at_ms: ms since the epoch.
+    :param ended_at_ms: ms since the epoch.
+    :param steps: name of a step → seconds that it took.
+    """
+
+    connection: str
+    dag_id: str
+    run_id: str
+    artifact: str
+    began_at_ms: int
+    ended_at_ms: int
+    steps: Mapping[str, float]
+
+
+def cleaner_summary(
+    facts: RunFacts,
+    cluster_id: str,
+    report: Mapping[str, Any],
+    judgement: Judgement,
+    *,
+    plan: PlanSummary | None,
+    inventory: Inventory | None,
+    diagnosis: Mapping[str, Any] | None,
+) -> RunSummary:
+    """
+    Summarise a cleanup.
+
+    :param facts: of the run.
+    :param cluster_id: the cluster.
+    :param report: its document.
+    :param judgement: what fails the run.
+    :param plan: its plan, ``None`` where it made none.
+    :param inventory: what its survey found, ``None`` where it made none.
+    :param diagnosis: what its doctor found, ``None`` where it has none.
+    """
+    totals, dry_run = report["totals"], report["dry_run"]
+    deleted = Deleted(*(totals[f"{'would_delete_' if dry_run else ''}{what}{'' if dry_run else '_deleted'}"] for what in (
+        "segments", "objects", "bytes"
+    )))  # fmt: skip
+    done = f"{deleted.segments:,} segments, {human_bytes(deleted.bytes)} {'would be' if dry_run else 'were'} deleted"
+    found = inventory.totals if inventory else None
+    return RunSummary(
+        **_common(facts, cluster_id, RunKind.CLEANER, judgement, done, dry_run=dry_run),
+        deleted=deleted,
+        planned=plan.planned if plan else Count(0, 0),
+        refusals=totals["refusals"],
+        stored=found.stored if found else None,
+        orphaned=found.orphaned if found else None,
+        waiting=found.waiting if found else None,
+        deleting=found.deleting if found else None,
+        oldest_orphan_ms=found.oldest_orphan_ms if found else None,
+        critical=diagnosis["critical"] if diagnosis else None,
+        out_of_service=len(found.metadata_partitions_out_of_service) if found else None,
+        quarantined=found.quarantined_records if found else None,
+        documents={"reports": facts.artifact, **({"plans": facts.artifact} if plan else {})},
+    )
+
+
+def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) -> RunSummary:
+    """
+    Summarise a run of the Spark job: it plans, and changes nothing.
+
+    :param facts: of the run.
+    :param plan: what the job planned.
+    :param judgement: what fails the run.
+    """
+    planned = plan.planned
+    done = f"{planned.segments:,} of {plan.known.segments:,} segments, {human_bytes(planned.bytes)} are planned"
+    return RunSummary(
+        **_common(facts, plan.cluster_id, RunKind.RETENTION, judgement, done, dry_run=True),
+        planned=planned,
+        refusals=sum(refusal.kind.needs_person for refusal in plan.refusals),
+        stored=plan.known,
+        quarantined=sum(plan.quarantined.values()),
+        documents={"plans": facts.artifact},
+    )
+
+
+def scrub_summary(
+    facts: RunFacts, scrub: ScrubSummary, plan: ScrubPlan | None, deletion: ScrubDeletion, judgement: Judgement
+) -> RunSummary:
+    """
+    Summarise a scrub.
+
+    :param facts: of the run.
+    :param scrub: what it found.
+    :param plan: what of it may go, ``None`` where it made no plan.
+    :param deletion: what it deleted.
+    :param judgement: what fails the run.
+    """
+    objects = sum(amount.objects for amount in deletion.deleted.values())
+    size = sum(amount.bytes for amount in deletion.deleted.values())
+    done = f"{objects:,} objects, {human_bytes(size)} {'would be' if deletion.dry_run else 'were'} deleted"
+    return RunSummary(
+        **_common(facts, scrub.cluster_id, RunKind.SCRUB, judgement, done, dry_run=deletion.dry_run),
+        deleted=Deleted(0, objects, size),
+        planned=plan.planned if plan else Count(0, 0),
+        refusals=deletion.left_objects,
+        documents={"scrubs": facts.artifact, **({"scrub-plans": facts.artifact} if plan else {})},
+    )
+
+
+def doctor_summary(facts: RunFacts, diagnosis: Mapping[str, Any], judgement: Judgement) -> RunSummary:
+    """
+    Summarise an examination: it changes nothing.
+
+    :param facts: of the run.
+    :param diagnosis: the doctor's document.
+    :param judgement: what fails the run.
+    """
+    critical, count = diagnosis["critical"], sum(diagnosis["counts"].values())
+    done = f"{count:,} findings, {critical:,} of them critical, in {diagnosis['records']:,} records"
+    return RunSummary(
+        **_common(facts, diagnosis["cluster_id"], RunKind.DOCTOR, judgement, done, dry_run=True),
+        critical=critical,
+        # One recovery for each metadata partition with a record that ends the consumers of brokers.
+        out_of_service=len(diagnosis["recoveries"]),
+        documents={"doctor": facts.artifact},
+    )
+
+
+def _common(
+    facts: RunFacts, cluster_id: str, kind: RunKind, judgement: Judgement, done: str, *, dry_run: bool
+) -> dict[str, Any]:
+    failing = len(judgement.failing)
+    return {
+        "cluster_id": cluster_id,
+        "connection": facts.connection,
+        "dag_id": facts.dag_id,
+        "run_id": facts.run_id,
+        "artifact": facts.artifact,
+        "kind": kind,
+        # Two clocks tell them.
+        "began_at_ms": min(facts.began_at_ms, facts.ended_at_ms),
+        "ended_at_ms": facts.ended_at_ms,
+        "dry_run": dry_run,
+        "outcome": RunOutcome.FAILED if failing else RunOutcome.SUCCESS,
+        "headline": printable(judgement.headline() or f"Nothing needs a person: {done}.", MAX_HEADLINE),
+        "needs_person": failing,
+        "steps": facts.steps,
+    }
