@@ -7,14 +7,17 @@ Nothing here changes anything: a button is a form that the script of the page se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from airflow_provider_rlmm.hooks.kill_switch import stop_variables
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
+from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.plugins.rendering import Shell
-from airflow_provider_rlmm.plugins.rights import CLEANER, Rights
+from airflow_provider_rlmm.plugins.rights import CLEANER, RETENTION, Rights
+from airflow_provider_rlmm.policy.approval import APPROVE, REJECT
 from airflow_provider_rlmm.settings import connections, of_connection
 
 
@@ -49,18 +52,67 @@ class Action:
     is_dangerous: bool = field(default=False, kw_only=True)
 
 
-def actions_of(connection: str, rights: Rights, shell: Shell) -> list[Action]:
+def of_cluster(connection: str, switches: Iterable[str], rights: Rights, shell: Shell) -> list[Action]:
     """
-    Return the buttons of a cluster.
+    Return the buttons of a cluster: a dry run, and the kill switch of its connection.
 
     :param connection: of the cluster.
+    :param switches: the variables that stop its runs now.
     :param rights: of the user; who may not start runs of the cleaner gets none.
     :param shell: leads to other pages.
     """
     dag_id = of_connection(CLEANER, connection)
     if connection not in connections() or not rights.may_trigger(dag_id):
         return []
-    return [start("Start a dry run", dag_id, {"dry_run": True}, shell)]
+    own = stop_variables(connection)[1]
+    reason = Field("value", "Why everything is to stop")
+    body = {"key": own, "description": "Stops every deletion after the batch that is under way; its text is the reason"}
+    stop = Action("Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True)
+    go_on = [
+        Action(f"Remove {name}: go on", f"{_api(shell)}/variables/{quote(name, safe='')}", {}, method="DELETE")
+        for name in switches
+    ]
+    return [start("Start a dry run", dag_id, {"dry_run": True}, shell), *(go_on or [stop])]
+
+
+def of_run(run: DagRunUnderWay | None, is_asked: bool, rights: Rights, shell: Shell) -> list[Action]:
+    """
+    Return the buttons of a run: the answer to its request for approval.
+
+    :param run: as Airflow has it, ``None`` if it is not under way.
+    :param is_asked: whether it waits for an answer.
+    :param rights: of the user; who may not answer for its DAG gets none.
+    :param shell: leads to other pages.
+    """
+    if run is None or not is_asked or not rights.may_answer(run.dag_id):
+        return []
+    steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", "approve", "-1", "hitlDetails")
+    address = "/".join([_api(shell), *(quote(step, safe="") for step in steps)])
+    return [
+        Action(words, address, {"chosen_options": [words], "params_input": {}}, method="PATCH", is_dangerous=dangerous)
+        for words, dangerous in ((APPROVE, True), (REJECT, False))
+    ]
+
+
+def of_plan(name: str, rights: Rights, shell: Shell) -> list[Action]:
+    """
+    Return the buttons of a plan of the retention: a run of the cleaner that takes its work from there.
+
+    :param name: of the plan.
+    :param rights: of the user; who may not start runs of the cleaner gets none.
+    :param shell: leads to other pages.
+    """
+    dag_id = name.partition(".")[0]
+    made_by = {of_connection(RETENTION, connection): connection for connection in connections()}
+    if dag_id not in made_by:
+        return []
+    cleaner = of_connection(CLEANER, made_by[dag_id])
+    if not rights.may_trigger(cleaner):
+        return []
+    return [
+        start("Dry run of this plan", cleaner, {"dry_run": True, "source_plan": name}, shell),
+        start("Clean by this plan", cleaner, {"dry_run": False, "source_plan": name}, shell, is_dangerous=True),
+    ]
 
 
 def start(words: str, dag_id: str, conf: Mapping[str, Any], shell: Shell, *, is_dangerous: bool = False) -> Action:

@@ -13,14 +13,15 @@ from fastapi.responses import HTMLResponse
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import TopicRow
-from airflow_provider_rlmm.plugins.actions import actions_of
+from airflow_provider_rlmm.plugins.actions import of_cluster
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
-from airflow_provider_rlmm.plugins.overview import charts_of, problems_of, view_of
+from airflow_provider_rlmm.plugins.overview import Problem, charts_of, problems_of, view_of
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
 from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.plugins.switches import set_switches
 from airflow_provider_rlmm.policy.inventory import SurveyedState
 from airflow_provider_rlmm.settings import price_per_gb_month, work_uri
 
@@ -29,6 +30,7 @@ router = APIRouter()
 _Search = Annotated[str, Query(max_length=MAX_SEARCH)]
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
+GO_ON: Final = "remove the variable in Airflow, or below, when the reason is gone: nothing is deleted before"
 SHOWN_RUNS: Final = 8
 LARGEST: Final = 5
 GONE: Final = [s for s in SurveyedState if s not in (SurveyedState.LIVING, SurveyedState.UNSEEN)]
@@ -95,12 +97,13 @@ def show_topics(
 
 def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
     shell = replace(shell, cluster_id=cluster.cluster_id, active="overview")
-    now_ms = system_clock()
+    now_ms, switches = system_clock(), set_switches(cluster.connection)
+    stopped = [Problem(f"The kill switch stops this cluster: {name}", why, GO_ON) for name, why in switches.items()]
     return HTMLResponse(
         render(
             "overview.html", shell, cluster=view_of(cluster, shell=shell, now_ms=now_ms, price=price_per_gb_month()),
-            problems=problems_of(cluster, shell, now_ms), under_way=under_way(cluster.connection),
-            actions=actions_of(cluster.connection, rights, shell), charts=charts_of(cluster.runs),
+            problems=[*stopped, *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
+            actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
             largest=_largest(cluster), runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
         )
     )  # fmt: skip

@@ -39,16 +39,16 @@ def under_way(connection: str) -> list[DagRunUnderWay]:
     return _of([of_connection(dag, connection) for dag in DAGS])
 
 
-def is_under_way(artifact: str) -> bool:
+def run_under_way(artifact: str) -> DagRunUnderWay | None:
     """
-    Tell whether a run has not ended, by its DAG's state in Airflow.
+    Return a run that has not ended, by its state in Airflow; ``None`` if it has, or there is none.
 
     :param artifact: name of its folder below the work folder.
     """
     # A DAG's id may hold dots of its own.
     pieces = artifact.split(".")
     dag_ids = [".".join(pieces[:n]) for n in range(1, len(pieces))]
-    return any(run.artifact == artifact for run in _of(dag_ids))
+    return next((run for run in _of(dag_ids) if run.artifact == artifact), None)
 
 
 def _of(dag_ids: list[str]) -> list[DagRunUnderWay]:

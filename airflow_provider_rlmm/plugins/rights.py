@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 CLEANER: Final = "remote_log_cleaner"
-DAGS: Final = (CLEANER, "remote_log_retention", "remote_storage_scrub", "remote_log_doctor")
+RETENTION: Final = "remote_log_retention"
+DAGS: Final = (CLEANER, RETENTION, "remote_storage_scrub", "remote_log_doctor")
 """What the DAGs of ``rlmm_default`` are called; those of other connections have its id behind that."""
 
 _ANY: Final = "~"  # how Airflow's own routes spell it
@@ -56,6 +57,14 @@ class Rights:
         :param dag_id: the DAG.
         """
         return self._may("POST", DagAccessEntity.RUN, dag_id)
+
+    def may_answer(self, dag_id: str) -> bool:
+        """
+        Tell whether the user may answer what a run of a DAG asks people.
+
+        :param dag_id: the DAG.
+        """
+        return self._may("PUT", DagAccessEntity.HITL_DETAIL, dag_id)
 
     def may_see(self, connection: str) -> bool:
         """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -14,9 +14,10 @@ from fastapi.responses import HTMLResponse
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.page_data.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
+from airflow_provider_rlmm.plugins.actions import of_run
 from airflow_provider_rlmm.plugins.clusters import readable_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
-from airflow_provider_rlmm.plugins.rendering import Shell, render
+from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
 from airflow_provider_rlmm.plugins.run_view import RunView, run_view
 from airflow_provider_rlmm.plugins.serving import shell_of
@@ -47,19 +48,21 @@ def show_runs(
 @router.get("/runs/{artifact}", response_class=HTMLResponse)
 def show_run(request: Request, rights: RightsDep, artifact: str) -> HTMLResponse:
     """Show a run by the name of its folder."""
-    run = _run(rights, artifact)
+    _check(rights, artifact)
+    run, values = _values(request, rights, artifact)
     if not run.is_known and not run.under_way:
         raise HTTPException(
             HTTPStatus.NOT_FOUND, f"{artifact} has written nothing below [rlmm] work_uri, or it is pruned"
         )
-    return _page(shell_of(request), run)
+    return HTMLResponse(render("run.html", **values))
 
 
 @router.get("/runs/{artifact}/now/json")
 def show_run_now(request: Request, rights: RightsDep, artifact: str) -> Response:
     """Give out what the page of a run keeps current: whether it is under way, and the part that changes."""
-    run = _run(rights, artifact)
-    document = {"under_way": run.under_way, "html": render("run_now.html", _shell(shell_of(request), run), run=run)}
+    _check(rights, artifact)
+    run, values = _values(request, rights, artifact)
+    document = {"under_way": run.under_way, "html": render("run_now.html", **values)}
     return Response(json.dumps(document), media_type="application/json")
 
 
@@ -68,26 +71,22 @@ def show_dag_run(request: Request, rights: RightsDep, dag_id: _Id, run_id: _Id) 
     """Show a run by the ids that Airflow gives it: a tab of each DAG run leads here."""
     if not rights.may_read(dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "this DAG may not be read")
-    artifact = artifact_name_of(dag_id, run_id)
-    return _page(shell_of(request), _view(artifact))
+    _, values = _values(request, rights, artifact_name_of(dag_id, run_id))
+    return HTMLResponse(render("run.html", **values))
 
 
-def _run(rights: Rights, artifact: str) -> RunView:
+def _check(rights: Rights, artifact: str) -> None:
     if not is_artifact_name(artifact):
         raise HTTPException(HTTPStatus.NOT_FOUND, "no such run")
     if not rights.may_see_document(artifact):
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG of this run may not be read")
-    return _view(artifact)
 
 
-def _view(artifact: str) -> RunView:
-    under_way = dag_runs.is_under_way(artifact)
-    return run_view(work_uri(), artifact, under_way=under_way, now_ms=system_clock())
-
-
-def _shell(shell: Shell, run: RunView) -> Shell:
-    return replace(shell, cluster_id=run.summary.cluster_id if run.summary else None, active="runs")
-
-
-def _page(shell: Shell, run: RunView) -> HTMLResponse:
-    return HTMLResponse(render("run.html", _shell(shell, run), run=run))
+def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, dict[str, Any]]:
+    """Return a run, and what its templates show."""
+    airflows = dag_runs.run_under_way(artifact)
+    run = run_view(work_uri(), artifact, under_way=airflows is not None, now_ms=system_clock())
+    cluster_id = run.summary.cluster_id if run.summary else None
+    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs")
+    is_asked = run.asked is not None and run.answer is None
+    return run, {"shell": shell, "run": run, "actions": of_run(airflows, is_asked, rights, shell)}

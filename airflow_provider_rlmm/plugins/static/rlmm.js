@@ -36,6 +36,7 @@ const EVERY_MS = 2000;
 
 async function keepCurrent(part) {
   const said = document.getElementById("not-current");
+  let shown = null;
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
     try {
@@ -43,7 +44,8 @@ async function keepCurrent(part) {
       if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
       const run = await answer.json();
       // The server made it of a template that escapes whatever others wrote, as it made this page.
-      if (part.innerHTML !== run.html) part.innerHTML = run.html;
+      // What a person has opened to press a button stays as it is until the button is pressed or closed again.
+      if (run.html !== shown && part.querySelector("details[open]") === null) part.innerHTML = shown = run.html;
       said.hidden = true;
       if (!run.under_way) {
         window.location.reload();
@@ -58,6 +60,15 @@ async function keepCurrent(part) {
 
 // -- buttons: they ask Airflow's own interface, which asks for the right once more --------------------------------------------
 
+async function send(address, method, body) {
+  const answer = await fetch(address, {
+    method,
+    headers: { "Content-Type": "application/json" },
+    body: method === "DELETE" ? undefined : JSON.stringify(body),
+  });
+  return [answer, await answer.text()];
+}
+
 async function ask(form) {
   const button = form.querySelector("button");
   const said = form.querySelector(".said");
@@ -66,31 +77,28 @@ async function ask(form) {
   const body = JSON.parse(form.dataset.body);
   for (const field of form.querySelectorAll("[name]")) body[field.name] = field.value;
   try {
-    const answer = await fetch(form.dataset.ask, {
-      method: form.dataset.method || "POST",
-      headers: { "Content-Type": "application/json" },
-      body: form.dataset.method === "DELETE" ? undefined : JSON.stringify(body),
-    });
-    const text = await answer.text();
+    let [answer, text] = await send(form.dataset.ask, form.dataset.method, body);
+    if (answer.status === 409 && body.key !== undefined) {
+      // A variable that is there already, and says that nothing is to stop.
+      [answer, text] = await send(`${form.dataset.ask}/${encodeURIComponent(body.key)}`, "PATCH", body);
+    }
     if (!answer.ok) throw new Error(`Airflow answers ${answer.status}: ${text.slice(0, 300)}`);
-    if (form.dataset.then) {
-      const run = encodeURIComponent(JSON.parse(text).dag_run_id);
-      window.location.assign(form.dataset.then + run);
-    } else window.location.reload();
+    if (form.dataset.then) window.location.assign(form.dataset.then + encodeURIComponent(JSON.parse(text).dag_run_id));
+    else window.location.reload();
   } catch (error) {
     said.textContent = error.message;
     button.disabled = false;
   }
 }
 
+document.addEventListener("submit", (event) => {
+  if (event.target.dataset.ask === undefined) return;
+  event.preventDefault();
+  ask(event.target);
+});
+
 document.addEventListener("DOMContentLoaded", () => {
   for (const part of document.querySelectorAll("[data-poll]")) keepCurrent(part);
-  for (const form of document.querySelectorAll("form[data-ask]")) {
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      ask(form);
-    });
-  }
   for (const choice of document.querySelectorAll(".filters select")) {
     choice.addEventListener("change", () => choice.form.requestSubmit());
   }

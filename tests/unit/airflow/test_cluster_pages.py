@@ -54,6 +54,14 @@ def app(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
 
 
 @pytest.fixture
+def switches(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The variables of Airflow's database."""
+    variables: dict[str, str] = {}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", variables.get)
+    return variables
+
+
+@pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> list[DagRunUnderWay]:
     """The runs that Airflow's database calls under way."""
     runs: list[DagRunUnderWay] = []
@@ -64,7 +72,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[DagRunUnderWay]:
 
 
 @pytest.fixture
-def client(app: FastAPI, running: list[DagRunUnderWay]) -> Iterator[TestClient]:
+def client(app: FastAPI, running: list[DagRunUnderWay], switches: dict[str, str]) -> Iterator[TestClient]:
     with TestClient(app, raise_server_exceptions=False) as test_client:
         yield test_client
 
@@ -313,6 +321,37 @@ def test_a_run_of_another_dag_has_a_page_that_says_so(client: TestClient) -> Non
     assert client.get("/runs/bakery.manual__1").status_code == 404
     assert client.get("/runs/..%2f..").status_code == 404
     assert client.get("/dag-run").status_code == 422
+
+
+# -- buttons ---------------------------------------------------------------------------------------------------------------
+
+
+def test_who_may_start_runs_has_buttons_and_a_viewer_none(
+    app: FastAPI, client: TestClient, sample: Sample, running: list[DagRunUnderWay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.append(RUNNING)
+    write_document(sample.work, sample.running, "approval-request.json", ApprovalRequest("p", "0", NOW_MS).to_dict())
+    overview, run = client.get("/").text, client.get(f"/runs/{sample.running}").text
+    assert 'data-ask="/api/v2/dags/remote_log_cleaner/dagRuns"' in overview
+    assert "{&#34;logical_date&#34;: null, &#34;conf&#34;: {&#34;dry_run&#34;: true}}" in overview
+    assert 'data-ask="/api/v2/variables"' in overview
+    answer = "remote_log_cleaner/dagRuns/manual__running/taskInstances/approve/-1/hitlDetails"
+    assert run.count(f'data-ask="/api/v2/dags/{answer}" data-method="PATCH"') == 2
+    log_in(app, monkeypatch, Viewer)
+    for path in ("/", f"/runs/{sample.running}", *PAGES):
+        html = client.get(path).text
+        assert "data-ask" not in html
+        assert 'class="button"' not in html
+
+
+def test_the_kill_switch_is_seen_and_can_be_switched_off(client: TestClient, switches: dict[str, str]) -> None:
+    switches["rlmm_stop"] = "the store moves"
+    html = client.get("/").text
+    alert = html[html.index('role="alert"') : html.index("</section>")]
+    assert "the kill switch is on: the Airflow variable rlmm_stop is set, it says &#39;the store moves&#39;" in alert
+    assert 'data-ask="/api/v2/variables/rlmm_stop" data-method="DELETE"' in html
+    switches["rlmm_stop"] = "off"
+    assert "kill switch" not in client.get("/").text
 
 
 # -- rights --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kill switch as the pages see it: what Airflow's database says now. It is read only."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.hooks.kill_switch import stop_variables
+from airflow_provider_rlmm.policy.kill_switch import reason_of
+
+
+def set_switches(connection: str) -> dict[str, str]:
+    """
+    Return the variables that stop the runs of a connection now, and why.
+
+    :param connection: its id.
+    """
+    found = {}
+    for name in stop_variables(connection):
+        if (why := reason_of(f"the Airflow variable {name}", _value_of(name))) is not None:
+            found[name] = why
+    return found
+
+
+def _value_of(name: str) -> str | None:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalar(select(Variable).where(Variable.key == name))
+        value: str | None = None if found is None else found.get_val()
+    return value
