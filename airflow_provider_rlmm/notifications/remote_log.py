@@ -19,9 +19,6 @@ from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 Deliver = Callable[[Any], object]
 """Takes the context of a callback, as every notifier does; in it ``rlmm`` is the message."""
 
-MAX_EARLIER = 50
-"""Earlier runs that are read to say since when a DAG is red."""
-
 
 class RemoteLogNotifier(BaseNotifier):
     """
@@ -99,25 +96,21 @@ def build_message(context: Context) -> Message:
 
 
 def _kept(dag_id: str, run_id: str) -> tuple[RunSummary | None, Sequence[RunSummary]]:
-    from airflow_provider_rlmm.session.kept_runs import clusters, read_run, run_names, runs_before
+    from airflow_provider_rlmm.page_data.inventories import clusters
+    from airflow_provider_rlmm.page_data.runs import UnreadableRun, history, run_of
 
-    artifact = artifact_name_of(dag_id, run_id)
-    for cluster in clusters(work_uri()):
-        for name in run_names(cluster, lambda found: found == artifact):
-            run = read_run(cluster, name)
-            if (run.dag_id, run.run_id) != (dag_id, run_id):
-                raise DocumentError(f"the summary {name} is of another run")
-            return run, _until_green(runs_before(cluster, run, MAX_EARLIER))
+    work, artifact = work_uri(), artifact_name_of(dag_id, run_id)
+    for folder in clusters(work):
+        run = run_of(work, folder, artifact)
+        if run is None:
+            continue
+        if isinstance(run, UnreadableRun):
+            raise DocumentError(run.why)
+        if (run.dag_id, run.run_id) != (dag_id, run_id):
+            raise DocumentError(f"the summary of {artifact} is of another run")
+        earlier = [r for r in history(work, folder) if r.dag_id == dag_id and r.file_name < run.file_name]
+        return run, earlier[::-1]
     return None, ()
-
-
-def _until_green(runs: Iterable[RunSummary]) -> Sequence[RunSummary]:
-    found: list[RunSummary] = []
-    for run in runs:
-        found.append(run)
-        if run.outcome is RunOutcome.SUCCESS:
-            break
-    return found
 
 
 def _is_red(context: Context, summary: RunSummary | None) -> bool:

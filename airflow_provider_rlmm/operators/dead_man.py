@@ -58,7 +58,7 @@ class RemoteLogDeadManOperator(CheckedOperator):
 
     def execute(self, context: Context) -> str:
         """Look."""
-        from airflow_provider_rlmm.session.watching_runs import dead_man_alarm
+        from airflow_provider_rlmm.observability.dead_man import dead_man_alarm
 
         read = self.read_arguments()
         configured_notifier()

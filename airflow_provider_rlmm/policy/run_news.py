@@ -60,7 +60,7 @@ class RunNews:
     :param run_id: of the run.
     :param red: whether it needs a person.
     :param summary: what it has kept of itself, ``None`` where it kept nothing.
-    :param earlier: earlier runs of the same DAG, the newest first, up to the last one that was green.
+    :param earlier: earlier runs of the same DAG, the newest first, as far back as is known.
     :param task_id: of the task that failed, where Airflow names one.
     :param error: of that task, or Airflow's reason.
     :param unread: why the work folder says nothing of the run, ``None`` where it was read.
@@ -129,8 +129,9 @@ def _what(news: RunNews) -> str:
     error = f" ({_foreign(news.error, MAX_HEADLINE)})" if news.error else ""
     if summary:
         return f"{failed}{error}, though its summary is green: {_foreign(summary.headline, MAX_HEADLINE)}"
-    unread = f"; the work folder could not be read: {_foreign(news.unread)}" if news.unread else ""
-    return f"{failed}{error}, and it kept no summary of itself{unread}"
+    if news.unread:
+        return f"{failed}{error}, and what it kept of itself cannot be read: {_foreign(news.unread)}"
+    return f"{failed}{error}, and it kept no summary of itself"
 
 
 def _what_to_do(news: RunNews) -> str:

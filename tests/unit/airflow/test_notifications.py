@@ -65,14 +65,14 @@ def test_the_message_is_made_of_what_the_run_has_kept(work: Path) -> None:
     [
         (lambda file: file.write_text("{"), "cannot be read"),
         (lambda file: file.write_text(replace(RED, run_id="manual_1").to_json()), "is of another run"),
-        (lambda file: file.write_text(replace(RED, cluster_id="another").to_json()), "belongs: somebody has copied"),
-        (lambda file: file.write_text(replace(RED, ended_at_ms=5).to_json()), "belongs: somebody has copied"),
+        (lambda file: file.write_text(replace(RED, cluster_id="another").to_json()), "it is of another cluster"),
+        (lambda file: file.write_text(replace(RED, ended_at_ms=5).to_json()), "it is that of "),
     ],
 )
 def test_a_summary_that_is_not_the_runs_is_not_believed(work: Path, change: Any, says: str) -> None:
     change(keep(work, RED))
     text = build_message(context(ti=SimpleNamespace(task_id="report"))).text
-    assert "What: the task report failed (task_failure), and it kept no summary of itself" in text
+    assert "What: the task report failed (task_failure), and what it kept of itself cannot be read: " in text
     assert says in text
     assert "QUARANTINED" not in text
 

@@ -79,7 +79,7 @@ def test_a_run_that_kept_nothing_names_its_task_and_its_error() -> None:
     assert "What: the task evaluate failed (Java 17 is missing), and it kept no summary of itself\n" in text
     assert "What to do first: open the log of the task evaluate: its error says what is wrong and what helps" in text
     unread = message_of(replace(news, unread="no route to host")).text
-    assert "and it kept no summary of itself; the work folder could not be read: no route to host" in unread
+    assert "and what it kept of itself cannot be read: no route to host" in unread
 
 
 def test_a_red_run_whose_summary_is_green_says_both() -> None:

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dead-man alarm reads and writes in the folder of a cluster."""
+"""What the dead-man alarm reads and writes in the folder of a cluster: it looks through the newest runs only."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
-from itertools import islice
 
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.file_systems import create_file, read_file
+from airflow_provider_rlmm.page_data.runs import SEARCHED_RUNS, UnreadableRun, runs
 from airflow_provider_rlmm.policy.dead_man import MAX_WATCH_BYTES, Alarm, Watch, judge, last_success
-from airflow_provider_rlmm.policy.run_summary import RunSummary, run_of_file
+from airflow_provider_rlmm.policy.run_summary import RunKind, RunSummary
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
-from airflow_provider_rlmm.session.kept_runs import read_run, run_names
-
-MAX_READ = 10_000
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +29,14 @@ def dead_man_alarm(work_uri: str, cluster_id: str, connection: str, *, real: boo
     :raises DocumentError: if it cannot be told since when the connection is watched.
     :raises OSError: if the work folder cannot be read or written.
     """
-    cluster_uri = f"{work_uri}/{cluster_folder(cluster_id)}"
-    watch = _watch(cluster_uri, Watch(cluster_id, connection, now_ms))
-    last = last_success(_runs(cluster_uri, now_ms - after_ms), watch, real=real, now_ms=now_ms)
-    # Where none is new enough, an older one says for how long.
-    last = last or last_success(islice(_runs(cluster_uri, 0), MAX_READ), watch, real=real, now_ms=now_ms)
+    folder = cluster_folder(cluster_id)
+    watch = _watch(f"{work_uri}/{folder}", Watch(cluster_id, connection, now_ms))
+    found = runs(work_uri, folder, kind=RunKind.CLEANER, rows=SEARCHED_RUNS).rows
+    for run in found:
+        if isinstance(run, UnreadableRun):
+            logger.warning("the summary of %s counts as no run: %s", run.artifact, run.why)
+    last = last_success([run for run in found if isinstance(run, RunSummary)], watch, real=real, now_ms=now_ms)
     return judge(last, watch, real=real, after_ms=after_ms, now_ms=now_ms)
-
-
-def _runs(cluster_uri: str, not_before_ms: int) -> Iterator[RunSummary]:
-    for name in run_names(cluster_uri, lambda _: True):
-        ended = run_of_file(name)
-        if ended is None or ended[0] < not_before_ms:
-            return
-        try:
-            yield read_run(cluster_uri, name)
-        except (DocumentError, OSError) as e:
-            logger.warning("%s counts as no run: %s", name, e)
 
 
 def _watch(cluster_uri: str, new: Watch) -> Watch:
