@@ -72,6 +72,18 @@ def get_provider_info() -> dict[str, Any]:
                         "environment or the machine's role.\n",
                         "aws_default",
                     ),
+                    "keep_runs_days": _option(
+                        "For how many days the folders and summaries of runs stay below ``work_uri``; the last task of a\n"
+                        "run removes older ones. The newest run of each DAG, plans that have not expired, and what is not\n"
+                        "recognised stay in any case. 0 keeps all.\n",
+                        "30",
+                        default="90",
+                    ),
+                    "keep_audit_days": _option(
+                        "For how many days the audit log of what was deleted stays. 0 keeps all of it.\n",
+                        "3650",
+                        default="0",
+                    ),
                     "price_per_gb_month": _option(
                         "What storing 2^30 bytes costs in a month, in a currency of your own: the page *Remote log*\n"
                         "says then what the segments cost. Empty means that no page speaks of cost.\n",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore, local_path, open_stores_by
-from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.store_uris import is_below, refuse_secrets_in_uri
 
@@ -30,6 +30,8 @@ MAX_ALARM_AFTER_DAYS = 366
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
 _PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+DEFAULT_KEEP_RUNS_DAYS = 90
+_MOST_DAYS = 36_500
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -48,6 +50,31 @@ def work_uri() -> str:
         return configured.rstrip("/")
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     return str(home / "rlmm")
+
+
+def keep_runs_days() -> int:
+    """
+    Return for how long folders and summaries of runs stay: ``[rlmm] keep_runs_days``, by default 90 days, 0 for ever.
+
+    :raises ConfigurationError: if it is no number of days.
+    """
+    return _days("keep_runs_days", DEFAULT_KEEP_RUNS_DAYS)
+
+
+def keep_audit_days() -> int:
+    """
+    Return for how long the audit log stays: ``[rlmm] keep_audit_days``, by default 0, for ever.
+
+    :raises ConfigurationError: if it is no number of days.
+    """
+    return _days("keep_audit_days", 0)
+
+
+def _days(name: str, default: int) -> int:
+    from airflow.providers.common.compat.sdk import conf
+
+    configured = conf.get("rlmm", name, fallback="") or str(default)
+    return spelled_integer(f"[rlmm] {name}", configured, maximum=_MOST_DAYS)
 
 
 def work_conn_id() -> str | None:

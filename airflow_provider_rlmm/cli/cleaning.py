@@ -71,12 +71,17 @@ def clean_command(
     The first run that may write marks; what was marked --min-absence-ms ago is deleted. Without --execute nothing is written:
     the report says what would be. An interrupted run is gone on with by the next one.
     """
+    from airflow_provider_rlmm.session.housekeeping import tidy_up
+
     run, now_ms = begin(invocation, "clean", execute=execute), system_clock()
     said = read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
         summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=True)
         failed = _clean_all(run, shown, limits, summary) if summary.within_blast_radius else 0
     report, path = _reported(run, failed, said, now_ms)
+    tidy_up(
+        run.work_uri, summary.cluster_id, run.name, since_ms=summary.created_at_ms, keep_runs_days=0, keep_audit_days=0
+    )
     document = dict(report.document)
     if invocation.output.as_json:
         invocation.output.document(document | {"report": path})

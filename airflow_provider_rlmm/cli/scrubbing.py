@@ -56,6 +56,7 @@ def scrub(
     """
     from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
     from airflow_provider_rlmm.session import scrubbing as steps
+    from airflow_provider_rlmm.session.housekeeping import tidy_up
 
     limits = ScrubLimits(min_unreferenced_ms=min_unreferenced_ms, overrides=frozenset(overrides))
     run = begin(invocation, "scrub", execute=execute)
@@ -79,6 +80,8 @@ def scrub(
             opened = run.session(limits.of_the_cleaner, shown)
             deletion = steps.delete(opened, run.uri, limits=limits, dry_run=False, run=run.identity)
             counts = deletion.counts()
+            since_ms = summary.began_at_ms
+            tidy_up(run.work_uri, summary.cluster_id, run.name, since_ms=since_ms, keep_runs_days=0, keep_audit_days=0)
             problems += deletion.problems()
     judgement = judged(problems, acknowledgements, summary.cluster_id)
     document = json.loads(summary.to_json()) | {

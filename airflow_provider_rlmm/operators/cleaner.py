@@ -23,6 +23,7 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
+from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
@@ -318,6 +319,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         counts = self.told({**report.document["totals"], "dry_run": dry_run, "report": path})
         self.log.info("report %s", counts)
         unkept = self._keep_summary(context, read.rlmm_conn_id, report)
+        self._tidy_up(name)
         if report.judgement.failing:
             said = f"{report.judgement.headline()} The report is {path}. {HOW_TO_ACKNOWLEDGE}"
             raise AirflowFailException(f"{said} {unkept}".rstrip())
@@ -341,6 +343,14 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
             return ""
         facts = facts_of(context, rlmm_conn_id)
         return keep_summary(lambda: summary_of_cleanup(work_uri(), facts, cluster_id, report))
+
+    def _tidy_up(self, name: str) -> None:
+        """A run without a plan has deleted nothing, and knows no cluster whose old runs may go."""
+        try:
+            plan = read_plan(artifact_uri(name))
+        except PlanError:
+            return
+        tidy_up_after(name, plan.cluster_id, plan.created_at_ms)
 
     def _was_dry(self, context: Context, read: Any) -> bool:
         """Tell what the run was told to be; a run for which nothing was decided has done nothing."""

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
+from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
@@ -280,6 +281,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
         judgement = judged(self.log, found, summary.cluster_id)
         facts = facts_of(context, read.rlmm_conn_id)
         unkept = keep_summary(lambda: summary_of_scrub(work_uri(), facts, summary, deletion, judgement))
+        tidy_up_after(name, summary.cluster_id, summary.began_at_ms)
         _fail_on(judgement, uri, unkept)
         return deletion.counts()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from tests.mutations.attention import NEEDS_A_PERSON
+from tests.mutations.audit import AUDIT
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
 from tests.mutations.generations import GENERATIONS
@@ -33,6 +34,7 @@ MUTATIONS = [
     *GENERATIONS,
     *SCRUBS,
     *KILL_SWITCH,
+    *AUDIT,
     *COMMAND,
     *INPUTS,
     *WATCHING,

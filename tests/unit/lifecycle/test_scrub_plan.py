@@ -8,18 +8,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import (
+    AuditError,
     BlastRadiusError,
     ClusterMismatchError,
     ConfigurationError,
     PlanError,
     StorageError,
     StorageRootError,
+    StorageUnavailableError,
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
@@ -602,3 +605,73 @@ def test_a_dry_run_of_a_stopped_deletion_says_what_would_go(scrubs: Scrubs, capl
     report = scrubs.delete(should_stop=lambda: "the switch is on", dry_run=True)
     assert (report.left, sum(amount.objects for amount in report.deleted.values())) == ([], 3)
     assert "dry run: the switch is on; a real run would end here" in caplog.text
+
+
+def test_what_a_scrub_deletes_is_in_the_audit_log(scrubs: Scrubs) -> None:
+    scrubs.finished(1)
+    scrubs.finished(2)
+    stuck = sorted(scrubs.finished(3))[0]
+    scrubs.scrub()
+    scrubs.plan()
+
+    def fail(name: str, key: str) -> None:
+        if name == "delete" and key == stuck:
+            raise StorageUnavailableError("it is locked")
+
+    scrubs.cluster.storage.on_effect = fail
+    scrubs.delete()
+    before = [row for row in scrubs.audit.rows if row["phase"] == "BEFORE"]
+    after = {UUID(bytes=row["segment_id"]): row for row in scrubs.audit.rows if row["phase"] == "AFTER"}
+    assert [(row["why"], row["outcome"], row["started_offset"]) for row in before] == [("FINISHED", None, None)] * 3
+    assert sorted(row["outcome"] for row in after.values()) == ["GONE", "GONE", "PRESENT"]
+    assert sorted((row["objects"], row["bytes"]) for row in after.values()) == [(2, 20), (3, 30), (3, 30)]
+    (kept,) = [row["why"] for row in after.values() if row["outcome"] == "PRESENT"]
+    assert kept
+    assert {(row["topic"], row["partition"]) for row in before} == {("orders", 0)}
+
+
+def test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log(
+    scrubs: Scrubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scrubs.finished(1)
+    scrubs.scrub()
+    scrubs.plan()
+
+    def fail(keys: object) -> None:
+        raise StorageUnavailableError("nobody answers")
+
+    monkeypatch.setattr(scrubs.cluster.storage, "delete_objects", fail)
+    with pytest.raises(StorageUnavailableError):
+        scrubs.delete()
+    assert [(row["phase"], row["outcome"]) for row in scrubs.audit.rows] == [("BEFORE", None), ("AFTER", "UNKNOWN")]
+
+
+def test_what_a_scrub_cannot_write_down_stays(scrubs: Scrubs) -> None:
+    keys = scrubs.finished(1)
+    scrubs.scrub()
+    scrubs.plan()
+
+    def fail(name: str, rows: object) -> None:
+        raise AuditError("the disk is full")
+
+    scrubs.audit = InMemoryAuditLog(fail)
+    with pytest.raises(AuditError):
+        scrubs.delete()
+    assert keys <= set(scrubs.cluster.storage.keys)
+
+    def fail_after(name: str, rows: object) -> None:
+        if name == "audit after":
+            raise AuditError("the disk is full")
+
+    scrubs.audit = InMemoryAuditLog(fail_after)
+    report = scrubs.delete()
+    assert [(r.kind, r.what) for r in report.left] == [(RefusalKind.AUDIT, "outcomes of batch batch-1, 1 segments")]
+    assert [problem.kind for problem in report.problems()] == ["AUDIT"]
+
+
+def test_a_dry_run_of_a_scrub_writes_nothing_down(scrubs: Scrubs) -> None:
+    scrubs.finished(1)
+    scrubs.scrub()
+    scrubs.plan()
+    scrubs.delete(dry_run=True)
+    assert scrubs.audit.rows == []

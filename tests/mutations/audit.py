@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that break the audit log, or remove more of the work folder than is old."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import BATCHES, EFFECTS, Mutation, switched_off
+
+TRAIL = "lifecycle/deletion_trail.py"
+FILES = "lifecycle/audit_files.py"
+PRUNING = "policy/pruning.py"
+HOUSEKEEPING = "session/housekeeping.py"
+LOG = "audit log"
+OLD = "old runs"
+TESTS = "lifecycle/test_audit.py"
+KEEPING = "airflow/test_housekeeping.py"
+
+AUDIT = [
+    Mutation(
+        LOG,
+        "nothing is written down before",
+        EFFECTS,
+        "        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None",
+        "        return None",
+        f"{TESTS}::test_each_batch_is_written_down_before_and_after",
+        simulated=True,
+    ),
+    Mutation(
+        LOG,
+        "what cannot be written down is deleted all the same",
+        EFFECTS,
+        "        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None",
+        "        from airflow_provider_rlmm.errors import AuditError\n\n"
+        "        try:\n"
+        "            return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None\n"
+        "        except AuditError:\n"
+        "            return None",
+        f"{TESTS}::test_what_cannot_be_written_down_is_not_deleted_and_the_next_run_goes_on",
+        simulated=True,
+    ),
+    Mutation(
+        LOG,
+        "it is written down after the deletion",
+        BATCHES,
+        "        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)\n"
+        "        try:\n"
+        "            deletions = self._delete_and_finish(started, proof)\n",
+        "        try:\n"
+        "            deletions = self._delete_and_finish(started, proof)\n"
+        "            self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)\n",
+        f"{TESTS}::test_what_cannot_be_written_down_is_not_deleted_and_the_next_run_goes_on",
+        simulated=True,
+    ),
+    Mutation(
+        LOG,
+        "an error in mid-batch leaves no outcome",
+        BATCHES,
+        "        except RlmmError:\n            self._end_trail()\n            raise\n",
+        "        except RlmmError:\n            raise\n",
+        f"{TESTS}::test_where_storage_fails_the_outcome_is_unknown",
+        simulated=True,
+    ),
+    Mutation(
+        LOG,
+        "an outcome that cannot be written is not told",
+        BATCHES,
+        "            self._on_refusal(refusal)\n",
+        "            pass\n",
+        f"{TESTS}::test_an_outcome_that_cannot_be_written_is_told_in_red_and_the_work_goes_on",
+        simulated=True,
+    ),
+    Mutation(
+        LOG,
+        "the outcomes of a batch are those of other segments",
+        TRAIL,
+        "        found = [self.deletions.get(segment_id) for segment_id in ids]",
+        "        found = [*self.deletions.values(), *[None] * (len(ids) - len(self.deletions))][::-1]",
+        f"{TESTS}::test_objects_that_stay_are_told_with_the_reason",
+    ),
+    Mutation(
+        LOG,
+        "a file is written over",
+        "lifecycle/audit.py",
+        '            create_file(f"{batch.uri}/{name}", [audit_bytes(rows)])',
+        '            __import__("airflow_provider_rlmm.file_systems").file_systems.replace_file('
+        'f"{batch.uri}/{name}", [audit_bytes(rows)])',
+        f"{TESTS}::test_a_file_is_never_written_over",
+    ),
+    Mutation(
+        LOG,
+        "a scrub writes nothing down where its deletion fails",
+        "lifecycle/scrub_cleaner.py",
+        "            report.note_problem(trail.end(None))\n            raise\n",
+        "            raise\n",
+        "lifecycle/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",
+    ),
+    switched_off(
+        FILES,
+        LOG,
+        "what does not read back replaces the files of the batches",
+        '    if read_file(f"{uri}/{name}", len(data)).to_pybytes() != bytes(data) or '
+        "_read(uri, name).num_rows != rows.num_rows:",
+        f"{TESTS}::test_what_does_not_read_back_removes_nothing",
+    ),
+    Mutation(
+        LOG,
+        "a file of another run is put together with its rows",
+        FILES,
+        "        if value is not None and pc.unique(rows[column]).to_pylist() != [value]:",
+        "        if False:",
+        f"{TESTS}::test_a_file_that_is_not_what_its_name_says_is_not_compacted",
+    ),
+    Mutation(
+        OLD,
+        "a plan that may still be applied goes",
+        PRUNING,
+        "        if self.expires_at_ms is not None and self.expires_at_ms > now_ms:",
+        "        if False:",
+        f"{KEEPING}::test_a_plan_that_has_not_expired_stays",
+    ),
+    Mutation(
+        OLD,
+        "the newest run of a DAG goes",
+        PRUNING,
+        "        return newest.get(group_of(self.artifact), self.artifact) != self.artifact",
+        "        return True",
+        f"{KEEPING}::test_of_a_dag_without_a_known_run_nothing_goes",
+    ),
+    Mutation(
+        OLD,
+        "runs of another cluster go",
+        PRUNING,
+        "        if self.cluster_id not in (None, cluster_id) or self.newest_ms >= cutoff:",
+        "        if self.newest_ms >= cutoff:",
+        f"{KEEPING}::test_runs_of_another_cluster_stay",
+    ),
+    Mutation(
+        OLD,
+        "a folder with files of others goes",
+        HOUSEKEEPING,
+        "    if list_folders(uri) or not files or not all(map(is_file_of_run, files)):",
+        "    if not files:",
+        f"{KEEPING}::test_what_is_not_recognised_stays",
+    ),
+    switched_off(
+        HOUSEKEEPING,
+        OLD,
+        "a folder goes whose documents are another run's",
+        "            if said[0] != name:",
+        f"{KEEPING}::test_what_is_not_recognised_stays",
+    ),
+    Mutation(
+        OLD,
+        "the scrub that the next one compares with goes",
+        HOUSEKEEPING,
+        """ and f'"{name}"' not in latest""",
+        "",
+        f"{KEEPING}::test_the_scrub_that_the_next_one_compares_with_stays",
+    ),
+    Mutation(
+        OLD,
+        "a worker in the future removes all",
+        HOUSEKEEPING,
+        '        now_ms = min(clock(), _time_of_storage(f"{work_uri}/{artifact}", clock()))',
+        "        now_ms = clock()",
+        f"{KEEPING}::test_a_worker_in_the_future_removes_nothing",
+    ),
+]
