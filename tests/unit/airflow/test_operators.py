@@ -214,8 +214,8 @@ def test_a_task_reads_its_connection_once_and_the_hold_anew(cluster: Cluster, mo
 
     monkeypatch.setattr(BaseHook, "get_connection", staticmethod(counted))
     clean(metadata_partition)
-    # The settings, and the hold as it is now; the Kafka provider resolves its own connection once more.
-    assert sorted(read) == ["kafka_prod"] * 2 + ["rlmm_default"] * 2
+    # The settings, and the hold as it is now.
+    assert sorted(read) == ["kafka_prod", "rlmm_default", "rlmm_default"]
 
 
 def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> None:
