@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat import sdk
 
 from airflow_provider_rlmm.observability.stats import send_metrics
+from airflow_provider_rlmm.policy.run_metrics import metrics_of
+from tests.otlp_receiver import OtlpReceiver
 from tests.unit.policy.test_run_metrics import RUN
 
 
@@ -75,3 +81,33 @@ def test_a_failure_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog:
     with caplog.at_level(logging.WARNING):
         send_metrics(RUN)
     assert "were not sent" in caplog.text
+
+
+SEND = """
+from airflow.sdk.configuration import conf
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from airflow_provider_rlmm.observability.stats import send_metrics
+from tests.unit.policy.test_run_metrics import RUN
+
+stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=conf.getboolean("metrics", "legacy_names_on"))
+send_metrics(RUN)
+"""
+
+
+def test_opentelemetry_receives_them_with_their_tags(tmp_path: Path) -> None:
+    """As a task's process has it: initialised as Airflow does it, flushed when the process ends."""
+    with OtlpReceiver() as receiver:
+        settings = {
+            "AIRFLOW_HOME": str(tmp_path),
+            "AIRFLOW__METRICS__OTEL_ON": "True",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+        subprocess.run([sys.executable, "-c", SEND], env=os.environ | settings, check=True, timeout=120)
+    tags = {"connection": "rlmm_default", "cluster_id": "MkU3OEVBNTcwNTJENDM2Qk"}
+    assert receiver.value("airflow.rlmm.stored_bytes", **tags) == 500_000
+    assert receiver.value("airflow.rlmm.step_seconds", **tags, kind="cleaner", step="clean") == 3
+    assert receiver.value("airflow.rlmm.deleted_bytes_total", **tags, kind="cleaner") == 12_000
+    assert {name for name, _ in receiver.values} == {f"airflow.rlmm.{metric.name}" for metric in metrics_of(RUN)}
