@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Iterable
 
-from airflow_provider_rlmm.policy.run_metrics import METRICS, PREFIX, Metric, MetricType, metrics_of
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.run_metrics import METRICS, PREFIX, Metric, MetricType, metrics_of, survey_metrics
 from airflow_provider_rlmm.policy.run_summary import RunSummary
 
 logger = logging.getLogger(__name__)
@@ -25,12 +27,25 @@ def send_metrics(summary: RunSummary) -> None:
 
     :param summary: of the run.
     """
+    _send_all(lambda: metrics_of(summary), summary.cluster_id)
+
+
+def send_survey_metrics(inventory: Inventory) -> None:
+    """
+    Send what a survey says of its cluster in numbers, as :func:`send_metrics`.
+
+    :param inventory: what it has written.
+    """
+    _send_all(lambda: survey_metrics(inventory), inventory.cluster_id)
+
+
+def _send_all(metrics: Callable[[], Iterable[Metric]], cluster_id: str) -> None:
     try:
         tagged = _tags_are_sent()
-        for metric in metrics_of(summary):
-            _send(metric, summary.cluster_id, tagged)
+        for metric in metrics():
+            _send(metric, cluster_id, tagged)
     except Exception:
-        logger.warning("The metrics of this run were not sent, or not all of them", exc_info=True)
+        logger.warning("The metrics of this task were not sent, or not all of them", exc_info=True)
 
 
 def _send(metric: Metric, cluster_id: str, tagged: bool) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
+from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.policy.run_summary import RunSummary
+from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.session.history import keep_run_summary
 from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
@@ -39,16 +41,21 @@ def facts_of(context: Context, rlmm_conn_id: str) -> RunFacts:
 
 def keep_summary(summarise: Callable[[], RunSummary]) -> str:
     """
-    Keep the summary of a run. It raises nothing: what the run has to say comes first.
+    Keep the summary of a run, and tell its numbers. It raises nothing: what the run has to say comes first.
 
     :param summarise: makes it.
     :return: empty where it was kept, else why not and what to do, for the error of the task.
     """
+    summary: RunSummary | None = None
     try:
-        keep_run_summary(work_uri(), summarise())
+        summary = summarise()
+        keep_run_summary(work_uri(), summary)
     except (OSError, RlmmError, ValueError, LookupError, TypeError) as e:
         logger.exception("the summary of this run is not kept")
+        if summary is not None:
+            send_metrics(replace(summary, outcome=RunOutcome.FAILED))
         return f"The summary of this run is not kept ({type(e).__name__}: {e}); {_WHAT_TO_DO}."
+    send_metrics(summary)
     return ""
 
 

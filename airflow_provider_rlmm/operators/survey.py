@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
@@ -64,6 +65,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
         with opened as session:
             inventory = survey(session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits)
             uri = f"{session.cluster_uri}/{inventory.generation}"
+        send_survey_metrics(inventory)
         totals = inventory.totals
         counts = {
             f"{what}_{unit}": getattr(getattr(totals, what), unit)

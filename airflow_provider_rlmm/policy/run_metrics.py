@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
 
 PREFIX = "rlmm"
@@ -94,6 +96,7 @@ METRICS: Mapping[str, Description] = {
 }
 """Name, without :data:`PREFIX` → what it means; in the order of ``docs/metrics.md``."""
 
+_SIZES = ("stored", "orphaned", "waiting", "deleting")
 _DELETES = frozenset({"clean", "delete"})
 _READS_ALL = frozenset({"mark", "plan", "survey", "doctor", "evaluate"})
 
@@ -128,17 +131,25 @@ def metrics_of(summary: RunSummary) -> tuple[Metric, ...]:
     return tuple(found)
 
 
+def survey_metrics(inventory: Inventory) -> tuple[Metric, ...]:
+    """
+    Return what a survey says of its cluster in numbers, whatever run it is a part of.
+
+    :param inventory: what it has written.
+    """
+    totals, cluster = inventory.totals, {"connection": inventory.connection}
+    sizes = {name: getattr(totals, name) for name in _SIZES}
+    found = [
+        *_of_sizes(sizes, totals.oldest_orphan_ms, inventory.created_at_ms),
+        ("metadata_partitions_out_of_service", len(totals.metadata_partitions_out_of_service)),
+        ("quarantined_records", totals.quarantined_records),
+    ]
+    return tuple(Metric(name, value, cluster) for name, value in found)
+
+
 def _of_the_cluster(summary: RunSummary) -> Iterator[tuple[str, float]]:
-    for name in ("stored", "orphaned", "waiting", "deleting"):
-        count = getattr(summary, name)
-        if count is not None:
-            yield f"{name}_bytes", count.bytes
-            yield f"{name}_segments", count.segments
-    if summary.oldest_orphan_ms is not None:
-        # A broker's clock may be ahead of ours, and a record's time is its producer's.
-        yield "oldest_orphan_age_seconds", max(0, summary.ended_at_ms - summary.oldest_orphan_ms) / 1000
-    elif summary.orphaned is not None and not summary.orphaned.segments:
-        yield "oldest_orphan_age_seconds", 0
+    sizes = {name: getattr(summary, name) for name in _SIZES}
+    yield from _of_sizes(sizes, summary.oldest_orphan_ms, summary.ended_at_ms)
     for name, value in {
         "metadata_partitions_out_of_service": summary.out_of_service,
         "quarantined_records": summary.quarantined,
@@ -146,6 +157,21 @@ def _of_the_cluster(summary: RunSummary) -> Iterator[tuple[str, float]]:
     }.items():
         if value is not None:
             yield name, value
+
+
+def _of_sizes(
+    sizes: Mapping[str, Count | None], oldest_orphan_ms: int | None, now_ms: int
+) -> Iterator[tuple[str, float]]:
+    for name, count in sizes.items():
+        if count is not None:
+            yield f"{name}_bytes", count.bytes
+            yield f"{name}_segments", count.segments
+    orphaned = sizes["orphaned"]
+    if oldest_orphan_ms is not None:
+        # A broker's clock may be ahead of ours, and a record's time is its producer's.
+        yield "oldest_orphan_age_seconds", max(0, now_ms - oldest_orphan_ms) / 1000
+    elif orphaned is not None and not orphaned.segments:
+        yield "oldest_orphan_age_seconds", 0
 
 
 def _of_the_run(summary: RunSummary) -> Iterator[tuple[str, float]]:

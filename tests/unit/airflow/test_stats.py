@@ -15,6 +15,7 @@ import pytest
 from airflow.providers.common.compat import sdk
 
 from airflow_provider_rlmm.observability.stats import send_metrics
+from airflow_provider_rlmm.operators.history import keep_summary
 from airflow_provider_rlmm.policy.run_metrics import metrics_of
 from tests.otlp_receiver import OtlpReceiver
 from tests.unit.policy.test_run_metrics import RUN
@@ -81,6 +82,27 @@ def test_a_failure_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog:
     with caplog.at_level(logging.WARNING):
         send_metrics(RUN)
     assert "were not sent" in caplog.text
+
+
+def green(stats: Recorder) -> list[float]:
+    return [value for _, stat, value, _ in stats.seen if stat == "rlmm.run_succeeded"]
+
+
+def test_a_run_that_keeps_its_summary_tells_its_numbers(
+    stats: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    assert keep_summary(lambda: RUN) == ""
+    assert green(stats) == [1]
+
+
+def test_a_run_whose_summary_is_not_kept_is_told_as_red(
+    stats: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").write_text("no folder")
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    assert "is not kept" in keep_summary(lambda: RUN)
+    assert green(stats) == [0]
 
 
 SEND = """

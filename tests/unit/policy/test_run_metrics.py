@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_rlmm.policy.inventory import Inventory, Totals
 from airflow_provider_rlmm.policy.plan import Count
-from airflow_provider_rlmm.policy.run_metrics import METRICS, as_markdown, metrics_of
+from airflow_provider_rlmm.policy.run_metrics import METRICS, as_markdown, metrics_of, survey_metrics
 from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary
 from tests.unit.docs.pages import DOCS
 
@@ -109,3 +110,15 @@ def test_the_page_lists_them_all() -> None:
     assert as_markdown() in (DOCS / "metrics.md").read_text()
     both = metrics_of(RUN) + metrics_of(replace(RUN, outcome=RunOutcome.FAILED))
     assert {metric.name for metric in both} == METRICS.keys()
+
+
+def test_a_survey_tells_what_there_is() -> None:
+    totals = Totals(
+        stored=Count(500, 500_000), orphaned=Count(20, 20_000), waiting=Count(7, 7_000), eligible=Count(12, 12_000),
+        deleting=Count(1, 1_000), next_eligible_ms=None, oldest_orphan_ms=460_000, topics=9, orphaned_topics=2,
+        quarantined_records=4, metadata_partitions_out_of_service=(3, 17),
+    )  # fmt: skip
+    inventory = Inventory("c", "rlmm_default", 1_060_000, "a", "inventory-1060000", {}, totals)
+    told = {metric.name: metric.value for metric in survey_metrics(inventory)}
+    of_a_run = values(replace(RUN, out_of_service=2, critical=None))
+    assert told == {name: value for name, value in of_a_run.items() if "." not in name}
