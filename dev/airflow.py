@@ -47,8 +47,8 @@ class LocalAirflow:
     """
     An Airflow with all four components as processes of this one.
 
-    The user ``admin`` has the password :attr:`password`, the user ``viewer`` may only look. Scheduled runs are off: a
-    DAG runs when it is triggered or when an asset that it waits for changes.
+    The user ``admin`` has the password :attr:`password`, the user ``viewer`` may only look. Scheduled runs are off unless
+    ``scheduled`` is given: a DAG runs when it is triggered or when an asset that it waits for changes.
 
     :param home: becomes AIRFLOW_HOME; created if missing, and fresh: an earlier database cannot be read with this one's
         keys. Logs stay there: ``components/*.log`` and ``logs/``.
@@ -56,6 +56,7 @@ class LocalAirflow:
     :param connections: connection id → JSON document as in ``AIRFLOW_CONN_…`` variables (``conn_type``, ``host``,
         ``extra``, …). They are stored in Airflow's database, so that they show in its UI.
     :param env: further environment variables of the components; they win over the ones set here.
+    :param scheduled: whether DAGs that are not paused run by their schedules, too.
     :param progress: receives one line per step and per change of a task instance's state.
     """
 
@@ -66,6 +67,7 @@ class LocalAirflow:
         dags_folder: Path,
         connections: Mapping[str, str],
         env: Mapping[str, str] | None = None,
+        scheduled: bool = False,
         progress: Callable[[str], None] = print,
     ) -> None:
         self.home = home.resolve()
@@ -74,7 +76,7 @@ class LocalAirflow:
         self._viewer_password = secrets.token_urlsafe(16)
         self._connections = dict(connections)
         self._progress = progress
-        self._env = self._environment(dags_folder.resolve()) | dict(env or {})
+        self._env = self._environment(dags_folder.resolve(), scheduled) | dict(env or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._client: httpx.Client | None = None
 
@@ -237,6 +239,14 @@ class LocalAirflow:
             time.sleep(0.5)
         self._call("PATCH", f"/dags/{_quoted(dag_id)}", json={"is_paused": False})
 
+    def pause(self, dag_id: str) -> None:
+        """
+        Let a DAG begin no further run.
+
+        :param dag_id: the DAG.
+        """
+        self._call("PATCH", f"/dags/{_quoted(dag_id)}", json={"is_paused": True})
+
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """
         Unpause a DAG and start a run of it.
@@ -249,6 +259,86 @@ class LocalAirflow:
         body = {"logical_date": None, "conf": dict(conf or {})}
         run_id: str = self._call("POST", f"/dags/{_quoted(dag_id)}/dagRuns", json=body)["dag_run_id"]
         return run_id
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """
+        Return the runs of a DAG as the API gives them, at most 100.
+
+        :param dag_id: the DAG.
+        """
+        found: list[dict[str, Any]] = self.get(f"/dags/{_quoted(dag_id)}/dagRuns", limit=100)["dag_runs"]
+        return found
+
+    def emit(self, asset: str, extra: Mapping[str, Any]) -> None:
+        """
+        Have an event of an asset, as a task would emit it.
+
+        :param asset: name of the asset.
+        :param extra: what the event says.
+        """
+        (known,) = [a for a in self.get("/assets", limit=100)["assets"] if a["name"] == asset]
+        self._call("POST", "/assets/events", json={"asset_id": known["id"], "extra": dict(extra)})
+
+    def wait_for_request(self, dag_id: str, run_id: str, task_id: str, timeout: float = 300.0) -> dict[str, Any]:
+        """
+        Wait until a task asks a person, and return what it asks.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param timeout: seconds.
+        :return: Airflow's own words for it: ``subject``, ``body``, ``options`` and so on.
+        :raises TimeoutError: if it does not ask in time; names the state of every task instance.
+        """
+        patience = Patience(timeout)
+        while True:
+            states = {i["task_id"]: i["state"] for i in self.task_instances(dag_id, run_id)}
+            # Before Airflow 3.3 it waits in the triggerer.
+            if states.get(task_id) in ("awaiting_input", "deferred"):
+                asked: dict[str, Any] = self.get(f"{_instance_path(dag_id, run_id, task_id)}/-1/hitlDetails")
+                return asked
+            self._alive()
+            if patience.over() or states.get(task_id) in FINISHED:
+                raise TimeoutError(f"{task_id} of {dag_id} {run_id} asks nobody: {states}")
+            time.sleep(0.3)
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """
+        Answer what a task asks, as the user ``admin``.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param option: which of its options.
+        """
+        body = {"chosen_options": [option], "params_input": {}}
+        self._call("PATCH", f"{_instance_path(dag_id, run_id, task_id)}/-1/hitlDetails", json=body)
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """
+        Mark a task instance, as *Mark success* in the UI does.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param state: ``success``, ``failed`` or ``skipped``.
+        """
+        self._call("PATCH", _instance_path(dag_id, run_id, task_id), json={"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str, *, downstream: bool = True) -> None:
+        """
+        Have a task of a run begin anew.
+
+        :param dag_id: the DAG.
+        :param run_id: the run.
+        :param task_id: the task.
+        :param downstream: and all that come after it.
+        """
+        body = {
+            "dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "include_downstream": downstream,
+            "only_failed": False, "reset_dag_runs": True,
+        }  # fmt: skip
+        self._call("POST", f"/dags/{_quoted(dag_id)}/clearTaskInstances", json=body)
 
     def wait(self, dag_id: str, run_id: str, timeout: float = 300.0) -> str:
         """
@@ -345,7 +435,7 @@ class LocalAirflow:
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
-    def _environment(self, dags_folder: Path) -> dict[str, str]:
+    def _environment(self, dags_folder: Path, scheduled: bool) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}
         # Tasks start spark-submit by name.
         inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)])
@@ -367,7 +457,9 @@ class LocalAirflow:
             "API__SECRET_KEY": secrets.token_urlsafe(32),
             "API__WORKERS": "1",
             "API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
-            "SCHEDULER__USE_JOB_SCHEDULE": "False",
+            "SCHEDULER__USE_JOB_SCHEDULE": str(scheduled),
+            # How late a request for input may time out.
+            "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
             "DAG_PROCESSOR__PARSING_PROCESSES": "1",
             "USAGE_DATA_COLLECTION__ENABLED": "False",

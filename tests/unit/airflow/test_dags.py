@@ -285,6 +285,14 @@ def test_every_parameter_has_a_name_that_people_read_and_a_section() -> None:
             assert params["dry_run"] is True
 
 
+def test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for(cleaner: DAG) -> None:
+    asks = rendered(cleaner, "approve", approve_above_segments=5)
+    deletes = rendered(cleaner, "clean", {"metadata_partition": 3}, approve_above_segments=5)
+    assert asks.approve_above == {"approve_above_segments": 5, "approve_above_bytes": 2**40}
+    assert deletes.approve_above == asks.approve_above
+    assert (asks.answer_within, asks.defaults, asks.dry_run_only) == ("18 h", ["Reject"], "as checked")
+
+
 def test_only_the_first_task_reads_whether_it_is_a_dry_run_and_which_plan_is_taken(cleaner: DAG) -> None:
     assert rendered(cleaner, "check", dry_run=False).dry_run_only is False
     for task_id in ("mark", "plan", "clean", "report"):

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of what is decided for a run: dry or real, from which plan, approved by whom, for which cluster."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+DECISION = "policy/run_decision.py"
+DECIDING = "session/deciding.py"
+TASKS = "operators/decision.py"
+CHECKING = "operators/check.py"
+CLEANER = "operators/cleaner.py"
+APPROVAL = "policy/approval.py"
+APPROVING = "operators/approval.py"
+SESSION = "session/cleaner_session.py"
+STEPS = "session/cleaning.py"
+PARAMS = "dag_factory/params.py"
+SETTINGS = "settings.py"
+FACTORY = "dag_factory/cleaner.py"
+
+_DECIDED = "airflow/test_run_decision.py"
+_APPROVED = "airflow/test_approval_operator.py"
+_DAGS = "airflow/test_dags.py"
+
+APPROVALS = [
+    Mutation(
+        "decision",
+        "a scheduled run goes by the parameters, whatever the connection says",
+        TASKS,
+        "    automatic = by_connection and run_type in AUTOMATIC",
+        "    automatic = False",
+        f"{_DECIDED}::test_who_started_a_run_decides_who_says_what_it_does",
+    ),
+    Mutation(
+        "decision",
+        "a scheduled run is real unless the connection says otherwise",
+        TASKS,
+        "ScheduledRuns.of(settings.scheduled_runs) is not ScheduledRuns.REAL",
+        "False",
+        f"{_DECIDED}::test_who_started_a_run_decides_who_says_what_it_does",
+    ),
+    Mutation(
+        "decision",
+        "a run that an asset has started is taken for one that somebody has started",
+        DECISION,
+        'AUTOMATIC = frozenset({"scheduled", "asset_triggered"})',
+        'AUTOMATIC = frozenset({"scheduled"})',
+        f"{_DECIDED}::test_who_started_a_run_decides_who_says_what_it_does",
+    ),
+    switched_off(
+        DECIDING,
+        "decision",
+        "what check has verified is taken for a decision",
+        "    if not isinstance(decision, dict):",
+        f"{_DECIDED}::test_a_check_that_fails_takes_its_earlier_decision_away",
+    ),
+    Mutation(
+        "decision",
+        "the decision of an earlier try stays when check fails",
+        CHECKING,
+        "        forget_decision(uri)\n",
+        "",
+        f"{_DECIDED}::test_a_check_that_fails_takes_its_earlier_decision_away",
+    ),
+    switched_off(
+        DECISION,
+        "decision",
+        "the decision of another run counts",
+        "        if (decision.dag_id, decision.run_id) != (dag_id, run_id):",
+        f"{_DECIDED}::test_the_decision_of_another_run_or_connection_counts_for_nothing",
+    ),
+    switched_off(
+        TASKS,
+        "decision",
+        "the decision for another connection counts",
+        "    if decision.connection != rlmm_conn_id:",
+        f"{_DECIDED}::test_the_decision_of_another_run_or_connection_counts_for_nothing",
+    ),
+    Mutation(
+        "decision",
+        "a task does as it is told where its run was to be decided",
+        TASKS,
+        "        decision.dry_run if dry_run_only == AS_CHECKED else bool(dry_run_only),",
+        "        False,",
+        f"{_DECIDED}::test_who_started_a_run_decides_who_says_what_it_does",
+    ),
+    Mutation(
+        "decision",
+        "an older plan is taken where several have started a run",
+        DECISION,
+        "    newest = max(events,",
+        "    newest = min(events,",
+        f"{_DECIDED}::test_the_newest_plan_counts_and_none_of_another_asset",
+    ),
+    switched_off(
+        TASKS,
+        "decision",
+        "the plan of an event of any asset is taken",
+        "        if event.asset.name == name:",
+        f"{_DECIDED}::test_a_run_that_a_plan_has_started_takes_its_work_from_there",
+    ),
+    Mutation(
+        "decision",
+        "the plan of another cluster, or one that has expired, passes the first task",
+        "session/checking.py",
+        "        session.check_plan(source_plan)\n",
+        "        pass\n",
+        f"{_DECIDED}::test_a_plan_that_is_not_valid_here_is_refused_by_the_first_task",
+    ),
+    Mutation(
+        "decision",
+        "the connection's time of day counts for nothing",
+        STEPS,
+        "    limits = session.paced(limits)\n",
+        "",
+        f"{_DECIDED}::test_nothing_is_deleted_outside_of_the_connections_time_of_day",
+    ),
+    Mutation(
+        "clusters",
+        "a DAG takes any connection",
+        PARAMS,
+        '    allowed: dict[str, Any] = {"enum": [conn_id]}',
+        "    allowed: dict[str, Any] = {}",
+        f"{_DAGS}::test_no_run_leads_to_the_connection_of_other_dags",
+    ),
+    Mutation(
+        "clusters",
+        "the DAGs of rlmm_default take the connection of other DAGs",
+        PARAMS,
+        '        allowed = {"not": {"enum": others}} if others else {}',
+        "        allowed = {}",
+        f"{_DAGS}::test_no_run_leads_to_the_connection_of_other_dags",
+    ),
+    Mutation(
+        "clusters",
+        "all connections share their DAGs and assets",
+        SETTINGS,
+        '    return name if conn_id == DEFAULT_CONN_ID else f"{name}__{conn_id}"',
+        "    return name",
+        f"{_DAGS}::test_each_connection_has_dags_and_assets_of_its_own",
+    ),
+    Mutation(
+        "clusters",
+        "a connection may be called as a run's folder is cut",
+        SETTINGS,
+        '_CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")',
+        '_CONN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")',
+        f"{_DAGS}::test_a_wrong_setting_fails_when_the_file_is_parsed",
+    ),
+    switched_off(
+        CLEANER,
+        "approval",
+        "a cleaning task asks for no approval",
+        "        if read.approve_above is not None and not dry_run:",
+        f"{_APPROVED}::test_a_task_that_was_marked_as_successful_or_skipped_has_approved_nothing",
+    ),
+    Mutation(
+        "approval",
+        "the cleaning tasks of the DAG ask for no approval",
+        FACTORY,
+        "        approve_above=APPROVE_ABOVE,\n        execution_timeout",
+        "        execution_timeout",
+        f"{_DAGS}::test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for",
+    ),
+    switched_off(
+        APPROVAL,
+        "approval",
+        "the answer for another plan approves this one",
+        "    if not answer.is_of(summary):",
+        f"{_APPROVED}::test_a_plan_that_was_made_anew_needs_an_answer_of_its_own",
+    ),
+    Mutation(
+        "approval",
+        "the answer for a plan of this name approves whatever it has become",
+        APPROVAL,
+        "        return (self.plan_id, self.plan_sha256) == (summary.plan_id, summary.sha256)",
+        "        return self.plan_id == summary.plan_id",
+        f"{_APPROVED}::test_a_plan_that_was_made_anew_needs_an_answer_of_its_own",
+    ),
+    switched_off(
+        APPROVAL,
+        "approval",
+        "a rejection approves",
+        "    if not answer.approved:",
+        f"{_APPROVED}::test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it",
+    ),
+    Mutation(
+        "approval",
+        "nobody approves",
+        APPROVAL,
+        "        return self.decision == APPROVE and self.decided_by is not None",
+        "        return self.decision == APPROVE",
+        f"{_APPROVED}::test_a_default_that_approves_is_no_person",
+    ),
+    Mutation(
+        "approval",
+        "an answer counts for the plan that lies there when it comes",
+        APPROVING,
+        "        request.check_plan(summary)\n",
+        "",
+        f"{_APPROVED}::test_an_answer_for_a_plan_that_has_changed_meanwhile_is_refused",
+    ),
+    Mutation(
+        "approval",
+        "a large number of small segments asks nobody",
+        APPROVAL,
+        "            planned.segments > self.approve_above_segments or planned.bytes > self.approve_above_bytes",
+        "            planned.segments > self.approve_above_segments and planned.bytes > self.approve_above_bytes",
+        f"{_APPROVED}::test_a_larger_plan_asks",
+    ),
+    Mutation(
+        "approval",
+        "an answer is waited for beyond the expiry of the plan",
+        APPROVING,
+        "min(read.answer_within, summary.expires_at_ms - now_ms)",
+        "read.answer_within",
+        f"{_APPROVED}::test_nobody_is_asked_beyond_the_expiry_of_the_plan",
+    ),
+    Mutation(
+        "approval",
+        "a topic's name is Markdown in the request",
+        "session/approving.py",
+        "    name = in_markdown(name_in_text(topic.topic))",
+        "    name = topic.topic",
+        f"{_APPROVED}::test_names_in_a_request_are_data",
+    ),
+    Mutation(
+        "approval",
+        "the report does not say that a plan was rejected",
+        "lifecycle/run_report.py",
+        "    elif run.rejected is not None:",
+        "    elif False:",
+        f"{_APPROVED}::test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it",
+    ),
+]
