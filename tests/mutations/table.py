@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tests.mutations.alarms import ALARMS
 from tests.mutations.approvals import APPROVALS
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
@@ -40,6 +41,7 @@ MUTATIONS = [
     *INPUTS,
     *WATCHING,
     *APPROVALS,
+    *ALARMS,
 ]
 
 

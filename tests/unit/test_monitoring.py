@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example dashboard, alert rules and mapping speak of metrics and labels that are sent, and of no others."""
+"""
+``docs/metrics.md`` lists every metric. The example dashboard, alert rules and mapping speak of metrics and labels that are
+sent, and of no others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import pytest
 import yaml
 
 from airflow_provider_rlmm.observability.stats import plain_name
-from airflow_provider_rlmm.policy.run_metrics import METRICS, metrics_of
+from airflow_provider_rlmm.policy.run_metrics import METRICS, as_markdown, metrics_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome
 from tests.unit.policy.test_run_metrics import RUN
 
@@ -25,6 +28,10 @@ RULES: list[dict[str, Any]] = [
 ]
 MAPPINGS = yaml.safe_load((FOLDER / "statsd-mapping.yml").read_text())["mappings"]
 PROMETHEUS = "airflow_rlmm_"
+
+
+def test_the_page_lists_every_metric() -> None:
+    assert as_markdown() in (FOLDER.parents[1] / "docs" / "metrics.md").read_text()
 
 
 def expressions() -> list[tuple[str, str]]:
