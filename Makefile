@@ -14,7 +14,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system matrix \
-	stores pictures package docs bench-replay bench-scale bench-deletion bench-publish lock clean
+	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -111,6 +111,9 @@ package: setup ## Build the wheel and try it in a clean environment
 
 docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
 	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
+
+browser: setup ## The pages in a real browser, on a real broker and a real Airflow (needs Chromium; 8 minutes)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/browser
 
 pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 3 minutes)
 	$(BIN)/python -m dev.recording

@@ -186,6 +186,14 @@ class LocalAirflow:
             raise LocalAirflowError(f"airflow {' '.join(arguments)} failed ({done.returncode}):\n{tail}")
         return done.stdout
 
+    def password_of(self, user: str) -> str:
+        """
+        Return the password of a user.
+
+        :param user: ``admin`` or ``viewer``.
+        """
+        return {"admin": self.password, "viewer": self._viewer_password}[user]
+
     # -- REST API ---------------------------------------------------------------------------------------------------
 
     def client(self, user: str = "admin") -> httpx.Client:
@@ -194,7 +202,7 @@ class LocalAirflow:
 
         :param user: ``admin`` or ``viewer``.
         """
-        password = {"admin": self.password, "viewer": self._viewer_password}[user]
+        password = self.password_of(user)
         answer = httpx.post(f"{self.url}/auth/token", json={"username": user, "password": password}, timeout=30)
         token = _checked(answer)["access_token"]
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)

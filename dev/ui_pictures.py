@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Takes ``docs/images/*.png``: a cleanup in Airflow's UI, on a real broker with orphans, in a real browser.
+Takes ``docs/images/*.png``: every page of the package in Airflow's UI, light and dark, about a real broker with orphans.
 
 ``python -m dev.ui_pictures`` takes them anew. It needs Chromium (Debian: ``apt-get install chromium``) and the package
 ``playwright``, which drives it.
@@ -8,69 +8,115 @@ Takes ``docs/images/*.png``: a cleanup in Airflow's UI, on a real broker with or
 
 from __future__ import annotations
 
-import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import Page
 
-from airflow_provider_rlmm.resources import dags_folder
-from dev import DevEnvironmentError, tiering
-from dev.airflow import LocalAirflow
-from dev.broker import LocalKafka
-from dev.demo import connections
+from dev import tiering, ui_scene
+from dev.ui_scene import ASKING, AT_ONCE, CLEANER, SLOWLY, Scene
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-CLEANER = "remote_log_cleaner"
-AT_ONCE = {"dry_run": False, "min_absence_ms": 0, "overrides": ["short_min_absence"], "max_share": 1.0}
-SIZE: ViewportSize = {"width": 1360, "height": 820}
+THEMES = {"light": "", "dark": "-dark"}
+"""What a person has chosen in Airflow → the end of the names of its pictures."""
+
+SETTLED_MS = 300
 
 
 def main() -> None:
-    """Run a cleanup and take pictures of it."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        raise DevEnvironmentError("no Chromium is installed (Debian: apt-get install chromium)")
-    with tempfile.TemporaryDirectory(prefix="rlmm-pictures-") as folder, LocalKafka(Path(folder) / "kafka") as kafka:
-        for topic in ("orders", "payments"):
-            tiering.create_tiered_topic(kafka, topic, 4)
-            tiering.produce_until_remote(kafka, topic, 5)
-        tiering.provoke_scenario_b(kafka, "payments")
-        dags = Path(folder) / "dags"
-        dags.mkdir()
-        shutil.copy(Path(dags_folder()) / f"{CLEANER}.py", dags)
-        env = {"AIRFLOW__RLMM__WORK_URI": str(Path(folder) / "artifacts")}
-        with LocalAirflow(
-            Path(folder) / "airflow", dags_folder=dags, connections=connections(kafka), env=env
-        ) as airflow:
-            run_id = airflow.trigger(CLEANER, AT_ONCE)
-            airflow.wait(CLEANER, run_id)
-            pages = {
-                "run": f"/dags/{CLEANER}/runs/{run_id}",
-                "plan": airflow.link(CLEANER, run_id, "plan", "Plan"),
-                "report": airflow.link(CLEANER, run_id, "report", "Report"),
-            }
-            _take(browser, airflow, pages)
-
-
-def _take(browser: str, airflow: LocalAirflow, pages: dict[str, str]) -> None:
+    """Run cleanups and take pictures of them."""
     IMAGES.mkdir(exist_ok=True)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = opened.new_page(viewport=SIZE)
-        _log_in(page, airflow)
-        for name, address in pages.items():
-            page.goto(address if "://" in address else airflow.url + address, wait_until="networkidle")
-            page.screenshot(path=str(IMAGES / f"{name}.png"))
-        opened.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="rlmm-pictures-") as folder,
+        ui_scene.browser() as opened,
+        ui_scene.scene(Path(folder)) as scene,
+    ):
+        pages = {theme: ui_scene.log_in(opened, scene.airflow, theme=theme) for theme in THEMES}
+        scene.run({"dry_run": True})
+        _take(pages, {"topics": f"{scene.cluster}/topics"})
+        _under_way(scene, pages)
+        _asked(scene, pages)
+        tiering.create_tiered_topic(scene.kafka, "carts", 3)
+        tiering.produce_until_remote(scene.kafka, "carts", 4)
+        tiering.provoke_scenario_b(scene.kafka, "carts")
+        run_id, _ = scene.run({"dry_run": False})
+        (carts,) = {topic.partition("/")[0] for topic in _links(pages["light"], f"{scene.cluster}/topics?search=carts")}
+        _take(
+            pages,
+            {
+                "overview": f"{scene.airflow.url}/plugin/remote-log",
+                "topic": f"{scene.cluster}/topics/{carts}",
+                "partition": f"{scene.cluster}/topics/{carts}/0",
+                "run": f"{scene.airflow.url}/dags/{CLEANER}/runs/{run_id}",
+                "run-tab": f"{scene.airflow.url}/dags/{CLEANER}/runs/{run_id}/plugin/remote-log-run",
+                "runs": f"{scene.cluster}/runs",
+            },
+        )
+        _red(scene, pages)
 
 
-def _log_in(page: Page, airflow: LocalAirflow) -> None:
-    page.goto(airflow.url, wait_until="networkidle")
-    page.fill("input[name=username]", "admin")
-    page.fill("input[name=password]", airflow.password)
-    page.click("button[type=submit]")
-    page.wait_for_load_state("networkidle")
+def _under_way(scene: Scene, pages: Mapping[str, Page]) -> None:
+    """Take a run while it deletes, and its plan and report afterwards."""
+    run_id = scene.start(SLOWLY)
+    for page in pages.values():
+        page.goto(scene.page_of(run_id))
+    pages["light"].locator("progress").nth(2).wait_for(timeout=120_000)
+    pages["light"].wait_for_timeout(8_000)
+    _shoot(pages, "progress")
+    scene.airflow.wait(CLEANER, run_id)
+    addresses = {
+        name: scene.airflow.link(CLEANER, run_id, task, link)
+        for name, task, link in (("plan", "plan", "Plan"), ("report", "report", "Report"))
+    }
+    _take(pages, addresses)
+
+
+def _asked(scene: Scene, pages: Mapping[str, Page]) -> None:
+    """Take a run that waits for a person, who approves."""
+    tiering.provoke_scenario_b(scene.kafka, "clicks")
+    run_id = scene.start(ASKING)
+    for page in pages.values():
+        page.goto(scene.page_of(run_id))
+        page.locator("summary", has_text="Approve").wait_for(timeout=120_000)
+    _shoot(pages, "approval")
+    pages["light"].locator("summary", has_text="Approve").click()
+    pages["light"].get_by_role("button", name="Approve").click()
+    scene.airflow.wait(CLEANER, run_id)
+
+
+def _red(scene: Scene, pages: Mapping[str, Page]) -> None:
+    """Take what needs a person: a record that nobody can apply, and a plan that is larger than it may be."""
+    scene.write_keyed_record()
+    run_id, _ = scene.run(AT_ONCE | {"max_segments": 1})
+    _take(
+        pages,
+        {
+            "red": f"{scene.airflow.url}/plugin/remote-log",
+            "red-report": scene.airflow.link(CLEANER, run_id, "report", "Report"),
+        },
+    )
+
+
+def _take(pages: Mapping[str, Page], addresses: Mapping[str, str]) -> None:
+    for name, address in addresses.items():
+        for page in pages.values():
+            page.goto(address, wait_until="networkidle")
+        _shoot(pages, name)
+
+
+def _shoot(pages: Mapping[str, Page], name: str) -> None:
+    for theme, page in pages.items():
+        # What moves in when a page is shown stands still then.
+        page.wait_for_timeout(SETTLED_MS)
+        page.screenshot(path=str(IMAGES / f"{name}{THEMES[theme]}.png"))
+
+
+def _links(page: Page, address: str) -> list[str]:
+    """Return what the links of a list of topics lead to, below the list."""
+    page.goto(address)
+    found = page.locator("tbody .name a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    return [href.partition("/topics/")[2] for href in found]
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ class Listing:
     :param state: which state the rows have, empty for any.
     :param sort: key of the column by which they are sorted, empty for the list's own order.
     :param descending: whether the largest comes first.
+    :param fixed: what else the address asks for, whichever page it is.
     """
 
     address: str
@@ -59,6 +60,7 @@ class Listing:
     state: str = ""
     sort: str = ""
     descending: bool = False
+    fixed: tuple[tuple[str, str], ...] = ()
     size: int = field(default=PAGE_ROWS, kw_only=True)
 
     @property
@@ -99,6 +101,7 @@ class Listing:
 
     def _asked(self) -> dict[str, str]:
         return {
+            **dict(self.fixed),
             "search": self.search,
             "state": self.state,
             "sort": self.sort,

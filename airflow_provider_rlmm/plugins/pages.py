@@ -8,12 +8,16 @@ The form of a document is checked first, of a diagnosis as far as its page needs
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_rlmm.lifecycle.reports import check_report
+from airflow_provider_rlmm.plugins.actions import Action
+from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
+from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.findings import Severity
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
@@ -32,6 +36,25 @@ REASONS = {
     Reason.RETENTION_BYTES: "beyond retention.bytes",
 }
 """Why a segment is in a plan, in the words of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """
+    The rows of a plan that its page shows.
+
+    :param list: a page of them; empty where they cannot be read.
+    :param columns: their columns.
+    :param by: ``topic`` or ``segment``.
+    :param why_not: why they cannot be read, empty if they can.
+    :param actions: buttons.
+    """
+
+    list: Listing
+    columns: Sequence[Column]
+    by: str
+    why_not: str = ""
+    actions: Sequence[Action] = ()
 
 
 def _fields(**readers: _Reader) -> _Reader:
@@ -72,17 +95,19 @@ def _check_diagnosis(document: Mapping[str, Any]) -> None:
         raise ValueError(f"diagnosis.explanations has {strict.shown(uncounted)}, which diagnosis.counts lacks")
 
 
-def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
     """
     Return the page of a plan.
 
     :param name: name of the plan.
     :param document: its summary (:class:`~airflow_provider_rlmm.policy.plan.PlanSummary`).
     :param shell: what stands around the page.
+    :param rows: what it names, ``None`` where that is not shown.
     :raises PlanError: if the summary cannot be read.
     """
     plan = PlanSummary.from_json(json.dumps(document))
-    return render("plan.html", shell, name=name, plan=plan, reasons=REASONS, partitions=sorted(plan.read_until))
+    values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
+    return render("plan.html", shell, name=name, **values)
 
 
 def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
@@ -95,7 +120,7 @@ def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL)
     :raises ValueError: if it does not have the form of a report.
     """
     check_report(document)
-    return render("report.html", shell, name=name, report=document)
+    return render("report.html", shell, name=name, report=document, topics=by_topic(document))
 
 
 def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:

@@ -20,8 +20,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
-from airflow_provider_rlmm.page_data.documents import read_json_object
-from airflow_provider_rlmm.plugins import cluster_routes, run_routes, topic_routes
+from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
     error_page,
@@ -31,12 +30,11 @@ from airflow_provider_rlmm.plugins.pages import (
     scrub_plan_page,
 )
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
-from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
-from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
+from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shown
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.quoting import printable
-from airflow_provider_rlmm.settings import is_artifact_name, work_uri
 
 _PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any], Shell], str]]] = {
     "plans": ("summary.json", plan_page),
@@ -80,6 +78,8 @@ def create_app() -> FastAPI:
     )
     # Without a login, as the page that asks for one needs its style, too; they tell nothing of anybody's cluster.
     app.add_route("/static/{name}", _static, include_in_schema=False)
+    # Before the pages of single documents: of a plan the rows are shown, too.
+    app.include_router(plan_routes.router)
     for page in _PAGES:
         _add_routes(app, page)
     for routes in (cluster_routes, topic_routes, run_routes):
@@ -106,31 +106,16 @@ def _add_routes(app: FastAPI, page: str) -> None:
 
     def show(request: Request, rights: RightsDep, name: str) -> HTMLResponse:
         file, render = _PAGES[page]
-        document = _document(rights, name, file)
-        try:
+        document = readable_document(rights, name, file)
+        with shown(name, file):
             return HTMLResponse(render(name, document, shell_of(request)))
-        except Exception as e:
-            # Whatever a page cannot show is the document's fault: the pages are pure functions of it.
-            what = f"{file} of {name} does not have the expected form ({type(e).__name__}: {e})"
-            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, what) from e
 
     def show_json(rights: RightsDep, name: str) -> Response:
         # ASCII only: no mark of direction reaches whoever looks at it.
-        return Response(json.dumps(_document(rights, name, _PAGES[page][0])), media_type="application/json")
+        return Response(json.dumps(readable_document(rights, name, _PAGES[page][0])), media_type="application/json")
 
     app.add_api_route(f"/{page}/{{name}}", show, response_class=HTMLResponse)
     app.add_api_route(f"/{page}/{{name}}/json", show_json)
-
-
-def _document(rights: Rights, name: str, file: str) -> dict[str, Any]:
-    if not is_artifact_name(name):
-        raise HTTPException(HTTPStatus.NOT_FOUND, "no such document")
-    if not rights.may_see_document(name):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG of this document may not be read")
-    try:
-        return read_json_object(work_uri(), name, file)
-    except FileNotFoundError as e:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -20,6 +20,7 @@ DOCUMENTS = "page_data/documents.py"
 PAGES = "plugins/pages.py"
 RENDERING = "plugins/rendering.py"
 CLUSTERS = "plugins/clusters.py"
+SERVING = "plugins/serving.py"
 WEB = "plugins/web.py"
 
 _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
@@ -266,7 +267,7 @@ SECRETS = [
         "airflow/test_cluster_pages.py::test_who_may_read_the_dags_reads",
     ),
     switched_off(
-        WEB,
+        SERVING,
         "pages",
         "documents of a DAG that may not be read are shown",
         "    if not rights.may_see_document(name):",

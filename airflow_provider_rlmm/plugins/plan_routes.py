@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan's rows: to search and sort on a page, and to take along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from itertools import chain
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.plugins.actions import of_plan
+from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
+from airflow_provider_rlmm.plugins.pages import PlanPart, plan_page
+from airflow_provider_rlmm.plugins.plan_downloads import csv_chunks, parquet_chunks
+from airflow_provider_rlmm.plugins.plan_rows import planned_segments, planned_topics
+from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
+from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shown
+from airflow_provider_rlmm.policy.plan import SUMMARY_NAME, PlanSummary, Reason
+from airflow_provider_rlmm.settings import work_uri
+
+router = APIRouter(prefix="/plans/{name}")
+
+_Number = Annotated[int, Path(ge=0, le=2**31 - 1)]
+_Search = Annotated[str, Query(max_length=MAX_SEARCH)]
+_PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+_T = TypeVar("_T", bytes, str)
+
+TOPIC_COLUMNS = (
+    Column("Topic", "topic"),
+    Column("Why", "reason"),
+    Column("Partitions", "partitions", is_number=True),
+    Column("Segments", "segments", is_number=True),
+    Column("Size", "bytes", is_number=True),
+    Column("Oldest record, UTC", "oldest_ms"),
+)
+SEGMENT_COLUMNS = (
+    Column("Topic", "topic"),
+    Column("Partition", "partition", is_number=True),
+    Column("Offsets", "start_offset", is_number=True),
+    Column("Size", "bytes", is_number=True),
+    Column("Newest record, UTC", "max_timestamp_ms"),
+    Column("State"),
+    Column("Why", "reason"),
+    Column("Metadata partition", "metadata_partition", is_number=True),
+)
+
+
+@router.get("", response_class=HTMLResponse)
+def show_plan(
+    request: Request,
+    rights: RightsDep,
+    name: str,
+    by: Literal["topic", "segment"] = "topic",
+    search: _Search = "",
+    state: Reason | Literal[""] = "",
+    sort: str = "",
+    down: bool = False,
+    page: _PageNumber = 1,
+) -> HTMLResponse:
+    """Show a plan, and what it names: topic by topic, or segment by segment."""
+    plan, shell = readable_plan(rights, name), shell_of(request)
+    read, columns = (planned_topics, TOPIC_COLUMNS) if by == "topic" else (planned_segments, SEGMENT_COLUMNS)
+    found: Sequence[Any] = ()
+    total, why_not = 0, ""
+    try:
+        found, total = read(
+            work_uri(), name, plan, search=search, reason=str(state), sort=sort, descending=down,
+            start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS,
+        )  # fmt: skip
+    except FileNotFoundError:
+        why_not = "a file of the plan is gone"
+    except DocumentError as e:
+        why_not = str(e)
+    address = shell.to("plans", name)
+    listing = Listing(address, found, total, page, search, str(state), sort, down, fixed=(("by", by),))
+    part = PlanPart(listing, columns, by, why_not, of_plan(name, rights, shell))
+    return HTMLResponse(plan_page(name, json.loads(plan.to_json()), replace(shell, cluster_id=plan.cluster_id), part))
+
+
+@router.get("/rows.csv")
+def give_csv(rights: RightsDep, name: str) -> StreamingResponse:
+    """Give out all rows of a plan as CSV."""
+    rows = _begun(csv_chunks(work_uri(), name, readable_plan(rights, name)))
+    return StreamingResponse(rows, media_type="text/csv", headers=_attached(f"{name}.csv"))
+
+
+@router.get("/files/{number}")
+def give_parquet(rights: RightsDep, name: str, number: _Number) -> StreamingResponse:
+    """Give out the Parquet file of a metadata partition as it was written."""
+    file = readable_plan(rights, name).files.get(number)
+    if file is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"the plan has nothing of metadata partition {number}")
+    chunks = _begun(parquet_chunks(work_uri(), name, file))
+    return StreamingResponse(
+        chunks, media_type="application/vnd.apache.parquet", headers=_attached(f"{name}.{number}.parquet")
+    )
+
+
+def readable_plan(rights: Rights, name: str) -> PlanSummary:
+    """
+    Return the summary of a plan that a user may see.
+
+    :param rights: of the user.
+    :param name: of the plan.
+    :raises HTTPException: 404 if there is none, 403 if the user may not see it, 422 if it cannot be read.
+    :raises DocumentError: if it is no regular file below the work folder, too large or unreadable.
+    """
+    document = readable_document(rights, name, SUMMARY_NAME)
+    with shown(name, SUMMARY_NAME):
+        return PlanSummary.from_json(json.dumps(document))
+
+
+def _begun(chunks: Iterator[_T]) -> Iterable[_T]:
+    """Read the first part at once: what cannot be read is a page that says so, as long as nothing was sent."""
+    try:
+        first = next(chunks, None)
+    except FileNotFoundError as e:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "a file of the plan is gone") from e
+    return () if first is None else chain([first], chunks)
+
+
+def _attached(name: str) -> dict[str, str]:
+    # A name of an artifact has letters, digits, dots, dashes and underscores alone.
+    return {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan names, by topic and by segment: searched, sorted and page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.page_data.inventories import id_of
+from airflow_provider_rlmm.policy.plan import PlanSummary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.page_data.tables import Rows
+
+TOPIC_SORTS: Final = ("topic", "reason", "partitions", "segments", "bytes", "oldest_ms")
+SEGMENT_SORTS: Final = (
+    "topic",
+    "partition",
+    "start_offset",
+    "bytes",
+    "max_timestamp_ms",
+    "reason",
+    "metadata_partition",
+)
+MAX_ROWS: Final = 2_000_000
+"""A plan with more segments is taken along and not shown row by row."""
+
+_BYTES: Final = "segment_size_in_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopicRow:
+    """What a plan names of one topic for one reason."""
+
+    topic: str
+    topic_id: str
+    reason: str
+    partitions: int
+    segments: int
+    bytes: int
+    oldest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegmentRow:
+    """A segment that a plan names."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    state: str
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    bytes: int
+    reason: str
+    metadata_partition: int
+
+
+def planned_topics(
+    work_uri: str,
+    plan: str,
+    summary: PlanSummary,
+    *,
+    search: str = "",
+    reason: str = "",
+    sort: str = "",
+    descending: bool = False,
+    start: int = 0,
+    rows: int = 100,
+) -> Rows:
+    """
+    Return what a plan names, a :class:`PlannedTopicRow` for each topic and reason, and how many there are in all.
+
+    :param work_uri: the work folder.
+    :param plan: name of the plan.
+    :param summary: its summary.
+    :param search: part of a topic's name, or a whole topic id; empty for any.
+    :param reason: why, empty for any.
+    :param sort: one of :data:`TOPIC_SORTS`; empty for the largest first.
+    :param descending: whether the largest comes first.
+    :param start: how many are left out before.
+    :param rows: how many are returned, at most.
+    :raises FileNotFoundError: if a file of the plan is gone.
+    :raises DocumentError: if a file is not the one that the summary names, or there are more than :data:`MAX_ROWS` rows.
+    """
+    table = _table(work_uri, plan, summary)
+    grouped = table.group_by(["topic", "topic_id", "reason"]).aggregate(
+        [("partition", "count_distinct"), ([], "count_all"), (_BYTES, "sum"), ("max_timestamp_ms", "min")]
+    )
+    named = grouped.select(
+        [
+            "topic",
+            "topic_id",
+            "reason",
+            "partition_count_distinct",
+            "count_all",
+            f"{_BYTES}_sum",
+            "max_timestamp_ms_min",
+        ]
+    ).rename_columns(["topic", "topic_id", "reason", "partitions", "segments", "bytes", "oldest_ms"])
+    by, down = (sort, descending) if sort in TOPIC_SORTS else ("bytes", True)
+    return _page(named, search, reason, by, down, start, rows, _topic_row)
+
+
+def planned_segments(
+    work_uri: str,
+    plan: str,
+    summary: PlanSummary,
+    *,
+    search: str = "",
+    reason: str = "",
+    sort: str = "",
+    descending: bool = False,
+    start: int = 0,
+    rows: int = 100,
+) -> Rows:
+    """
+    Return the segments that a plan names (:class:`PlannedSegmentRow`), and how many there are in all.
+
+    :param sort: one of :data:`SEGMENT_SORTS`; empty for the plan's own order.
+
+    The other parameters and errors are those of :func:`planned_topics`.
+    """
+    table = _table(work_uri, plan, summary)
+    names = ["bytes" if name == _BYTES else name for name in table.column_names]
+    by = sort if sort in SEGMENT_SORTS else ""
+    return _page(table.rename_columns(names), search, reason, by, descending, start, rows, _segment_row)
+
+
+def _table(work_uri: str, plan: str, summary: PlanSummary) -> pa.Table:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+    from airflow_provider_rlmm.page_data.tables import Expected, whole_table
+
+    planned = sum(file.rows for file in summary.files.values())
+    if planned > MAX_ROWS:
+        raise DocumentError(
+            f"the plan names {planned:,} segments, and no page shows more than {MAX_ROWS:,}: download it"
+        )
+    schema = plan_schema()
+    tables = [
+        whole_table(work_uri, plan, file.name, schema=schema, expected=Expected(file.rows, file.bytes, file.sha256))
+        for _, file in sorted(summary.files.items())
+    ]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks() if tables else schema.empty_table()
+
+
+def _page(
+    table: pa.Table,
+    search: str,
+    reason: str,
+    sort: str,
+    descending: bool,
+    start: int,
+    rows: int,
+    row_of: Any,
+) -> Rows:
+    from airflow_provider_rlmm.page_data.choosing import chosen
+    from airflow_provider_rlmm.page_data.tables import Rows, plain
+
+    wanted = {"reason": reason} if reason else {}
+    order = chosen(table, wanted, "topic", search, id_of(search), sort, descending=descending)
+    return Rows(tuple(map(row_of, plain(table.take(order.slice(start, rows))))), len(order))
+
+
+def _topic_row(row: Mapping[str, Any]) -> PlannedTopicRow:
+    return PlannedTopicRow(**{**row, "topic_id": _id_text(row["topic_id"])})
+
+
+def _segment_row(row: Mapping[str, Any]) -> PlannedSegmentRow:
+    known = {name: row[name] for name in PlannedSegmentRow.__slots__}
+    ids = {name: _id_text(row[name]) for name in ("topic_id", "segment_id")}
+    return PlannedSegmentRow(**{**known, **ids, "state": RemoteLogSegmentState(row["state"]).name})
+
+
+def _id_text(value: object) -> str:
+    if not isinstance(value, bytes) or len(value) != 16:
+        raise DocumentError("a plan holds what is no id of 16 bytes; make a new plan")
+    return kafka_uuid_str(UUID(bytes=value))
