@@ -7,9 +7,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.quoting import MAX_NAME, in_quotes, list_in_quotes, name_in_text, printable
+from airflow_provider_rlmm.quoting import MAX_NAME, in_markdown, in_quotes, list_in_quotes, name_in_text, printable
 
 TURNED = "safe\u202egnp.exe"
 MARKS = [*"\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"]
@@ -78,3 +80,13 @@ def test_whatever_it_says_it_is_one_short_line_of_visible_characters(text: str) 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_two_names_never_look_the_same(one: str, other: str) -> None:
     assert (name_in_text(one) == name_in_text(other)) == (one == other)
+
+
+@given(
+    st.text(
+        st.one_of(st.characters(min_codepoint=32, max_codepoint=126), st.sampled_from("\n\t\u00e9\u4e2d")), max_size=60
+    )
+)
+def test_nothing_in_a_text_means_anything_in_markdown(text: str) -> None:
+    shown = MarkdownIt("commonmark").enable("table").render(f"x{in_markdown(text)}x")
+    assert shown == f"<p>{escapeHtml('x' + ' '.join(text.split()) + 'x')}</p>\n"
