@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -107,8 +108,10 @@ def _add_routes(app: FastAPI, page: str) -> None:
     def show(request: Request, rights: RightsDep, name: str) -> HTMLResponse:
         file, render = _PAGES[page]
         document = readable_document(rights, name, file)
+        cluster_id = document.get("cluster_id")
+        shell = replace(shell_of(request), cluster_id=cluster_id if isinstance(cluster_id, str) else None)
         with shown(name, file):
-            return HTMLResponse(render(name, document, shell_of(request)))
+            return HTMLResponse(render(name, document, shell))
 
     def show_json(rights: RightsDep, name: str) -> Response:
         # ASCII only: no mark of direction reaches whoever looks at it.

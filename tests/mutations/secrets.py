@@ -21,11 +21,15 @@ PAGES = "plugins/pages.py"
 RENDERING = "plugins/rendering.py"
 CLUSTERS = "plugins/clusters.py"
 SERVING = "plugins/serving.py"
+ACTIONS = "plugins/actions.py"
+PLAN_DOWNLOADS = "plugins/plan_downloads.py"
+RUN_PAGES = "page_data/runs.py"
 WEB = "plugins/web.py"
 
 _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
 _TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
+_NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
 SECRETS = [
     # -- names from the log
@@ -279,5 +283,43 @@ SECRETS = [
         "who may read the DAGs of one cluster sees all",
         "    if not _may_see(rights, cluster):",
         "airflow/test_cluster_pages.py::test_who_may_read_the_dags_of_one_cluster_sees_that_cluster_alone",
+    ),
+    Mutation(
+        "pages",
+        "a viewer has the buttons of a cluster",
+        ACTIONS,
+        "    if connection not in connections() or not rights.may_trigger(dag_id):",
+        "    if connection not in connections():",
+        _NO_BUTTON,
+    ),
+    Mutation(
+        "pages",
+        "a viewer has the answers to a request for approval",
+        ACTIONS,
+        " or not rights.may_answer(run.dag_id):",
+        ":",
+        _NO_BUTTON,
+    ),
+    switched_off(
+        ACTIONS,
+        "pages",
+        "a viewer has the buttons of a plan",
+        "    if not rights.may_trigger(cleaner):",
+        "airflow/test_plan_rows.py::test_buttons_of_a_plan_and_none_for_a_viewer",
+    ),
+    switched_off(
+        PLAN_DOWNLOADS,
+        "pages",
+        "a spreadsheet calculates a topic's name",
+        "    if isinstance(value, str) and value.startswith(_BEGINS_A_FORMULA):",
+        "airflow/test_plan_rows.py::test_all_rows_as_csv",
+    ),
+    Mutation(
+        "pages",
+        "what is not the progress of the run is shown as it",
+        RUN_PAGES,
+        "if (task.artifact, task.metadata_partition) != (artifact, number):",
+        "if False:",
+        "airflow/test_cluster_pages.py::test_progress_of_another_run_is_not_believed",
     ),
 ]
