@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet  # a task has read its plan with it by the time that it deletes
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile

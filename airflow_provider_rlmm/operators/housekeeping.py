@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.settings import keep_audit_days, keep_runs_days, work_uri
 
@@ -27,4 +28,12 @@ def tidy_up_after(name: str, cluster_id: str, since_ms: int) -> None:
         # What somebody has misspelt must not remove more than he meant.
         logger.error("nothing old is removed: %s", e)
         runs_days = audit_days = 0
-    tidy_up(work_uri(), cluster_id, name, since_ms=since_ms, keep_runs_days=runs_days, keep_audit_days=audit_days)
+    tidy_up(
+        work_uri(),
+        cluster_id,
+        name,
+        since_ms=since_ms,
+        keep_runs_days=runs_days,
+        keep_audit_days=audit_days,
+        clock=system_clock,
+    )

@@ -123,7 +123,7 @@ AUDIT = [
         PRUNING,
         "        return newest.get(group_of(self.artifact), self.artifact) != self.artifact",
         "        return True",
-        f"{KEEPING}::test_of_a_dag_without_a_known_run_nothing_goes",
+        "policy/test_pruning.py::test_a_young_one_one_of_another_cluster_one_that_may_be_applied_and_the_newest_stay",
     ),
     Mutation(
         OLD,
