@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Working, working
 from airflow_provider_rlmm.cli.runs import (
+    PROGRAM,
     Run,
     acknowledgements_option,
     begin,
@@ -74,7 +75,7 @@ def clean_command(
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
     run, now_ms = begin(invocation, "clean", execute=execute), system_clock()
-    said = read_acknowledgements(acknowledgements, now_ms)
+    began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
         summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=True)
         failed = _clean_all(run, shown, limits, summary) if summary.within_blast_radius else 0
@@ -87,7 +88,10 @@ def clean_command(
         invocation.output.document(document | {"report": path})
     _say_totals(invocation, document, path, limits.min_absence_ms)
     say_judgement(invocation, report.judgement)
-    return ExitCode.NEEDS_A_PERSON if report.judgement.failing else ExitCode.DONE
+    unkept = _keep_summary(run, report, began_at_ms) if execute else ""
+    if unkept:
+        invocation.output.line(unkept, "bold red")
+    return ExitCode.NEEDS_A_PERSON if report.judgement.failing or unkept else ExitCode.DONE
 
 
 COMMANDS = (plan_command, clean_command)
@@ -149,6 +153,23 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
         now_ms=now_ms,
     )
     return report, write_document(run.uri, REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+
+
+def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
+    """Keep the summary of a run that has written; return why that failed, empty where it did not."""
+    from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
+    from airflow_provider_rlmm.session.history import keep_run_summary, summary_of_cleanup
+    from airflow_provider_rlmm.session.steps import seconds_of_steps
+
+    who, steps = run.identity, seconds_of_steps(run.uri)
+    facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)
+    try:
+        # A run with a report has a plan, and a plan has a cluster.
+        summary = summary_of_cleanup(run.work_uri, facts, str(report.document["cluster_id"]), report)
+        keep_run_summary(run.work_uri, summary)
+    except (OSError, RlmmError) as e:
+        return f"needs a person: the summary of this run is not kept in {run.work_uri}: {e}"
+    return ""
 
 
 def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:

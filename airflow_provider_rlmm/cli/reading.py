@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that read the metadata topic: topics, segments, events, trail, decode, orphans, snapshot."""
+"""Commands that read the metadata topic: topics, segments, events, trail, decode, orphans, snapshot, survey."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import click
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
-from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
@@ -205,7 +205,28 @@ def snapshot(invocation: Invocation) -> None:
         )
 
 
-COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot)
+@click.command()
+@with_limits
+@with_cluster
+def survey(invocation: Invocation, limits: CleanerLimits) -> None:
+    """Judge every topic with remote segments, and leave the inventory that Airflow's pages show in the work folder."""
+    from airflow_provider_rlmm.session.surveying import survey as leave_inventory
+
+    run = begin(invocation, "survey", execute=False)
+    with _session(invocation, limits) as session:
+        inventory = leave_inventory(session, run.uri, run.name, PROGRAM, limits=limits)
+        where = f"{session.cluster_uri}/{inventory.generation}"
+    if invocation.output.as_json:
+        invocation.output.document({"inventory": where, **asdict(inventory.totals)})
+        return
+    totals = inventory.totals
+    for what in ("stored", "orphaned", "waiting", "eligible", "deleting"):
+        count = getattr(totals, what)
+        invocation.output.line(f"{what}: {count.segments:,} segments, {human_bytes(count.bytes)}")
+    invocation.output.line(f"{totals.orphaned_topics:,} of {totals.topics:,} topics are gone. The inventory is {where}")
+
+
+COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
 
 
 def _ranges(

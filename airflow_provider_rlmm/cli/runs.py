@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PROGRAM = "rlmm"
+"""Stands in inventories and summaries where a run of Airflow names its connection."""
+
 execute_option = click.option(
     "--execute", is_flag=True, help="Write and delete. Without it the command says what it would do."
 )

@@ -92,12 +92,18 @@ class BatchCleaner:
     :param works: on user partitions.
     :param context: what the run shares.
     :param on_refusal: gets what concerns the metadata partition as a whole.
+    :param on_batch: called before the first batch and after each; it raises nothing.
     """
 
     def __init__(
-        self, works: Sequence[UserPartitionWork], context: CleaningContext, on_refusal: Callable[[Refusal], object]
+        self,
+        works: Sequence[UserPartitionWork],
+        context: CleaningContext,
+        on_refusal: Callable[[Refusal], object],
+        on_batch: Callable[[], object] = lambda: None,
     ) -> None:
         self._on_refusal = on_refusal
+        self._on_batch = on_batch
         self._trail: DeletionTrail | None = None
         self._context = context
         self._works = [work for work in works if not work.stopped]
@@ -116,6 +122,7 @@ class BatchCleaner:
         total = sum(len(work.eligibility.segments) for work in self._works)
         effects, limits = self._context.effects, self._context.limits
         began, objects = monotonic_clock(), 0
+        self._on_batch()
         for batch in batches_of(self._works, limits.batch_segments):
             effects.rest(limits, self._objects - objects, (monotonic_clock() - began) / 1000)
             if (stopped := effects.why_stopped(self._context.should_stop)) is not None:
@@ -136,6 +143,7 @@ class BatchCleaner:
                 sum(work.finished for work in self._works),
                 len(self._works),
             )
+            self._on_batch()
 
     def _stop_all(self, why: str, what_to_do: str = NEXT_RUN, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
         """Leave everything that is not finished to the next run."""
@@ -228,7 +236,7 @@ class BatchCleaner:
             raise
         for offset, (work, metadata, deletion) in zip(offsets, gone, strict=True):
             if offset is not None:
-                work.count_finished(metadata.remote_log_segment_id.id, offset, deletion)
+                work.count_finished(metadata, offset, deletion)
                 if self._trail is not None:
                     self._trail.note_finished(metadata.remote_log_segment_id.id, offset)
         return deletions

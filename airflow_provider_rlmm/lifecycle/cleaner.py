@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.errors import EventLogError, RlmmError
@@ -73,6 +74,7 @@ class RemoteLogCleaner:
     :param on_root: gets what was proven of the root, once it is stamped.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
     :param sleep: waits for seconds, where the limits want a rest between batches.
+    :param on_progress: told of all user partitions before the first batch and after each; it raises nothing.
     """
 
     log: MetadataLogReader
@@ -93,6 +95,7 @@ class RemoteLogCleaner:
     on_root: Callable[[ProvenRoot], object] = _forget
     snapshots: SnapshotStore | None = None
     sleep: Callable[[float], object] = time.sleep
+    on_progress: Callable[[Sequence[UserPartitionWork]], object] = _forget
 
     def clean(
         self,
@@ -149,7 +152,7 @@ class RemoteLogCleaner:
             context = self._context(topic, replay, effects, cluster_id)
             works = _prepared(histories, context, planned)
             try:
-                BatchCleaner(works, context, refusals.append).clean()
+                BatchCleaner(works, context, refusals.append, partial(self.on_progress, works)).clean()
             except RlmmError as e:
                 on_interrupted(report(work.report(interrupted_by=e) for work in works))
                 raise

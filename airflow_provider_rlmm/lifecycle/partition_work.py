@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from uuid import UUID
 
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, Eligibility
@@ -32,7 +31,7 @@ class UserPartitionWork:
         self.tip = history.topic_id_partition
         self.eligibility = eligibility
         self._metadata_partition = metadata_partition
-        self.segments = self.objects = self.bytes = 0
+        self.segments = self.segment_bytes = self.objects = self.bytes = 0
         self.stopped = eligibility.refused is not None or not (eligibility.segments or not history.unfinished())
         """Whether nothing more is done in this run."""
         self.begun = self.finished = self.outcome_unknown = False
@@ -92,16 +91,17 @@ class UserPartitionWork:
         self.objects += deletion.objects_deleted
         self.bytes += deletion.bytes_deleted
 
-    def count_finished(self, segment_id: UUID, offset: int, deletion: SegmentDeletion) -> None:
+    def count_finished(self, metadata: RemoteLogSegmentMetadata, offset: int, deletion: SegmentDeletion) -> None:
         """
         Count a segment, unless another run was first: the one whose event came first has finished it.
 
-        :param segment_id: which one.
+        :param metadata: which one.
         :param offset: of our DELETE_SEGMENT_FINISHED.
         :param deletion: what became of its objects.
         """
-        if self.history.finished_at.get(segment_id) in (offset, None):
+        if self.history.finished_at.get(metadata.remote_log_segment_id.id) in (offset, None):
             self.segments += 1
+            self.segment_bytes += metadata.segment_size_in_bytes
             self.count_objects(deletion)
 
     @property
@@ -132,10 +132,13 @@ class UserPartitionWork:
             segments_left=segments_left,
             objects_deleted=self.objects,
             bytes_deleted=self.bytes,
-            refusals=self._refusals(),
+            refusals=self.refusals(),
         )
 
-    def _refusals(self) -> tuple[Refusal, ...]:
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return what was refused or left, and why; what was refused from the start alone."""
+        if self.eligibility.refused is not None:
+            return (self.eligibility.refused,)
         number, topic = self._metadata_partition, self.tip.topic
         left = (
             Refusal(_together(whats), why, todo, kind, number, topic=topic)

@@ -119,6 +119,7 @@ def clean(
     :raises RlmmError: if the rules forbid to go on; what was done stays done, and is in the folder.
     """
     from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+    from airflow_provider_rlmm.lifecycle.progress import ProgressWriter
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
 
     limits = session.paced(limits)
@@ -130,6 +131,7 @@ def clean(
         if not dry_run:
             record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
 
+    progress = ProgressWriter(uri, run.artifact, metadata_partition, dry_run=dry_run)
     cleaner = RemoteLogCleaner(
         session.log,
         session.access.get_publisher(session.log, open_ahead=not dry_run),
@@ -147,9 +149,10 @@ def clean(
         samples=samples_of(summary.root),
         on_root=on_root,
         snapshots=session.snapshots,
+        on_progress=progress,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
-    with step(uri, f"clean-{metadata_partition}"):
+    with step(uri, f"clean-{metadata_partition}"), progress:
         report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
     kept = _keep(uri, report)
     for line in report.would_write:

@@ -372,7 +372,7 @@ RULES = [
         "reports",
         "a segment is counted by every run that finished it",
         PARTITION_WORK,
-        "        if self.history.finished_at.get(segment_id) in (offset, None):",
+        "        if self.history.finished_at.get(metadata.remote_log_segment_id.id) in (offset, None):",
         "        if True:",
         "lifecycle/test_two_cleaners.py::test_a_segment_is_counted_by_the_run_whose_finished_came_first",
     ),
