@@ -45,7 +45,7 @@ class Request(NamedTuple):
     @property
     def keys(self) -> list[str]:
         """What a bulk deletion names."""
-        return [unescape(key) for key in re.findall("<Key>(.*?)</Key>", self.body.decode())]
+        return [unescape(key) for key in re.findall("<Key>(.*?)</Key>", self.body.decode(errors="replace"))]
 
 
 class Answer(NamedTuple):

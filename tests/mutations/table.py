@@ -21,6 +21,7 @@ from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
 from tests.mutations.store_access import STORE_ACCESS
 from tests.mutations.stores import STORES
+from tests.mutations.watched_runs import WATCHED_RUNS
 from tests.mutations.watching import WATCHING
 
 MUTATIONS = [
@@ -42,6 +43,7 @@ MUTATIONS = [
     *WATCHING,
     *APPROVALS,
     *ALARMS,
+    *WATCHED_RUNS,
 ]
 
 
