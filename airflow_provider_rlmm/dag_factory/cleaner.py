@@ -32,7 +32,7 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
-from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT, ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
@@ -77,6 +77,7 @@ def remote_log_cleaner(conn_id: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),
+        default_args=of_tasks(),
         render_template_as_native_obj=True,
         doc_md=__doc__,
         tags=["kafka", "tiered-storage", "rlmm"],

@@ -21,7 +21,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
@@ -45,6 +45,7 @@ def remote_log_doctor(conn_id: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),
+        default_args=of_tasks(),
         doc_md=__doc__,
         tags=["kafka", "tiered-storage", "rlmm"],
         params=_params(conn_id),

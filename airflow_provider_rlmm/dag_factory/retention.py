@@ -25,7 +25,7 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
@@ -45,6 +45,7 @@ def remote_log_retention(conn_id: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),
+        default_args=of_tasks(),
         doc_md=__doc__,
         tags=["kafka", "tiered-storage", "rlmm", "spark"],
         params={

@@ -23,7 +23,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.notifications.configured import on_failure
+from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.scrub import (
@@ -50,6 +50,7 @@ def remote_storage_scrub(conn_id: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),
+        default_args=of_tasks(),
         render_template_as_native_obj=True,
         doc_md=__doc__,
         tags=["kafka", "tiered-storage", "rlmm"],

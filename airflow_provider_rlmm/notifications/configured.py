@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.notifications.failures import note_failure
 from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.settings import notifier
@@ -20,6 +21,11 @@ Callback = Callable[[Context], None]
 def on_failure() -> Callback | None:
     """Return the callback of a DAG's red runs, ``None`` where nobody is to be told."""
     return _notify if notifier() else None
+
+
+def of_tasks() -> dict[str, Any]:
+    """Return what all tasks of a DAG have: where somebody is to be told, each notes why it failed."""
+    return {"on_failure_callback": note_failure} if notifier() else {}
 
 
 def configured_notifier() -> RemoteLogNotifier | None:

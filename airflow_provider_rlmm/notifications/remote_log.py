@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError, RlmmError
+from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
 from airflow_provider_rlmm.policy.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
 Deliver = Callable[[Any], object]
@@ -72,7 +73,9 @@ def build_message(context: Context) -> Message:
     task, unread = context.get("ti"), None
     summary: RunSummary | None = None
     earlier: Sequence[RunSummary] = ()
+    failures: Sequence[TaskFailure] = ()
     try:
+        failures = failures_of(dag_id, run_id)
         summary, earlier = _kept(dag_id, run_id)
     except (RlmmError, OSError) as e:
         unread = str(e)
@@ -86,6 +89,7 @@ def build_message(context: Context) -> Message:
         red=_is_red(context, summary),
         summary=summary,
         earlier=earlier,
+        failures=failures,
         task_id=task.task_id if task else None,
         error=_error(context),
         unread=unread,
@@ -122,13 +126,9 @@ def _is_red(context: Context, summary: RunSummary | None) -> bool:
 
 
 def _error(context: Context) -> str | None:
-    error = context.get("exception")
-    if isinstance(error, RlmmError | AirflowException):
-        return str(error)
+    error, reason = context.get("exception"), context.get("reason")
     if error is not None:
-        # Its words are not ours: they may repeat a secret.
-        return type(error).__name__
-    reason = context.get("reason")
+        return error_in_words(error)
     return str(reason) if reason else None
 
 

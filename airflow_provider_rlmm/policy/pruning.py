@@ -16,6 +16,7 @@ _FILE_OF_RUN = re.compile(
     rf"|metadata-partition-{_NUMBER}\.parquet|\.metadata-partition-{_NUMBER}\.parquet\.crc|\.summary\.json\.crc"
     rf"|(?:clean|progress)-{_NUMBER}\.json"
     rf"|step-[a-z]{{1,40}}(?:-{_NUMBER})?\.json"
+    r"|failed-[0-9a-f]{16}\.json"
 )
 
 

@@ -14,6 +14,7 @@ from html import escape
 
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, RunOutcome, RunSummary
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.quoting import human_bytes, printable
 
 MAX_SUBJECT = 120
@@ -61,7 +62,8 @@ class RunNews:
     :param red: whether it needs a person.
     :param summary: what it has kept of itself, ``None`` where it kept nothing.
     :param earlier: earlier runs of the same DAG, the newest first, as far back as is known.
-    :param task_id: of the task that failed, where Airflow names one.
+    :param failures: why tasks of it failed, the first failure first.
+    :param task_id: of the task that failed, where Airflow names one and no failure is noted.
     :param error: of that task, or Airflow's reason.
     :param unread: why the work folder says nothing of the run, ``None`` where it was read.
     :param base_url: of Airflow's UI, without a slash at the end.
@@ -73,6 +75,7 @@ class RunNews:
     red: bool
     summary: RunSummary | None = None
     earlier: Sequence[RunSummary] = field(default_factory=tuple)
+    failures: Sequence[TaskFailure] = field(default_factory=tuple)
     task_id: str | None = None
     error: str | None = None
     unread: str | None = None
@@ -125,13 +128,21 @@ def _what(news: RunNews) -> str:
     summary = news.summary
     if summary and (summary.outcome is RunOutcome.FAILED or not news.red):
         return _foreign(summary.headline, MAX_HEADLINE)
-    failed = f"the task {_foreign(news.task_id)} failed" if news.task_id else "it failed"
-    error = f" ({_foreign(news.error, MAX_HEADLINE)})" if news.error else ""
+    failed = _why_it_failed(news)
     if summary:
-        return f"{failed}{error}, though its summary is green: {_foreign(summary.headline, MAX_HEADLINE)}"
+        return f"{failed}. What it kept of itself is green: {_foreign(summary.headline, MAX_HEADLINE)}"
     if news.unread:
-        return f"{failed}{error}, and what it kept of itself cannot be read: {_foreign(news.unread)}"
-    return f"{failed}{error}, and it kept no summary of itself"
+        return f"{failed}. What it kept of itself cannot be read: {_foreign(news.unread)}"
+    return f"{failed}. It kept no summary of itself"
+
+
+def _why_it_failed(news: RunNews) -> str:
+    if news.failures:
+        first, more = news.failures[0], len(news.failures) - 1
+        others = f"; {more} more task{'s' if more > 1 else ''} failed" if more else ""
+        return f"the task {_foreign(first.task_id)} failed: {_foreign(first.error, MAX_HEADLINE)}{others}"
+    failed = f"the task {_foreign(news.task_id)} failed" if news.task_id else "it failed"
+    return f"{failed} ({_foreign(news.error, MAX_HEADLINE)})" if news.error else failed
 
 
 def _what_to_do(news: RunNews) -> str:
@@ -139,7 +150,8 @@ def _what_to_do(news: RunNews) -> str:
         return (
             "open the page below: it names each problem, why it is one, and what helps. What is refused stays as it is"
         )
-    log = f"the log of the task {_foreign(news.task_id)}" if news.task_id else "the log of the task that failed"
+    task_id = news.failures[0].task_id if news.failures else news.task_id
+    log = f"the log of the task {_foreign(task_id)}" if task_id else "the log of the task that failed"
     return f"open {log}: its error says what is wrong and what helps"
 
 

@@ -9,6 +9,7 @@ DEAD_MAN = "policy/dead_man.py"
 WATCHED = "observability/dead_man.py"
 NEWS = "policy/run_news.py"
 NOTIFIER = "notifications/remote_log.py"
+FAILURES = "notifications/failures.py"
 METRICS = "policy/run_metrics.py"
 
 ALARMS = [
@@ -63,7 +64,7 @@ ALARMS = [
     Mutation(
         "secrets",
         "words of others' errors are sent to a chat",
-        NOTIFIER,
+        FAILURES,
         "isinstance(error, RlmmError | AirflowException)",
         "error is not None",
         "airflow/test_notifications.py::test_words_of_others_in_an_error_stay_in_the_log",

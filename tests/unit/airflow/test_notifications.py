@@ -16,8 +16,11 @@ from airflow.sdk import DAG, BaseNotifier
 
 from airflow_provider_rlmm.dag_factory.cleaner import remote_log_cleaner
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.notifications import failures
 from airflow_provider_rlmm.notifications.configured import configured_notifier, on_failure
+from airflow_provider_rlmm.notifications.failures import failures_of, note_failure
 from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier, build_message
+from airflow_provider_rlmm.policy.pruning import is_file_of_run
 from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER, RunOutcome, RunSummary
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.settings import artifact_name_of
@@ -72,7 +75,7 @@ def test_the_message_is_made_of_what_the_run_has_kept(work: Path) -> None:
 def test_a_summary_that_is_not_the_runs_is_not_believed(work: Path, change: Any, says: str) -> None:
     change(keep(work, RED))
     text = build_message(context(ti=SimpleNamespace(task_id="report"))).text
-    assert "What: the task report failed (task_failure), and what it kept of itself cannot be read: " in text
+    assert "What: the task report failed (task_failure). What it kept of itself cannot be read: " in text
     assert says in text
     assert "QUARANTINED" not in text
 
@@ -98,6 +101,45 @@ def test_words_of_others_in_an_error_stay_in_the_log(work: Path) -> None:
 def test_a_run_that_went_well_is_good_news(work: Path) -> None:
     keep(work, replace(RED, outcome=RunOutcome.SUCCESS, headline="12 segments were deleted."))
     assert build_message(context(reason="success")).subject == "[rlmm] remote_log_cleaner is green"
+
+
+def failing(task_id: str, error: Exception, map_index: int = -1) -> dict[str, Any]:
+    """What Airflow gives a task's callback."""
+    ti = SimpleNamespace(dag_id="remote_log_cleaner", task_id=task_id, map_index=map_index)
+    return {"ti": ti, "run_id": "manual__1", "exception": error}
+
+
+def test_the_message_says_why_the_first_task_failed(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10))
+    monkeypatch.setattr(failures, "system_clock", lambda: next(ticks))
+    note_failure(failing("check", StorageRootError("the root is missing")))
+    note_failure(failing("clean", OSError("password=hunter2"), map_index=3))
+    note_failure(failing("clean", OSError("again"), map_index=3))
+    noted = failures_of("remote_log_cleaner", "manual__1")
+    assert [(f.task_id, f.map_index, f.error) for f in noted] == [
+        ("check", None, "the root is missing"),
+        ("clean", 3, "OSError"),
+    ]
+    assert all(is_file_of_run(file.name) for file in (work / "remote_log_cleaner.manual__1").iterdir())
+    text = build_message(context(ti=SimpleNamespace(task_id="report"))).text
+    assert "What: the task check failed: the root is missing; 1 more task failed. It kept no summary of itself" in text
+    assert "What to do first: open the log of the task check" in text
+
+
+def test_the_note_of_another_run_or_one_that_cannot_be_read_says_nothing(work: Path) -> None:
+    note_failure(failing("check", StorageRootError("the root is missing")))
+    (file,) = (work / "remote_log_cleaner.manual__1").iterdir()
+    (work / "remote_log_cleaner.manual__2").mkdir()
+    (work / "remote_log_cleaner.manual__2" / file.name).write_bytes(file.read_bytes())
+    assert failures_of("remote_log_cleaner", "manual__2") == []
+    file.write_text("{")
+    assert failures_of("remote_log_cleaner", "manual__1") == []
+
+
+def test_a_note_that_cannot_be_written_fails_nothing(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (work / "remote_log_cleaner.manual__1").write_text("no folder")
+    note_failure(failing("check", StorageRootError("the root is missing")))
+    assert "is not noted" in caplog.text
 
 
 class Chat(BaseNotifier):
@@ -181,7 +223,9 @@ def name(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 
 def test_the_shipped_dags_tell_nobody_by_default() -> None:
     assert on_failure() is None
-    assert remote_log_cleaner("rlmm_default").on_failure_callback is None
+    dag = remote_log_cleaner("rlmm_default")
+    assert dag.on_failure_callback is None
+    assert not any(task.on_failure_callback for task in dag.tasks)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -195,7 +239,9 @@ def test_the_setting_names_who_is_told_of_red_runs(
 
     my_alarms.on_red = RemoteLogNotifier(tell) if wrapped else tell
     name(monkeypatch, "my_alarms.on_red")
-    callback: Any = remote_log_cleaner("rlmm_default").on_failure_callback
+    dag = remote_log_cleaner("rlmm_default")
+    assert all(note_failure in task.on_failure_callback for task in dag.tasks)
+    callback: Any = dag.on_failure_callback
     callback(context())
     assert texts == ["[rlmm] remote_log_cleaner is red"]
 

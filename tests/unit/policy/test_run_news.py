@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airflow_provider_rlmm.policy.run_news import MAX_SUBJECT, RunNews, message_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from tests.unit.policy.test_run_metrics import RUN
 
 DAY_MS = 86_400_000
@@ -76,15 +77,23 @@ def test_a_dry_run_has_deleted_nothing() -> None:
 def test_a_run_that_kept_nothing_names_its_task_and_its_error() -> None:
     news = replace(NEWS, summary=None, task_id="evaluate", error="Java 17 is missing")
     text = message_of(news).text
-    assert "What: the task evaluate failed (Java 17 is missing), and it kept no summary of itself\n" in text
+    assert "What: the task evaluate failed (Java 17 is missing). It kept no summary of itself\n" in text
     assert "What to do first: open the log of the task evaluate: its error says what is wrong and what helps" in text
     unread = message_of(replace(news, unread="no route to host")).text
-    assert "and what it kept of itself cannot be read: no route to host" in unread
+    assert "What it kept of itself cannot be read: no route to host" in unread
 
 
 def test_a_red_run_whose_summary_is_green_says_both() -> None:
     text = message_of(replace(NEWS, summary=RUN, task_id="survey", error=None)).text
-    assert "What: the task survey failed, though its summary is green: 12 segments were deleted." in text
+    assert "What: the task survey failed. What it kept of itself is green: 12 segments were deleted." in text
+
+
+def test_what_the_tasks_have_noted_says_why_it_failed() -> None:
+    first, second = (TaskFailure("remote_log_cleaner", "manual__1", t, None, 1, f"{t} <b>") for t in ("check", "alarm"))
+    text = message_of(replace(NEWS, summary=RUN, failures=(first, second), task_id="alarm", error="task_failure")).text
+    assert "What: the task check failed: check ‹b›; 1 more task failed. What it kept of itself is green: 12 seg" in text
+    assert "What to do first: open the log of the task check:" in text
+    assert "What: 2 things need a person." in message_of(replace(NEWS, failures=(first,))).text
 
 
 def test_good_news_is_short() -> None:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task that failed leaves in the folder of its run, so that the message about the run can say why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+
+from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.policy import strict_json as strict
+
+FAILURE_FORMAT = 1
+MAX_FAILURE_BYTES = 64 * 2**10
+MAX_ERROR = 2_000
+
+_NAME = re.compile(r"failed-[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """
+    The error of a task.
+
+    :param dag_id: of its run.
+    :param run_id: of its run.
+    :param task_id: of the task.
+    :param map_index: of the mapped task instance, ``None`` where it is not mapped.
+    :param failed_at_ms: ms since the epoch.
+    :param error: in words; of an error that is not ours its type alone.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int | None
+    failed_at_ms: int
+    error: str
+
+    @property
+    def file_name(self) -> str:
+        """Name of the document: of two failures of one task instance the last one stays."""
+        digest = hashlib.sha256(f"{self.task_id}[{self.map_index}]".encode(errors="surrogatepass"))
+        return f"failed-{digest.hexdigest()[:16]}.json"
+
+    def to_json(self) -> str:
+        """Return the document."""
+        return json.dumps(strict.sealed(asdict(self), FAILURE_FORMAT), indent=2, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskFailure:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises DocumentError: if it is not, to the letter.
+        """
+        readers = {
+            **dict.fromkeys(("dag_id", "run_id", "task_id", "error"), strict.string),
+            "map_index": strict.optional(strict.integer),
+            "failed_at_ms": strict.integer,
+        }
+        try:
+            failure: TaskFailure = strict.record(cls, readers)(strict.unsealed(text, FAILURE_FORMAT), "failure")
+        except ValueError as e:
+            raise DocumentError(f"the error of a task cannot be read ({e})") from e
+        return failure
+
+
+def is_failure(name: str) -> bool:
+    """
+    Tell whether a file may be the document of a failure.
+
+    :param name: of the file.
+    """
+    return _NAME.fullmatch(name) is not None
