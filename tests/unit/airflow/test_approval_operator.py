@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
@@ -196,6 +197,9 @@ def test_what_was_approved_is_deleted(cluster: Cluster, work: Path, asked: list[
     }  # fmt: skip
     for part in parts:
         assert clean(part, approve_above=ALWAYS)["segments_left"] == 0
+    written = [row for file in work.rglob("*.before.parquet") for row in pq.read_table(file).to_pylist()]
+    assert {(row["approved_by"], row["plan_sha256"]) for row in written} == {("ada", sha256)}
+    assert len(written) == 6
     totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
     assert totals["segments_deleted"] == 6
 
@@ -332,6 +336,20 @@ def test_tasks_that_were_skipped_are_told_from_tasks_that_failed(cluster: Cluste
         f"metadata partitions {parts} were planned and not cleaned: their tasks were skipped, or marked by hand" in said
     )
     assert "0 tasks" not in said
+
+
+def test_an_answer_that_cannot_be_read_is_red_and_approves_nothing(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    parts = mark_and_plan()
+    (work / "dag.run/approval.json").write_text("{")
+    keys = cluster.storage.keys
+    for part in parts:
+        with pytest.raises(PlanError, match=r"approval\.json does not have the expected form"):
+            clean(part, approve_above=ALWAYS)
+    assert cluster.storage.keys == keys
+    _, document = report(failed=1)
+    assert "UNREADABLE" in {entry["kind"] for entry in document["needs_person"]}
 
 
 def test_an_approval_reads_back_as_it_was_written() -> None:
