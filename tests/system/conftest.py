@@ -16,6 +16,7 @@ from airflow_provider_rlmm.resources import dags_folder
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
 from dev.spark import local_spark_env
+from tests.system.receivers import StatsdListener
 
 SECRET = "correct-horse-battery-staple"
 
@@ -33,8 +34,41 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def alarm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the messages about red runs arrive."""
+    return tmp_path_factory.mktemp("alarms")
+
+
+@pytest.fixture(scope="session")
+def lineage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where OpenLineage's events arrive, one a line."""
+    return tmp_path_factory.mktemp("lineage") / "events.json"
+
+
+@pytest.fixture(scope="session")
+def statsd() -> Iterator[StatsdListener]:
+    """Who receives Airflow's metrics."""
+    with StatsdListener() as listener:
+        yield listener
+
+
+@pytest.fixture(scope="session")
+def told_around(alarm_folder: Path, lineage_file: Path, statsd: StatsdListener) -> dict[str, str]:
+    """Settings by which Airflow tells all these."""
+    transport = {"type": "file", "log_file_path": str(lineage_file), "append": True}
+    return {
+        "AIRFLOW__RLMM__NOTIFIER": "rlmm_alarms.on_red",
+        "RLMM_TEST_MESSAGES": str(alarm_folder),
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+        "AIRFLOW__METRICS__STATSD_ON": "True",
+        "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+        "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
+    }
+
+
+@pytest.fixture(scope="session")
 def local_airflow(
-    tmp_path_factory: pytest.TempPathFactory, work_dir: Path, temporary_files: Path
+    tmp_path_factory: pytest.TempPathFactory, work_dir: Path, temporary_files: Path, told_around: dict[str, str]
 ) -> Iterator[LocalAirflow]:
     """Airflow with the package's DAGs and the tests' own, and connections that lead nowhere."""
     dags = tmp_path_factory.mktemp("dags")
@@ -59,6 +93,7 @@ def local_airflow(
             env={
                 "AIRFLOW__RLMM__WORK_URI": str(work_dir),
                 "TMPDIR": str(temporary_files),
+                **told_around,
                 **local_spark_env(tmp_path_factory.mktemp("spark")),
             },
         ) as airflow:
