@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
+from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_provider_rlmm.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.errors import PlanError
@@ -75,6 +76,8 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
     ) -> None:
         # What is asked is known when the plan is; without a default Airflow would let the request wait for ever.
         super().__init__(subject="Delete what the plan names?", defaults=REJECT, fail_on_reject=True, **kwargs)
+        # A yes or a no is asked for; Airflow 3.1 would have the form show every parameter of the DAG.
+        self.params = ParamsDict()
         self.rlmm_conn_id = rlmm_conn_id
         self.approve_above = approve_above
         self.answer_within = answer_within

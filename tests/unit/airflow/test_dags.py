@@ -290,6 +290,7 @@ def test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for(cleaner: DA
     deletes = rendered(cleaner, "clean", {"metadata_partition": 3}, approve_above_segments=5)
     assert asks.approve_above == {"approve_above_segments": 5, "approve_above_bytes": 2**40}
     assert deletes.approve_above == asks.approve_above
+    assert asks.serialized_params == {}
     assert (asks.answer_within, asks.defaults, asks.dry_run_only) == ("18 h", ["Reject"], "as checked")
 
 
