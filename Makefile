@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios soak cluster spark test-spark-scale system matrix \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios week soak cluster spark test-spark-scale system matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-publish lock clean
 
 help: ## List the targets
@@ -80,6 +80,9 @@ cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of me
 
 scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m scenarios tests/integration tests/system
+
+week: setup ## A week of hourly runs in compressed time, topics coming and going: how the work folder grows, how fast its pages are (minutes)
+	$(PYTEST) -s tests/week
 
 soak: setup ## 20,000 segments, three cleaners at once, an S3 server and a broker that fail under them (SEGMENTS=n; minutes, needs Go)
 	$(BIN)/python -m tests.soak $(if $(SEGMENTS),--segments=$(SEGMENTS))
