@@ -108,7 +108,7 @@ def test_a_tab_of_the_dag_run_shows_its_page(scene: Scene, watched: Watched) -> 
     frame = page.frame_locator("iframe[title='Remote log']")
     expect(frame.get_by_role("heading", level=1)).to_contain_text(CLEANER)
     frame.get_by_role("link", name="Plan").click()
-    expect(frame.get_by_text("the topic no longer exists")).to_be_visible()
+    expect(frame.get_by_role("cell", name="the topic no longer exists").first).to_be_visible()
 
 
 def test_what_was_deleted_stays_in_the_trail(scene: Scene, watched: Watched) -> None:
