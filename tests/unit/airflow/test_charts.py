@@ -40,14 +40,14 @@ def test_without_points_it_says_so() -> None:
 
 def test_texts_of_others_stay_texts() -> None:
     blocks = [Block(0, 99, 0, "ok", EVIL)]
-    for drawing in (offset_map(blocks, 0, 99), trend([Point(1, 1)], lambda _: EVIL)):
+    for drawing in (offset_map(blocks, 0, 99, [EVIL]), trend([Point(1, 1)], lambda _: EVIL)):
         ElementTree.fromstring(drawing)
         assert "<script" not in drawing
 
 
 def test_ranges_lie_where_their_offsets_are() -> None:
-    drawing = offset_map([Block(0, 49, 0, "ok", "a"), Block(50, 99, 1, "bad", "b")], 0, 99)
+    drawing = offset_map([Block(0, 49, 0, "ok", "a"), Block(50, 99, 1, "bad", "b")], 0, 99, ["epoch 0", "epoch 1"])
     assert re.findall(r'class="seg seg-(\w+)" x="([\d.]+)" y="(\d+)" width="([\d.]+)"', drawing) == [
-        ("ok", "0.00", "0", "500.00"),
-        ("bad", "500.00", "18", "500.00"),
+        ("ok", "60.00", "0", "470.00"),
+        ("bad", "530.00", "18", "470.00"),
     ]
