@@ -83,8 +83,17 @@ class Rights:
         :param artifact: name of its folder; it begins with the id of its DAG and a dot.
         """
         dag_id = artifact.partition(".")[0]
-        known = {of_connection(dag, connection) for connection in connections() for dag in DAGS}
-        return self.may_read(dag_id if dag_id in known else None)
+        return self.may_read(dag_id if dag_id in _known_dags() else None)
+
+    def may_see_run(self, dag_id: str, artifact: str) -> bool:
+        """
+        Tell whether the user may see a run.
+
+        :param dag_id: its DAG, as the user says.
+        :param artifact: name of its folder, made from both ids: an odd one may lead to a folder of another DAG.
+        """
+        begins = artifact.partition(".")[0]
+        return self.may_read(dag_id) and (begins == dag_id or begins not in _known_dags() or self.may_read(begins))
 
     def _may(self, method: ResourceMethod, entity: DagAccessEntity | None, dag_id: str | None) -> bool:
         request = self._asking(dag_id=_ANY if dag_id is None else dag_id)
@@ -93,6 +102,10 @@ class Rights:
     def _asking(self, **path: str) -> Request:
         """Return the request as one about something else: what it is about stands in its path for all versions of Airflow."""
         return Request({**self._request.scope, "path_params": path, "query_string": b""})
+
+
+def _known_dags() -> set[str]:
+    return {of_connection(dag, connection) for connection in connections() for dag in DAGS}
 
 
 def _passes(check: Callable[[], None]) -> bool:

@@ -69,9 +69,10 @@ def show_run_now(request: Request, rights: RightsDep, artifact: str) -> Response
 @router.get("/dag-run", response_class=HTMLResponse)
 def show_dag_run(request: Request, rights: RightsDep, dag_id: _Id, run_id: _Id) -> HTMLResponse:
     """Show a run by the ids that Airflow gives it: a tab of each DAG run leads here."""
-    if not rights.may_read(dag_id):
+    artifact = artifact_name_of(dag_id, run_id)
+    if not rights.may_see_run(dag_id, artifact):
         raise HTTPException(HTTPStatus.FORBIDDEN, "this DAG may not be read")
-    _, values = _values(request, rights, artifact_name_of(dag_id, run_id))
+    _, values = _values(request, rights, artifact)
     return HTMLResponse(render("run.html", **values))
 
 

@@ -22,6 +22,7 @@ RENDERING = "plugins/rendering.py"
 CLUSTERS = "plugins/clusters.py"
 SERVING = "plugins/serving.py"
 ACTIONS = "plugins/actions.py"
+RIGHTS = "plugins/rights.py"
 PLAN_DOWNLOADS = "plugins/plan_downloads.py"
 RUN_PAGES = "page_data/runs.py"
 WEB = "plugins/web.py"
@@ -321,5 +322,13 @@ SECRETS = [
         "if (task.artifact, task.metadata_partition) != (artifact, number):",
         "if False:",
         "airflow/test_cluster_pages.py::test_progress_of_another_run_is_not_believed",
+    ),
+    Mutation(
+        "pages",
+        "an odd DAG id opens a run of another DAG",
+        RIGHTS,
+        " and (begins == dag_id or begins not in _known_dags() or self.may_read(begins))",
+        "",
+        "airflow/test_cluster_pages.py::test_an_odd_id_of_a_dag_opens_no_run_of_another",
     ),
 ]

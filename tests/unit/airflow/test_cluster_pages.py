@@ -389,3 +389,17 @@ def test_who_may_read_the_dags_of_one_cluster_sees_that_cluster_alone(
     assert client.get(f"/clusters/{CLUSTER}").status_code == 403
     assert client.get(f"/clusters/{CLUSTER}/topics").status_code == 403
     assert client.get(f"/clusters/{OTHER}/topics").status_code == 200
+
+
+def test_an_odd_id_of_a_dag_opens_no_run_of_another(
+    app: FastAPI, client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids of DAG and run become the name of a folder, in which other characters are dashes and none come first."""
+    run = next(run for run in sample.runs if run.dag_id == "remote_log_cleaner")
+    odd = f"-{run.dag_id}"
+    log_in(app, monkeypatch, only("remote_log_retention", odd, "bakery"))
+    asked = {"dag_id": odd, "run_id": run.run_id}
+    assert client.get("/dag-run", params=asked).status_code == 403
+    assert client.get("/dag-run", params={"dag_id": "bakery", "run_id": "1"}).status_code == 200
+    log_in(app, monkeypatch, Everybody)
+    assert client.get("/dag-run", params=asked).status_code == 200
