@@ -69,7 +69,7 @@ class Shell:
 
         :param steps: its path below the application; whatever a step holds, it stays one step.
         """
-        return "/".join([self.root, *(quote(str(step), safe="") for step in steps)])
+        return "/".join([self.root, *(quote(str(step), safe="", errors="replace") for step in steps)])
 
     def static(self, name: str) -> str:
         """
