@@ -18,7 +18,7 @@ from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.rights import RightsDep
 from airflow_provider_rlmm.plugins.segment_map import segment_map
 from airflow_provider_rlmm.plugins.serving import shell_of
-from airflow_provider_rlmm.plugins.trails import deletions_of, trail_of
+from airflow_provider_rlmm.plugins.trails import Deletions, deletions_of, trail_of
 from airflow_provider_rlmm.settings import work_uri
 
 router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}")
@@ -54,7 +54,13 @@ def show_partition(
     cluster = readable_cluster(rights, cluster_id)
     shell = _shell(request, cluster)
     found = inventories.partition(work_uri(), cluster.folder, topic_id, partition)
-    deletions = deletions_of(f"{work_uri()}/{cluster.folder}", cluster.cluster_id, topic_id, partition)
+    now_ms = system_clock()
+    # Of a topic that lives, a run deletes nothing.
+    deletions = (
+        Deletions((), False, 0)
+        if found is not None and found.deletion is None
+        else deletions_of(f"{work_uri()}/{cluster.folder}", cluster.cluster_id, topic_id, partition, now_ms)
+    )
     if found is None and not deletions.rows:
         raise HTTPException(HTTPStatus.NOT_FOUND, "nobody has told of such a user partition")
     segments = inventories.segments(
@@ -64,7 +70,7 @@ def show_partition(
     trails = [trail_of(segment, found, deletions) for segment in segments.rows]
     return HTMLResponse(
         render(
-            "partition.html", shell, topic_id=topic_id, number=partition, partition=found, now_ms=system_clock(),
+            "partition.html", shell, topic_id=topic_id, number=partition, partition=found, now_ms=now_ms,
             list=Listing(address, list(zip(segments.rows, trails, strict=True)), segments.total, page),
             map=segment_map(segments.rows) if segments.rows else "", deletions=deletions,
         )

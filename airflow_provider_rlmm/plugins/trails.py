@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data.inventories import id_of
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_DELETIONS: Final = 200
 """Deletions that a page shows, at most, the newest first."""
+
+DELETIONS_OF_DAYS: Final = 14
+"""How far back a page looks into the audit log, days: each day and each run that deleted has files of its own."""
 
 _STATES: Final = {
     "COPY_SEGMENT_STARTED": "the copy had begun",
@@ -72,19 +76,22 @@ class Deletions:
     unreadable: int
 
 
-def deletions_of(cluster_uri: str, cluster_id: str, topic_id: str, partition: int) -> Deletions:
+def deletions_of(cluster_uri: str, cluster_id: str, topic_id: str, partition: int, now_ms: int) -> Deletions:
     """
-    Return what runs have deleted of a user partition, by the audit log.
+    Return what runs have deleted of a user partition within :data:`DELETIONS_OF_DAYS`, by the audit log.
 
     :param cluster_uri: folder of the cluster.
     :param cluster_id: the cluster.
     :param topic_id: in Kafka's text form.
     :param partition: its number.
+    :param now_ms: ms since the epoch.
     """
-    wanted = id_of(topic_id)
-    if wanted is None:
+    topic = id_of(topic_id)
+    if topic is None:
         return Deletions((), False, 0)
-    found = audit_rows(cluster_uri, cluster_id, Wanted(topic_id=wanted, partition=partition), limit=MAX_DELETIONS)
+    since_ms = now_ms - DELETIONS_OF_DAYS * 24 * HOUR_MS
+    wanted = Wanted(since_ms=since_ms, topic_id=topic, partition=partition)
+    found = audit_rows(cluster_uri, cluster_id, wanted, limit=MAX_DELETIONS)
     return Deletions(tuple(map(_deletion, found.rows.to_pylist())), found.more, len(found.unreadable))
 
 

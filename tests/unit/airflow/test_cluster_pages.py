@@ -6,15 +6,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.lifecycle.audit import AuditFiles
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from tests.sample_work_folder import (
     CLUSTER,
     NASTY_TOPIC,
@@ -234,6 +238,42 @@ def test_a_user_partition_and_its_segments(client: TestClient) -> None:
 )
 def test_topics_and_partitions_that_nobody_knows(client: TestClient, path: str, status: int) -> None:
     assert client.get(path).status_code == status
+
+
+def audited(sample: Sample, segment_id: bytes, when_ms: int, outcomes: dict[str, Any] | None) -> None:
+    """Have the audit log say that a run deleted a segment of the user partition of TOPIC."""
+    run = RunIdentity("remote_log_cleaner", "manual__7", "remote_log_cleaner.manual__7", "ada", approved_by="grace")
+    log = AuditFiles(str(sample.cluster), CLUSTER, run, 1, lambda: when_ms)
+    segment = {
+        "metadata_partition": 1, "topic": "topic-000247", "topic_id": [topic_id(247).bytes], "partition": 1,
+        "segment_id": [segment_id], "start_offset": 0, "end_offset": 99, "segment_bytes": 1_000, "started_offset": 5,
+    }  # fmt: skip
+    batch = log.before(segment)
+    if outcomes is not None:
+        log.after(batch, outcomes)
+
+
+def test_what_runs_have_deleted_stands_on_the_page_of_the_user_partition(client: TestClient, sample: Sample) -> None:
+    known = client.get(f"{TOPIC}/1").text
+    gone, left = b"g" * 16, parse_kafka_uuid(re.findall(r'class="id">([A-Za-z0-9_-]{22})</summary>', known)[0]).bytes
+    assert "Deleted by runs" not in known
+    audited(sample, gone, NOW_MS, {"outcome": "GONE", "objects": 6, "bytes": 2**20})
+    audited(sample, left, NOW_MS - 1_000, {"outcome": "PRESENT", "objects": 1, "bytes": 10, "why": EVIL})
+    audited(sample, b"h" * 16, NOW_MS - 2_000, None)
+    audited(sample, b"o" * 16, NOW_MS - 15 * 24 * HOUR_MS, {"outcome": "GONE", "objects": 6, "bytes": 5})
+    html = client.get(f"{TOPIC}/1").text
+    deleted = html[html.index("Deleted by runs") :]
+    for words in (
+        "all its objects are gone", "started by ada, approved by grace", "6 objects, 1.0 MiB", "objects are left",
+        "the run ended in between", kafka_uuid_str(UUID(bytes=gone)),
+    ):  # fmt: skip
+        assert words in deleted, words
+    assert kafka_uuid_str(UUID(bytes=b"o" * 16)) not in html
+    assert html.count("A run deleted it: objects are left.") == 1
+    assert "&lt;script&gt;" in html
+    # Of one that is gone from the newest survey, the audit log alone tells.
+    (sample.cluster / "inventory.json").unlink()
+    assert "The newest survey has nothing of it any more" in client.get(f"{TOPIC}/1").text
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------------
