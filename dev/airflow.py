@@ -302,7 +302,7 @@ class LocalAirflow:
         while True:
             states = {i["task_id"]: i["state"] for i in self.task_instances(dag_id, run_id)}
             # Before Airflow 3.3 it waits in the triggerer.
-            if states.get(task_id) in ("awaiting_input", "deferred"):
+            if states.get(task_id) in ("awaiting_input", "deferred") and self._has_put_away(dag_id, run_id, task_id):
                 asked: dict[str, Any] = self.get(f"{_instance_path(dag_id, run_id, task_id)}/-1/hitlDetails")
                 return asked
             self._alive()
@@ -488,6 +488,19 @@ class LocalAirflow:
             text = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []
             tails.append("\n".join([f"{name} ({log}):", *text]))
         return "\n".join(tails)
+
+    def _has_put_away(self, dag_id: str, run_id: str, task_id: str) -> bool:
+        """
+        Tell whether the scheduler knows that the process has ended which left a task waiting.
+
+        An answer that comes before that makes it take the task, which is queued again, for one that was killed.
+        """
+        of_task = [dag_id, run_id, task_id]
+        told = ""
+        for line in self._log_file("scheduler").read_text(errors="replace").splitlines():
+            if all(name in line for name in of_task):
+                told = line if "Pausing task as" in line or "Received executor event" in line else told
+        return "Received executor event" in told
 
     def _alive(self) -> None:
         ended = [name for name, process in self._processes.items() if process.poll() is not None]
