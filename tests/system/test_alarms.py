@@ -58,7 +58,10 @@ def test_somebody_is_told_once_of_a_red_run(connected: LocalAirflow, alarm_folde
     assert lines[0] == "remote_log_doctor is red."
     assert f"DAG and run: remote_log_doctor, {run_id}" in lines
     assert f"Run: {connected.url}/dags/remote_log_doctor/runs/{quote(run_id, safe='')}" in lines
-    assert any(line.startswith("What to do first: open ") for line in lines)
+    (what,) = [line for line in lines if line.startswith("What: ")]
+    assert "connection 'kafka_down'" in what
+    assert "more tasks failed" in what
+    assert any(line.startswith("What to do first: open the log of the task ") for line in lines)
     assert f'<a href="{connected.url}/dags/remote_log_doctor/runs/' in message["html"]
 
 
@@ -80,7 +83,8 @@ def test_the_alarm_rings_where_no_run_has_ended_green_for_days(
         f"no real run of the cleaner has ended green on cluster {broker.cluster_id}, connection {watched} since" in log
     )
     assert "What to do: look at the runs of the cleaner" in log
-    assert awaited(lambda: messages(alarm_folder, run_id))
+    (message,) = awaited(lambda: messages(alarm_folder, run_id))
+    assert "What: the task alarm failed: no real run of the cleaner has ended green on cluster" in message["text"]
 
     now_ms = int(time.time() * 1000)
     real = replace(RUN, cluster_id=broker.cluster_id, connection=watched, began_at_ms=now_ms - 1, ended_at_ms=now_ms)
