@@ -19,7 +19,7 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic
-from airflow_provider_rlmm.policy.absence import Observation, Presence, observe
+from airflow_provider_rlmm.policy.absence import Observation, Presence, observe_all
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.storage.layouts import is_legal_topic_name
@@ -64,7 +64,7 @@ def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, fro
             "cluster only in the Kafka connection, then run again"
         )
     answers = described.answers
-    observations = {topic_id: observe(topic_id, known, answers, listed) for topic_id, known in names.items()}
+    observations = observe_all(names, answers, listed)
     absent = frozenset(topic_id for topic_id, o in observations.items() if o.presence is Presence.ABSENT)
     living = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
     denied = frozenset(name for name, answer in answers.items() if answer is NoTopic.DENIED)

@@ -9,6 +9,7 @@ observation being the marker; no foreign segment event came since that marker.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,8 +54,38 @@ def observe(
         are missing. A listing leaves out what the principal may not describe, so an answer to the name is what counts.
     :param listed: names that the listing had.
     """
+    return observe_all({topic_id: names}, answers, listed)[topic_id]
+
+
+def observe_all(
+    names: Mapping[UUID, frozenset[str]], answers: Mapping[str, TopicAnswer], listed: frozenset[str]
+) -> dict[UUID, Observation]:
+    """
+    Judge topic ids by one look at the cluster, each as :func:`observe` does.
+
+    :param names: topic id → every name under which the metadata topic knows it.
+    :param answers: what describing answered, for every listed name and for all of ``names``.
+    :param listed: names that the listing had.
+    """
+    # Asked for once per id, as there may be as many of these as there are answers.
+    bearers: defaultdict[TopicAnswer, list[str]] = defaultdict(list)
+    for name, answer in answers.items():
+        bearers[answer].append(name)
+    return {
+        topic_id: _judged(topic_id, known, sorted(bearers.get(topic_id, ())), answers, listed)
+        for topic_id, known in names.items()
+    }
+
+
+def _judged(
+    topic_id: UUID,
+    names: frozenset[str],
+    present: Sequence[str],
+    answers: Mapping[str, TopicAnswer],
+    listed: frozenset[str],
+) -> Observation:
+    """Judge one topic id; ``present`` are the names that answered with it."""
     text = kafka_uuid_str(topic_id)
-    present = sorted(name for name, answer in answers.items() if answer == topic_id)
     if present:
         unlisted = "" if present[0] in listed else ", though no listing had it"
         why = f"topic id {text} exists in the cluster as {in_quotes(present[0])}{unlisted}"

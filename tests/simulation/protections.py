@@ -57,13 +57,13 @@ def _any_cluster() -> Iterator[Any]:
 
 def _hidden_is_absent() -> Iterator[Any]:
     """A2: a name that may not be described is unknown."""
-    observe = absence.observe
+    observe_all = absence.observe_all
 
-    def believing(topic_id: Any, names: Any, answers: Mapping[str, Any], listed: Any) -> Any:
+    def believing(names: Any, answers: Mapping[str, Any], listed: Any) -> Any:
         known = {name: NoTopic.UNKNOWN if answer is NoTopic.DENIED else answer for name, answer in answers.items()}
-        return observe(topic_id, names, known, listed)
+        return observe_all(names, known, listed)
 
-    yield mock.patch.object(cluster_look, "observe", believing)
+    yield mock.patch.object(cluster_look, "observe_all", believing)
 
 
 def _any_location() -> Iterator[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
@@ -17,6 +19,7 @@ from airflow_provider_rlmm.policy.absence import (
     names_in_doubt,
     not_asked_for,
     observe,
+    observe_all,
     settle,
 )
 from airflow_provider_rlmm.policy.plan import Count
@@ -32,6 +35,24 @@ def test_an_id_that_nothing_knows_is_absent(answer: TopicAnswer) -> None:
     observation = observe(ID, NAMES, {"else": UUID(int=1), "gone": answer}, listed)
     assert observation.presence is Presence.ABSENT
     assert kafka_uuid_str(ID) in observation.reason
+
+
+@given(
+    answers=st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d"]), st.sampled_from([ID, OTHER, NoTopic.UNKNOWN, NoTopic.DENIED])
+    ),
+    names=st.dictionaries(
+        st.sampled_from([ID, OTHER, UUID(int=9)]), st.frozensets(st.sampled_from(["a", "b", "c", "d"]), max_size=2)
+    ),
+    listed=st.frozensets(st.sampled_from(["a", "b", "c", "d"])),
+)
+def test_many_ids_are_judged_as_each_of_them_alone(
+    answers: dict[str, TopicAnswer], names: dict[UUID, frozenset[str]], listed: frozenset[str]
+) -> None:
+    found = observe_all(names, answers, listed)
+    assert found == {topic_id: observe(topic_id, known, answers, listed) for topic_id, known in names.items()}
+    for topic_id, observation in found.items():
+        assert (observation.presence is Presence.PRESENT) == any(answer == topic_id for answer in answers.values())
 
 
 def test_an_id_that_any_topic_has_is_present_whatever_its_name() -> None:
