@@ -230,6 +230,18 @@ class LocalAirflow:
             body["extra"] = json.dumps(body["extra"])
         self._call("POST", "/connections", json=body)
 
+    def set_variable(self, key: str, value: str | None) -> None:
+        """
+        Store a variable in Airflow's database.
+
+        :param key: its name.
+        :param value: its text, ``None`` to delete it.
+        """
+        if value is None:
+            self._call("DELETE", f"/variables/{_quoted(key)}")
+        else:
+            self._call("POST", "/variables", json={"key": key, "value": value})
+
     def unpause(self, dag_id: str, timeout: float = 120.0) -> None:
         """
         Let a DAG run, as soon as the DAG processor has found it.

@@ -56,7 +56,7 @@ AUDIT = [
         BATCHES,
         "        except RlmmError:\n            self._end_trail()\n            raise\n",
         "        except RlmmError:\n            raise\n",
-        f"{TESTS}::test_where_storage_fails_the_outcome_is_unknown",
+        f"{TESTS}::test_an_error_that_ends_the_run_in_mid_batch_leaves_an_unknown_outcome",
         simulated=True,
     ),
     Mutation(

@@ -138,6 +138,20 @@ def test_where_storage_fails_the_outcome_is_unknown(cluster: Cluster, error: typ
     assert all(row["why"] for row in after)
 
 
+def test_an_error_that_ends_the_run_in_mid_batch_leaves_an_unknown_outcome(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(metadatas: Any, others: Any) -> None:
+        raise StorageRootError("the folder is gone")
+
+    monkeypatch.setattr(cluster.storage, "delete_log_segments", fail)
+    with pytest.raises(StorageRootError):
+        cluster.clean()
+    after = [row for row in cluster.audit.rows if row["phase"] == "AFTER"]
+    assert [(row["outcome"], row["objects"], row["finished_offset"]) for row in after] == [("UNKNOWN", None, None)] * 3
+    assert {row["why"] for row in after} == {"storage did not say what became of it"}
+
+
 def test_objects_that_stay_are_told_with_the_reason(cluster: Cluster) -> None:
     stuck = sorted(cluster.keys_of(GONE))[0]
 
