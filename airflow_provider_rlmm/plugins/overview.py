@@ -110,8 +110,8 @@ def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell)
     deleting = human_bytes(totals.deleting.bytes)
     yield Tile("Being deleted", deleting, _segments(totals.deleting), href=topics("DELETING"))
     if price is not None:
-        orphaned = f"{totals.orphaned.bytes / GIB * price:,.2f} of it for orphans"
-        yield Tile("Cost a month", f"{totals.stored.bytes / GIB * price:,.2f}", orphaned)
+        orphaned = f"{_cost(totals.orphaned, price)} of it for orphans"
+        yield Tile("Cost a month", _cost(totals.stored, price), orphaned)
 
 
 def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:
@@ -211,6 +211,11 @@ def charts_of(runs: Sequence[RunSummary]) -> list[Chart]:
         Chart("Age of the oldest orphan", _age(ages[-1].value) if ages else "", trend(ages, _age)),
         Chart("Metadata partitions out of service", _whole(out[-1].value) if out else "", trend(out, _whole)),
     ]
+
+
+def _cost(count: Count, price: float) -> str:
+    cost = count.bytes / GIB * price
+    return "< 0.01" if 0 < cost < 0.01 else f"{cost:,.2f}"
 
 
 def _bytes(value: float) -> str:

@@ -112,6 +112,8 @@ def test_what_it_costs_where_somebody_has_said_the_price(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.5")
     assert f"<dd>{sample.inventory.totals.stored.bytes / 2**30 * 0.5:,.2f}</dd>" in client.get("/").text
+    monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.00001")
+    assert "<dd>&lt; 0.01</dd>" in client.get("/").text
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "cheap")
     answer = client.get("/")
     assert (answer.status_code, "[rlmm] price_per_gb_month" in answer.text) == (422, True)
