@@ -22,6 +22,8 @@ THEMES = {"light": "", "dark": "-dark"}
 """What a person has chosen in Airflow → the end of the names of its pictures."""
 
 SETTLED_MS = 300
+LOW = 360
+"""Height of a window in which the whole of a page of ours does not fit, pixels."""
 
 
 def main() -> None:
@@ -61,8 +63,8 @@ def _under_way(scene: Scene, pages: Mapping[str, Page]) -> None:
     run_id = scene.start(SLOWLY)
     for page in pages.values():
         page.goto(scene.page_of(run_id))
-    pages["light"].locator("progress").nth(2).wait_for(timeout=120_000)
-    pages["light"].wait_for_timeout(8_000)
+    pages["light"].locator("progress").first.wait_for(timeout=120_000)
+    pages["light"].wait_for_timeout(4_000)
     _shoot(pages, "progress")
     scene.airflow.wait(CLEANER, run_id)
     addresses = {
@@ -109,7 +111,10 @@ def _shoot(pages: Mapping[str, Page], name: str) -> None:
     for theme, page in pages.items():
         # What moves in when a page is shown stands still then.
         page.wait_for_timeout(SETTLED_MS)
-        page.screenshot(path=str(IMAGES / f"{name}{THEMES[theme]}.png"))
+        # A page of ours is shown whole and no higher than it is; one within Airflow's fills its window.
+        ours = "/rlmm/" in page.url and "/plugin/" not in page.url
+        page.set_viewport_size({**ui_scene.SIZE, "height": LOW} if ours else ui_scene.SIZE)
+        page.screenshot(path=str(IMAGES / f"{name}{THEMES[theme]}.png"), full_page=ours)
 
 
 def _links(page: Page, address: str) -> list[str]:
