@@ -6,10 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.lifecycle.plan_files import read_document
+from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
@@ -20,7 +25,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
     Judge every topic that has remote segments, living or gone, and write the inventory that the pages show.
 
     It changes nothing in the cluster and in storage, and nothing that deletes reads the inventory. It may run whatever became
-    of the tasks before it (``trigger_rule="all_done"``).
+    of the tasks before it (``trigger_rule="all_done"``); where one of them checks the run, and has refused it, it is skipped.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`: by these it is judged what waits.
@@ -61,6 +66,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
         from airflow_provider_rlmm.session.surveying import survey
 
         read, name = self.read_arguments(), given.artifact_name(context)
+        self._skip_what_was_refused(artifact_uri(name))
         opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
         with opened as session:
             inventory = survey(session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits)
@@ -74,3 +80,14 @@ class SurveyRemoteLogOperator(CheckedOperator):
         }
         counts |= {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics}
         return self.told({**counts, "inventory": uri})
+
+    def _skip_what_was_refused(self, uri: str) -> None:
+        """Ask nobody again who has just not answered, or was the wrong one: that would only delay the report."""
+        if not any(isinstance(t, CheckRemoteLogCleanupOperator) for t in self.get_flat_relatives(upstream=True)):
+            return
+        try:
+            read_document(uri, CHECK_DOCUMENT)
+        except PlanError:
+            raise AirflowSkipException(
+                "the task that checks this run has refused it: nothing is surveyed, see its log"
+            ) from None

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.page_data.inventories import segments, topics
+from airflow_provider_rlmm.page_data.runs import history, progress
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.scrub import scrub
@@ -91,6 +93,26 @@ def test_orphans_are_found_with_the_brokers_address_alone(shell: Shell) -> None:
     assert [(row["topic"], row["partition"]) for row in found] == [("deleted", 0), ("deleted", 1)]
     assert all(row["segments"] >= SEGMENTS and row["status"] == "NEXT_RUN" for row in found)
     assert "not marked yet" in shell("orphans")
+
+
+def test_a_survey_leaves_for_the_pages_what_the_commands_list(shell: Shell) -> None:
+    told = shell.json("survey")
+    generation = Path(told["inventory"])
+    work, folder = str(generation.parent.parent), generation.parent.name
+    assert folder == f"cluster-{shell.kafka.cluster_id}"
+    rows = {row.topic: row for row in topics(work, folder).rows}
+    assert {name: row.state for name, row in rows.items()} == {"living": "LIVING", "deleted": "ORPHANED"}
+    assert rows["deleted"].topic_id == kafka_uuid_str(shell.orphan)
+    orphans = shell.lines("orphans")
+    assert rows["deleted"].segments == told["orphaned"]["segments"] == sum(row["segments"] for row in orphans)
+    assert rows["deleted"].bytes == told["orphaned"]["bytes"] == sum(row["bytes"] for row in orphans)
+    for partition in range(PARTITIONS):
+        listed = shell.lines("segments", "--topic", "deleted", "--partition", str(partition))
+        found = segments(work, folder, rows["deleted"].topic_id, partition).rows
+        assert [(row.segment_id, row.start_offset, row.end_offset, row.state) for row in found] == [
+            (row["segment_id"], row["start_offset"], row["end_offset"], row["state"]) for row in listed
+        ]
+        assert all(row.leader_epochs for row in found)
 
 
 def test_segments_and_events_of_a_topic(shell: Shell) -> None:
@@ -228,6 +250,12 @@ def test_clean_interrupted_midway_is_gone_on_with_by_the_next_run(shell: Shell) 
     assert tiering.remote_files(shell.kafka, shell.orphan) == frozenset()
     assert tiering.remote_files(shell.kafka, tiering.topic_ids(shell.kafka)["living"]) >= living
     assert shell.lines("orphans") == []
+    work = str(Path(shell.json("survey")["inventory"]).parent.parent)
+    kept = history(work, f"cluster-{shell.kafka.cluster_id}")
+    # The interrupted run has left none.
+    assert [(run.outcome.value, run.dry_run, run.connection) for run in kept] == [("success", False, "rlmm")] * 2
+    assert kept[-1].deleted.segments == report["totals"]["segments_deleted"]
+    assert sum(task.partitions_done for task in progress(work, kept[-1].artifact).tasks) == PARTITIONS
     assert [e["state"] for e in shell.lines("trail", "deleted", "0") if "segment_id" not in e] == [
         "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
     ]  # fmt: skip

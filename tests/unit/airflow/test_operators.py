@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import DAG, Asset, BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import (
@@ -46,6 +46,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,
@@ -867,3 +868,16 @@ def test_a_held_topic_is_surveyed_as_one(cluster: Cluster) -> None:
     mark_and_plan()
     counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW, hold=["gone"]).execute(context())
     assert (counts["orphaned_segments"], counts["eligible_segments"]) == (6, 0)
+
+
+def test_a_run_that_was_refused_is_not_surveyed(cluster: Cluster, work: Path) -> None:
+    with DAG("dag"):
+        check = CheckRemoteLogCleanupOperator(task_id="check")
+        survey = SurveyRemoteLogOperator(task_id="survey", limits=NOW)
+        check >> survey
+    with pytest.raises(AirflowSkipException, match="has refused it"):
+        survey.execute(context())
+    assert not (work / "cluster-cluster-1").exists()
+    (work / "dag.run").mkdir(parents=True)
+    (work / "dag.run" / "check.json").write_text("{}")
+    assert survey.execute(context())["topics"] == 2
