@@ -14,7 +14,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios week soak cluster spark test-spark-scale system matrix \
-	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-publish lock clean
+	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -133,6 +133,9 @@ bench-scale: setup ## The main job at scale and its parts beside their peers, wi
 
 bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
 	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
+
+bench-survey: setup ## What a survey costs beside the plan of the same topic, with its budgets (3 minutes)
+	$(BIN)/python -m benchmarks.survey
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish
