@@ -30,6 +30,7 @@ from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
+from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates, require_pyspark
 
@@ -104,7 +105,7 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
             self.application_args, properties = self._prepare(folder, name)
-            with handed_over(folder / "client.properties", properties):
+            with handed_over(folder / "client.properties", properties), step(artifact_uri(name), "evaluate"):
                 self._submit(context)
         PlanLink.persist(context, name)
 

@@ -59,6 +59,8 @@ from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.session.steps import seconds_of_steps
+from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import Location
@@ -731,6 +733,7 @@ def test_the_spark_command_holds_paths_and_no_secret(
     assert command[command.index("--plan-id") + 1] == "dag.run"
     assert command[command.index("--data-set") + 1].endswith("/segments-cluster-1"), "the next run reads on from there"
     assert ctx["ti"].pushed == {"rlmm_plan": "dag.run"}
+    assert set(seconds_of_steps(artifact_uri("dag.run"))) == {"evaluate"}
 
 
 def test_without_jars_the_connector_comes_by_its_coordinates_beside_other_packages(
