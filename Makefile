@@ -115,10 +115,10 @@ package: setup ## Build the wheel and try it in a clean environment
 docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
 	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
 
-browser: setup ## The pages in a real browser, on a real broker and a real Airflow (needs Chromium; 8 minutes)
+browser: setup ## The pages in a real browser, on a real broker and a real Airflow (needs Chromium; 5 minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/browser
 
-pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 3 minutes)
+pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 7 minutes)
 	$(BIN)/python -m dev.recording
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.ui_pictures
 
