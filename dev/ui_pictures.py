@@ -63,8 +63,9 @@ def _under_way(scene: Scene, pages: Mapping[str, Page]) -> None:
     run_id = scene.start(SLOWLY)
     for page in pages.values():
         page.goto(scene.page_of(run_id))
-    pages["light"].locator("progress").first.wait_for(timeout=120_000)
-    pages["light"].wait_for_timeout(4_000)
+    # Something is deleted, and not yet all of it.
+    for page in pages.values():
+        page.locator("progress:not([value='0'])").first.wait_for(timeout=120_000)
     _shoot(pages, "progress")
     scene.airflow.wait(CLEANER, run_id)
     addresses = {
