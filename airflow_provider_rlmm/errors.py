@@ -205,6 +205,12 @@ class AuditError(RlmmError):
     retriable = True
 
 
+class SparkMasterError(RlmmError):
+    """Raised when no Spark master answers, or the one that leads takes no driver."""
+
+    retriable = True
+
+
 class StorageError(RlmmError):
     """Base of errors of the remote storage."""
 

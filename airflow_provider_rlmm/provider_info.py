@@ -46,7 +46,7 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors", "remote_log_gone")],
-        "triggers": [_modules("triggers", "markers", "topic_gone")],
+        "triggers": [_modules("triggers", "markers", "topic_gone", "spark_driver")],
         "connection-types": [_connection_type()],
         "extra-links": [
             f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")

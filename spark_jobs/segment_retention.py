@@ -68,6 +68,11 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--plan-id", help="names the plan")
     parser.add_argument(
+        "--last-word",
+        type=Path,
+        help="file that says why there is no plan, for those who do not see this program's log",
+    )
+    parser.add_argument(
         "--data-set", help="folder of the generations, shared by driver and executors; none are kept without it"
     )
     parser.add_argument(
@@ -265,12 +270,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             spark.stop()
     except RlmmError as e:
-        log.error("no plan: %s", without_secrets(str(e), secrets_of(properties)))
+        _say_why(without_secrets(str(e), secrets_of(properties)), arguments.last_word)
         return 1
     except Exception as e:
-        log.error("no plan: %s: %s", type(e).__name__, without_secrets(_one_line(str(e)), secrets_of(properties)))
+        why = f"{type(e).__name__}: {without_secrets(_one_line(str(e)), secrets_of(properties))}"
+        _say_why(why, arguments.last_word)
         return 1
     return 0
+
+
+def _say_why(why: str, last_word: Path | None) -> None:
+    log.error("no plan: %s", why)
+    if last_word is not None:
+        try:
+            last_word.write_text(f"no plan: {why}", encoding="utf-8")
+        except OSError as e:
+            log.error("%s cannot be written: %s", last_word, e.strerror)
 
 
 def _one_line(message: str) -> str:

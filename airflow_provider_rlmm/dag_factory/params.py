@@ -14,6 +14,7 @@ WHAT = "What to do"
 PACE = "How fast, and when"
 LIMITS = "Limits"
 PROTECTIONS = "Protections"
+SPARK = "Spark"
 
 DURATION: Any = {"type": ["string", "integer"], "pattern": r"^ *(\d+ *(d|h|min|s|ms) *)+$|^ *\d+ *$", "minimum": 0}
 """A duration in words, or ms."""

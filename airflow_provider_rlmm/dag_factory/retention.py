@@ -13,12 +13,16 @@ orphaned work (parameter `source_plan`).
 2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
    look: a topic that may not be described, records that cannot be applied, an incomplete history.
 
-The connection `spark_default` decides where the job runs (client mode). Spark's Kafka connector comes from Spark's own folder
-of jars if it lies there, else from Maven; where no repository can be reached set the variable `rlmm_spark_jars` to a
-comma-separated list of jars. What Spark lacks on the worker, such as Java 17, is said in a line before anything is started.
+The connection `spark_default` decides where the job runs: with `deploy-mode` client in the task, with `cluster` on a
+worker of a standalone Spark cluster, for which the task waits in no worker slot. Spark's Kafka connector comes from
+Spark's own folder of jars if it lies there, else from Maven; where no repository can be reached set the variable
+`rlmm_spark_jars` to a comma-separated list of jars. What Spark lacks on the worker, such as Java 17, is said in a line
+before anything is started.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
@@ -56,6 +60,7 @@ def remote_log_retention(conn_id: str) -> DAG:
                 title="Age of unfinished work",
                 description="Age from which unfinished work dangles, such as 72 h, 24 h or more; a number is ms",
             ),
+            **_of_spark(),
         },
     ) as dag:
         evaluate = SegmentRetentionOperator(
@@ -63,6 +68,15 @@ def remote_log_retention(conn_id: str) -> DAG:
             rlmm_conn_id="{{ params.rlmm_conn_id }}",
             min_age_ms="{{ params.min_age_ms }}",
             jars="{{ var.value.get('rlmm_spark_jars', '') }}",
+            packages="{{ params.packages }}",
+            kafka_properties_file="{{ params.kafka_properties_file }}",
+            conf={
+                "spark.driver.memory": "{{ params.driver_memory }}",
+                "spark.executor.memory": "{{ params.executor_memory }}",
+                "spark.executor.cores": "{{ params.executor_cores }}",
+                "spark.cores.max": "{{ params.max_cores }}",
+                "spark.sql.shuffle.partitions": "{{ params.shuffle_partitions }}",
+            },
             pre_execute=refuse_unknown_params,
         )
         publish = PublishRetentionPlanOperator(
@@ -70,3 +84,46 @@ def remote_log_retention(conn_id: str) -> DAG:
         )
         evaluate >> publish
     return dag
+
+
+def _of_spark() -> dict[str, Param]:
+    """Return what the Spark job may take; a cluster of several users has other work, so the defaults are small."""
+    memory: dict[str, Any] = {"type": "string", "pattern": r"^[1-9][0-9]{0,5}[mg]$", "section": params.SPARK}
+    number: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 10_000, "section": params.SPARK}
+    return {
+        "driver_memory": Param("1g", **memory, title="Memory of the driver", description="Such as 512m or 2g"),
+        "executor_memory": Param(
+            "1g", **memory, title="Memory of an executor", description="Such as 512m or 2g; a local master has none"
+        ),
+        "executor_cores": Param(
+            1, **number, title="Cores of an executor", description="Metadata partitions that it reads at once"
+        ),
+        "max_cores": Param(
+            4,
+            **number,
+            title="Cores of all executors",
+            description="The most that a standalone cluster gives to the job",
+        ),
+        "shuffle_partitions": Param(
+            4,
+            **number,
+            title="Shuffle partitions",
+            description="Tasks of a step that sorts or groups; the job has few of them, over small tables",
+        ),
+        "packages": Param(
+            "",
+            type="string",
+            title="Packages",
+            section=params.SPARK,
+            description="Maven coordinates that Spark fetches, separated by commas; empty: Spark's Kafka connector where "
+            "nothing else gives it",
+        ),
+        "kafka_properties_file": Param(
+            "",
+            type="string",
+            title="File of Kafka client properties",
+            section=params.SPARK,
+            description="Cluster mode: Java properties file on the machines of the Spark cluster; needed where the Kafka "
+            "connection holds secrets",
+        ),
+    }

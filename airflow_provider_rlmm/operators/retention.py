@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
@@ -18,6 +18,7 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
@@ -25,6 +26,7 @@ from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, dur
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
+from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
@@ -32,13 +34,21 @@ from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, MIN_AGE_F
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri
-from airflow_provider_rlmm.spark.package import build_py_files, kafka_connector_coordinates, require_pyspark
+from airflow_provider_rlmm.spark.package import (
+    build_py_files,
+    kafka_connector_coordinates,
+    pyspark_version,
+    require_pyspark,
+)
+from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
 
 try:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 except ModuleNotFoundError as e:
     raise ModuleNotFoundError(f"{WITHOUT_SPARK} ({e})", name=e.name) from None
 
+_POLL_S = 5
+"""Least seconds between two questions for the state of a driver: a master serves everybody."""
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
@@ -47,10 +57,15 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
     The cluster is observed first, by this task; the job asks the cluster again, after its read, for the name of each topic
-    that the listing lacks. Listing and Python code lie in a folder that only the task's user can read and that is gone when
-    the job has ended; the client properties, which may hold secrets, are handed over through a named pipe in it and are
-    never in a file. So the driver must run where the task does (client mode). What a killed try left of its folder is removed
-    by the next one on that machine.
+    that the listing lacks.
+
+    In client mode the driver runs in this task. Listing and Python code lie in a folder that only the task's user can read
+    and that is gone when the job has ended; the client properties, which may hold secrets, are handed over through a named
+    pipe in it and are never in a file. What a killed try left of its folder is removed by the next one on that machine.
+
+    In cluster mode (``deploy-mode`` of the Spark connection, or ``deploy_mode``), on a standalone cluster, a worker of Spark
+    runs the driver, and this task waits for it in the triggerer, in no worker slot. Listing and code lie in the folder of the
+    run, which every machine of the cluster must share under the same path; secrets of the Kafka connection never do.
 
     What the job has read is kept below the work folder, in ``segments-<cluster id>``, and the next run reads only what is
     new; executors must reach that folder as the driver does. Removing it costs one full read, nothing worse.
@@ -59,20 +74,27 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
     :param jars: Spark's Kafka connector as a comma-separated list of jars. Empty: it is taken from ``packages``, or from
         Spark's own folder of jars, if it is there, else fetched by its Maven coordinates.
-    :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``.
+    :param kafka_properties_file: cluster mode: path of a Java properties file on the machines of the Spark cluster, with the
+        Kafka client's settings; needed where the Kafka connection holds secrets.
+    :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``. Properties
+        in ``conf`` that are empty are left out.
     :raises ConfigurationError: before anything is started or asked, if the Spark connection does not exist, asks for cluster
-        mode or names no master of Spark; if spark-submit, Java 17 or PySpark is missing, or the connector is, where it was to
-        be; if Spark, PySpark and the connector are not of one version.
+        mode on something else than a standalone cluster or names no master of Spark; if spark-submit, Java 17 or PySpark is
+        missing, or the connector is, where it was to be; if Spark, PySpark and the connector are not of one version.
+    :raises SparkMasterError: if no master of a standalone cluster takes the driver.
     :raises EventLogAccessError: if the metadata topic may not be described. Any other topic that may not be is refused by
         name in the plan's summary, if the metadata topic knows it.
     :raises PlanError: with the job's own words, if it made no plan.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms")
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file",
+    )  # fmt: skip
     readers: ClassVar[Mapping[str, Reader]] = {
         "rlmm_conn_id": text,
         "min_age_ms": partial(duration_ms, minimum=MIN_AGE_FLOOR_MS),
         "jars": text_or_none,
+        "kafka_properties_file": text_or_none,
     }
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
@@ -83,12 +105,15 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         rlmm_conn_id: str = "rlmm_default",
         min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
         jars: str = "",
+        kafka_properties_file: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", "rlmm-segment-retention")
         super().__init__(application=spark_job_path("segment_retention.py"), jars=jars, **kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.min_age_ms = min_age_ms
+        self.kafka_properties_file = kafka_properties_file
+        self._driver: tuple[SparkMaster, str] | None = None
         self.check_literals()
         text("conn_id", self._conn_id)
 
@@ -97,15 +122,25 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         read, name = self.read_arguments(), artifact_name(context)
         require_pyspark()
         self.min_age_ms, self.jars = read.min_age_ms, read.jars
+        self.conf = {key: value for key, value in (self.conf or {}).items() if value not in ("", None)}
         require_spark_connection(self._conn_id)
         connection = self._spark_connection()
-        self._require_client_mode(connection)
+        if connection.get("deploy_mode") == "cluster":
+            self._run_on_cluster(context, connection, read.kafka_properties_file)
+        if read.kafka_properties_file is not None:
+            raise ConfigurationError(
+                f"kafka_properties_file is for cluster mode, and connection {self._conn_id!r} runs the driver in this task, "
+                "which hands the Kafka connection over: leave it empty"
+            )
         self._require_spark(connection)
         self._use_this_python(connection)
         with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
-            self.application_args, properties = self._prepare(folder, name)
-            with handed_over(folder / "client.properties", properties), step(artifact_uri(name), "evaluate"):
+            hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
+            properties = folder / "client.properties"
+            arguments = self._job_arguments(hook, folder, name) | {"--kafka-properties": str(properties)}
+            self.application_args = _words(arguments)
+            with handed_over(properties, hook.java_client_properties()), step(artifact_uri(name), "evaluate"):
                 self._submit(context)
         PlanLink.persist(context, name)
 
@@ -129,12 +164,92 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
             raise ConfigurationError(f"connection {self._conn_id!r}: {e}") from None
         return connection
 
-    def _require_client_mode(self, connection: Mapping[str, Any]) -> None:
-        if connection.get("deploy_mode") == "cluster":
-            raise ConfigurationError(
-                f"connection {self._conn_id!r}: deploy-mode is cluster, and the driver would not find the files that this "
-                "task wrote for it; set it to client"
-            )
+    def _run_on_cluster(self, context: Context, connection: Mapping[str, Any], named_file: str | None) -> NoReturn:
+        """Submit the job to a standalone cluster, and wait for it in the triggerer."""
+        master, name = SparkMaster.of(self._conn_id, connection), artifact_name(context)
+        self._end_earlier_tries(master, artifact_uri(name))
+        folder = JobFolder.below(artifact_uri(name))
+        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
+        arguments = self._job_arguments(hook, folder.path, name)
+        arguments["--kafka-properties"] = folder.hand_over(hook, named_file)
+        arguments["--last-word"] = str(folder.path / LAST_WORD)
+        job, py_files = folder.write_code()
+        submission = self._submission(str(connection["master"]))
+        driver_id = master.submit(
+            submission.master,
+            submission.name,
+            submission.arguments(job, py_files, _words(arguments)),
+            submission.driver(),
+            pyspark_version(),
+        )
+        self._driver = master, driver_id
+        folder.note_driver(driver_id)
+        self.log.info("Spark driver %s was started by %s", driver_id, connection["master"])
+        self.defer(
+            trigger=SparkDriverTrigger(master.addresses, driver_id, max(_POLL_S, self._status_poll_interval)),
+            method_name="take_plan",
+            kwargs={"driver_id": driver_id, "folder": str(folder.path)},
+            timeout=self.execution_timeout,
+        )
+
+    def _end_earlier_tries(self, master: SparkMaster, artifact: str) -> None:
+        """End the drivers that a lost try of this run has left: two of them would write one plan."""
+        for earlier in JobFolder.all_below(artifact):
+            driver_id = earlier.driver()
+            if driver_id is not None and master.state(driver_id) in ACTIVE:
+                self.log.warning("Spark driver %s of an earlier try still runs: it is ended", driver_id)
+                master.kill(driver_id)
+            earlier.remove()
+
+    def take_plan(self, context: Context, event: str, driver_id: str, folder: str) -> None:
+        """
+        Look for the plan when the driver has ended; Airflow calls it when the trigger has fired.
+
+        :param context: of the task.
+        :param event: the driver's state.
+        :param driver_id: the driver.
+        :param folder: where it found the job.
+        :raises PlanError: with the job's own words, if it made no plan.
+        """
+        name, job_folder = artifact_name(context), JobFolder(Path(folder))
+        why = job_folder.last_word()
+        job_folder.remove()
+        if event != FINISHED:
+            said = why or "no plan: it left no word of its own"
+            raise PlanError(f"{said} (Spark driver {driver_id} ended as {event}; its worker has its log)")
+        # A driver that ended well has written it; which of two it was, the plan itself says.
+        read_plan(artifact_uri(name))
+        PlanLink.persist(context, name)
+
+    def on_kill(self) -> None:
+        """End what this task has started: the job, or the driver that it has just handed to a cluster."""
+        if self._driver is not None:
+            master, driver_id = self._driver
+            master.kill(driver_id)
+            return
+        super().on_kill()
+
+    def _submission(self, master: str) -> Submission:
+        resources = {
+            "spark.driver.memory": self._driver_memory,
+            "spark.executor.memory": self._executor_memory,
+            "spark.executor.cores": self._executor_cores,
+            "spark.cores.max": self._total_executor_cores,
+            "spark.executor.instances": self._num_executors,
+        }
+        conf = {**{key: value for key, value in resources.items() if value is not None}, **(self.conf or {})}
+        packages = self.packages
+        if not (self.jars or packages or conf.get("spark.jars") or conf.get("spark.jars.packages")):
+            packages = kafka_connector_coordinates()
+            self.log.info("Spark's Kafka connector is neither in jars nor in packages: the driver fetches %s", packages)
+        options = {
+            "--jars": self.jars,
+            "--packages": packages,
+            "--exclude-packages": self.exclude_packages,
+            "--repositories": self._repositories,
+            "--driver-class-path": self.driver_class_path,
+        }
+        return Submission(master, str(self.name), conf, options)
 
     def _require_spark(self, connection: Mapping[str, Any]) -> None:
         """Refuse what cannot run here; have the connector fetched where nobody gives it."""
@@ -157,28 +272,29 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
         self.conf = {**chosen, **(self.conf or {})}
 
-    def _prepare(self, folder: Path, name: str) -> tuple[list[str], str]:
-        """Write what the job reads and is no secret; return its command line, and the Kafka client's properties."""
+    def _job_arguments(self, hook: RemoteLogMetadataHook, folder: Path, name: str) -> dict[str, str]:
+        """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
         from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
 
-        hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         hook.check_cluster()
         metadata_topic = hook.get_connection_settings().metadata_topic
         with hook.naming_connection():
             state = observe_cluster(hook.get_cluster_topics(), metadata_topic, system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
         (folder / "cluster_state.json").write_text(state.to_json())
-        arguments = {
+        return {
             "--bootstrap-servers": hook.bootstrap_servers(),
             "--topic": metadata_topic,
-            "--kafka-properties": str(folder / "client.properties"),
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
             "--data-set": artifact_uri(f"segments-{state.cluster_id}"),
             "--plan-id": name,
             "--min-age-ms": str(self.min_age_ms),
         }
-        return [part for pair in arguments.items() for part in pair], hook.java_client_properties()
+
+
+def _words(arguments: Mapping[str, str]) -> list[str]:
+    return [part for pair in arguments.items() for part in pair]
 
 
 class PublishRetentionPlanOperator(CheckedOperator):

@@ -22,7 +22,7 @@ class OneThread:
         Nobody waits for it, as a triggerer ends its triggers all at once.
     """
 
-    def __init__(self, at_end: Callable[[], None]) -> None:
+    def __init__(self, at_end: Callable[[], None] | None = None) -> None:
         self._at_end = at_end
         self._executor = ThreadPoolExecutor(1, "rlmm-trigger")
 
@@ -40,5 +40,6 @@ class OneThread:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._executor.submit(self._at_end)
+        if self._at_end is not None:
+            self._executor.submit(self._at_end)
         self._executor.shutdown(wait=False)

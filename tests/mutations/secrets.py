@@ -331,4 +331,12 @@ SECRETS = [
         "",
         "airflow/test_cluster_pages.py::test_an_odd_id_of_a_dag_opens_no_run_of_another",
     ),
+    Mutation(
+        "secrets",
+        "writes the login into a folder that a cluster shares",
+        "operators/spark_on_cluster.py",
+        "        if secrets_of(hook.get_client_config().properties):",
+        "        if False:",
+        "airflow/test_spark_on_cluster.py::test_secrets_are_never_written_for_the_driver",
+    ),
 ]

@@ -67,4 +67,20 @@ SPARK = [
         "",
         "airflow/test_task_folder.py::test_a_killed_try_leaves_no_secret_and_the_next_try_nothing_at_all",
     ),
+    Mutation(
+        "Spark",
+        "lets a driver of a cluster work alone",
+        "operators/spark_on_cluster.py",
+        '{"--master": self.master, "--name": self.name,',
+        '{"--name": self.name,',
+        "airflow/test_spark_on_cluster.py::test_a_driver_is_started_and_waited_for_in_the_triggerer",
+    ),
+    Mutation(
+        "Spark",
+        "takes a driver that failed for one that has made a plan",
+        "operators/retention.py",
+        "        if event != FINISHED:",
+        "        if False:",
+        "airflow/test_spark_on_cluster.py::test_a_driver_that_failed_fails_the_task_in_the_jobs_own_words",
+    ),
 ]

@@ -22,26 +22,30 @@ ALL_THAT_WORKERS_HAVE = ("numpy", "numpy.libs", "py4j", "pyarrow", "pyarrow.libs
 WORKER_CORES = 1
 
 _MASTER = re.compile(r"Starting Spark master at (spark://[\w.:-]+)")
+_REST = re.compile(r"Started REST server for submitting applications on [\w.:-]+ with port (\d+)")
 _REGISTERED = "Successfully registered with master"
 
 
-def lean_python(folder: Path) -> Path:
+def lean_python(folder: Path, also: Sequence[str] = ()) -> Path:
     """
     Make a Python with what executors need, the same versions as this one's.
 
     :param folder: where to.
+    :param also: further packages, as they lie in this one's site-packages.
     :return: its executable.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     mine = Path(pyspark.__file__).parents[1]
-    for name in ALL_THAT_WORKERS_HAVE:
+    for name in (*ALL_THAT_WORKERS_HAVE, *also):
         if (mine / name).exists():
             (packages / name).symlink_to(mine / name)
     python = folder / "bin" / "python"
     looks = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
     others = [
-        name for name in ("airflow", "airflow_provider_rlmm", "confluent_kafka", "obstore", "pandas") if _is_here(name)
+        name
+        for name in ("airflow", "airflow_provider_rlmm", "confluent_kafka", "obstore", "pandas")
+        if _is_here(name) and name not in also
     ]
     found = subprocess.run([python, "-I", "-c", looks, *others], capture_output=True, text=True, timeout=60, check=True)
     assert others
@@ -59,19 +63,26 @@ class StandaloneSpark:
 
     :param folder: for logs and the workers' files.
     :param python: what the workers run.
+    :param rest: whether the master takes drivers by its REST server.
     """
 
-    def __init__(self, folder: Path, python: Path) -> None:
-        self._folder, self._python = folder, python
+    def __init__(self, folder: Path, python: Path, *, rest: bool = False) -> None:
+        self._folder, self._python, self._rest = folder, python, rest
+        self.rest_port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
     def __enter__(self) -> StandaloneSpark:
         try:
+            self._configure()
             anywhere = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
             log = self._start("master", ["org.apache.spark.deploy.master.Master", *anywhere])
             self.url = await_condition(lambda: _found(_MASTER, log), "the master listens", 60)
+            if self._rest:
+                self.rest_port = int(
+                    await_condition(lambda: _found(_REST, log), "the master's REST server listens", 60)
+                )
             for number in range(2):
                 name = f"worker-{number}"
                 size = ("--cores", str(WORKER_CORES), "--memory", "3g", "--work-dir", str(self._folder / name))
@@ -88,6 +99,10 @@ class StandaloneSpark:
     ) -> None:
         self.close()
 
+    def _configure(self) -> None:
+        rest = f"spark.master.rest.enabled {str(self._rest).lower()}\nspark.master.rest.port 0\n"
+        (self._folder / "spark-defaults.conf").write_text(f"{rest}spark.ui.enabled false\n")
+
     def _start(self, name: str, command: Sequence[str]) -> Path:
         log = self._folder / f"{name}.log"
         home = Path(pyspark.__file__).parent
@@ -97,6 +112,7 @@ class StandaloneSpark:
             "PYSPARK_PYTHON": str(self._python),
             "PYTHONPATH": "",
             "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(self._folder),
         }
         with log.open("wb") as out:
             process = subprocess.Popen(

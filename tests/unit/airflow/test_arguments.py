@@ -231,6 +231,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "min_age_ms": [*INTEGERS, None, 86_399_999],
             "jars": [*TEXTS, 0, False, []],
+            "kafka_properties_file": [*TEXTS, 0, False, []],
         },
     ),
     (
