@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios week soak cluster spark test-spark-scale system clusters matrix \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios week soak cluster spark test-spark-scale system two-clusters matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-publish lock clean
 
 help: ## List the targets
@@ -96,7 +96,7 @@ test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on
 system: setup ## Tests on a real Airflow with its scheduler
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters" tests/system
 
-clusters: setup ## Two clusters at once, schedules, plans that start cleaners and people who are asked, under a real scheduler (minutes)
+two-clusters: setup ## Two clusters at once, schedules, plans that start cleaners and people who are asked, under a real scheduler (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m clusters tests/system
 
 stores: .venv-stores/.ready dev/target/azurite/.ready ## Connections of Google and Azure with their providers, against a small server and Azurite (Node; minutes to install)
