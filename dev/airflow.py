@@ -530,7 +530,12 @@ class LocalAirflow:
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         if self._client is None:
             raise LocalAirflowError("Airflow is not running: use it inside its with block")
-        return _checked(self._client.request(method, f"/api/v2{path}", **arguments))
+        answer, patience = self._client.request(method, f"/api/v2{path}", **arguments), Patience(30.0)
+        # SQLite has one writer at a time, and a request may come while the scheduler is it; these two may be said twice.
+        while method in ("GET", "PATCH") and answer.is_server_error and not patience.over():
+            time.sleep(0.5)
+            answer = self._client.request(method, f"/api/v2{path}", **arguments)
+        return _checked(answer)
 
 
 def _own_session(command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:

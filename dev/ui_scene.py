@@ -170,10 +170,10 @@ def log_in(opened: Browser, airflow: LocalAirflow, user: str = "admin", *, theme
     """
     page = opened.new_context(viewport=SIZE).new_page()
     page.goto(airflow.url, wait_until="networkidle")
+    page.evaluate("theme => window.localStorage.setItem('theme', theme)", theme)
     page.fill("input[name=username]", user)
     page.fill("input[name=password]", airflow.password_of(user))
     page.click("button[type=submit]")
+    page.wait_for_url(lambda url: "/auth/" not in url)
     page.wait_for_load_state("networkidle")
-    page.evaluate("theme => window.localStorage.setItem('theme', theme)", theme)
-    page.reload(wait_until="networkidle")
     return page

@@ -28,6 +28,13 @@ SMALL = {"driver_memory": "600m", "executor_memory": "600m", "max_cores": 1}
 
 
 @pytest.fixture(scope="module")
+def broker() -> Iterator[LocalKafka]:
+    """A broker of its own: others leave topics and orphans on theirs."""
+    with LocalKafka(metadata_partitions=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
     """A master and two workers, whose Python has what executors need and, as a driver does, pandas; and nothing else."""
     python = lean_python(tmp_path_factory.mktemp("lean") / "python", OF_A_DRIVER)

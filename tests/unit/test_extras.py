@@ -108,7 +108,7 @@ import airflow_provider_rlmm.{module}
     assert said in last
 
 
-OF_SPARK = {"operators/retention.py", "operators/spark_readiness.py"}
+OF_SPARK = {"operators/retention.py", "operators/spark_on_cluster.py", "operators/spark_readiness.py"}
 WITHOUT_SPARK = """
 import importlib, pkgutil, runpy, sys
 # Where it is installed, Airflow asks it what it is.
