@@ -169,10 +169,11 @@ def log_in(opened: Browser, airflow: LocalAirflow, user: str = "admin", *, theme
     :return: the page, on Airflow's home.
     """
     page = opened.new_context(viewport=SIZE).new_page()
-    page.goto(airflow.url, wait_until="networkidle")
-    page.evaluate("theme => window.localStorage.setItem('theme', theme)", theme)
+    page.goto(airflow.url)
+    # Airflow leads to the form by a second load: only what waits for the form meets no page that is about to go.
     page.fill("input[name=username]", user)
     page.fill("input[name=password]", airflow.password_of(user))
+    page.evaluate("theme => window.localStorage.setItem('theme', theme)", theme)
     page.click("button[type=submit]")
     page.wait_for_url(lambda url: "/auth/" not in url)
     page.wait_for_load_state("networkidle")
