@@ -59,7 +59,7 @@ def test_somebody_is_told_once_of_a_red_run(connected: LocalAirflow, alarm_folde
     assert f"DAG and run: remote_log_doctor, {run_id}" in lines
     assert f"Run: {connected.url}/dags/remote_log_doctor/runs/{quote(run_id, safe='')}" in lines
     (what,) = [line for line in lines if line.startswith("What: ")]
-    assert "connection 'kafka_down'" in what
+    assert "connection 'kafka_down'" in what.lower()
     assert "more tasks failed" in what
     assert any(line.startswith("What to do first: open the log of the task ") for line in lines)
     assert f'<a href="{connected.url}/dags/remote_log_doctor/runs/' in message["html"]
