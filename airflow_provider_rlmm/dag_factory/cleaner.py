@@ -172,13 +172,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             section=params.WHAT,
             description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
         ),
-        "dry_run": Param(
-            True,
-            type="boolean",
-            title="Dry run",
-            section=params.WHAT,
-            description="Say what would be written and deleted, do nothing; off: do it",
-        ),
+        **params.of_dry_run("Say what would be written and deleted, do nothing; off: do it"),
         **params.of_canary("Take no more segments than these, a canary; empty: all"),
         "min_absence_ms": Param(
             "24 h",

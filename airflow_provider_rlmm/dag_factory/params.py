@@ -129,6 +129,15 @@ def of_blast_radius(segments: str, share: str) -> dict[str, Param]:
     }
 
 
+def of_dry_run(description: str) -> dict[str, Param]:
+    """
+    Return whether a run only says what it would do, which is on unless somebody switches it off.
+
+    :param description: what is only said.
+    """
+    return {"dry_run": Param(True, type="boolean", title="Dry run", section=WHAT, description=description)}
+
+
 def of_canary(description: str) -> dict[str, Param]:
     """
     Return how many segments a run takes at the most, before any limit refuses it.

@@ -104,13 +104,7 @@ def _tasks() -> None:
 def _params(conn_id: str) -> dict[str, Param]:
     return {
         **params.of_connection(conn_id),
-        "dry_run": Param(
-            True,
-            type="boolean",
-            title="Dry run",
-            section=params.WHAT,
-            description="Say what would be deleted, do nothing; off: do it",
-        ),
+        **params.of_dry_run("Say what would be deleted, do nothing; off: do it"),
         **params.of_canary("Take the objects of no more segments than these, a canary; empty: all"),
         "max_copy_ms": Param(
             "4 h",

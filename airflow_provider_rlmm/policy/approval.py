@@ -198,10 +198,7 @@ def approval_needed(
 def _read(
     given: Mapping[str, Any], kind: Callable[..., _Document], readers: Mapping[str, strict.Reader[Any]]
 ) -> _Document:
-    document = dict(given)
-    if document.pop("format_version", None) != _FORMAT:
-        raise ValueError(f"format_version is not {_FORMAT}")
-    return strict.record(kind, readers)(document, "the document")
+    return strict.record(kind, readers)(strict.versioned_fields(given, _FORMAT), "the document")
 
 
 def _decision(value: object, what: str) -> str:

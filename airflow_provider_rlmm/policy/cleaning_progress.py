@@ -89,10 +89,7 @@ class CleaningProgress:
         :raises DocumentError: if it has another form.
         """
         try:
-            document = strict.parse_object(text)
-            version = document.pop("format_version", None)
-            if type(version) is not int or version != PROGRESS_FORMAT:
-                raise ValueError(f"format_version is {strict.shown(version)}, this package reads {PROGRESS_FORMAT}")
+            document = strict.versioned_fields(strict.parse_object(text), PROGRESS_FORMAT)
             progress: CleaningProgress = strict.record(cls, _FIELDS)(document, "progress")
             if len(progress.refused) > MAX_PROGRESS_REFUSALS:
                 raise ValueError(f"progress.refused has {len(progress.refused)} entries")

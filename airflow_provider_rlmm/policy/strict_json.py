@@ -85,15 +85,27 @@ def unsealed_fields(sealed: Mapping[str, Any], format_version: int) -> dict[str,
     :param format_version: of the form that is understood.
     :raises ValueError: if it is of another form, or not as it was written.
     """
-    document = dict(sealed)
-    version = document.get("format_version")
-    if type(version) is not int or version != format_version:
-        raise ValueError(f"format_version is {shown(version)}, this package reads {format_version}")
-    given = document.pop("sha256", None)
+    fields = versioned_fields(sealed, format_version)
+    given = fields.pop("sha256", None)
+    document = {"format_version": format_version, **fields}
     if given != checksum(document):
         raise ValueError("its bytes are not those that were written: sha256 differs")
-    del document["format_version"]
-    return document
+    return fields
+
+
+def versioned_fields(document: Mapping[str, Any], format_version: int) -> dict[str, Any]:
+    """
+    Return the fields of a document that says which form it has.
+
+    :param document: its fields and ``format_version``.
+    :param format_version: of the form that is understood.
+    :raises ValueError: if it is of another form.
+    """
+    fields = dict(document)
+    version = fields.pop("format_version", None)
+    if type(version) is not int or version != format_version:
+        raise ValueError(f"format_version is {shown(version)}, this package reads {format_version}")
+    return fields
 
 
 def shown(value: object) -> str:

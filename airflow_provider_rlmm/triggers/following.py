@@ -110,4 +110,4 @@ def _import_what_is_heavy() -> None:
     """Import in the thread what would hold up the event loop for a second: Kafka's client and Arrow."""
     import airflow_provider_rlmm.kafka.cluster
     import airflow_provider_rlmm.kafka.event_log
-    import airflow_provider_rlmm.session.watching  # noqa: F401
+    import airflow_provider_rlmm.session.watching  # noqa: F401  # its import is what it is for
