@@ -42,8 +42,8 @@ def daily_and_after_markers(conn_id: str) -> Schedule:
         from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable
     except ImportError:
         # Airflow 3.1 has them there, and the common-compat provider nowhere.
-        from airflow.timetables.assets import AssetOrTimeSchedule  # type: ignore[assignment]
-        from airflow.timetables.trigger import CronTriggerTimetable  # type: ignore[assignment]
+        from airflow.timetables.assets import AssetOrTimeSchedule  # type: ignore[assignment]  # the same class, elsewhere
+        from airflow.timetables.trigger import CronTriggerTimetable  # type: ignore[assignment]  # the same class, elsewhere
     daily = CronTriggerTimetable("@daily", timezone="UTC")
     return AssetOrTimeSchedule(timetable=daily, assets=[markers_asset(conn_id)])
 

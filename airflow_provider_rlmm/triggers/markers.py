@@ -48,7 +48,7 @@ class RemoteLogMarkersTrigger(BaseEventTrigger):
     """
 
     def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID, poll_s: float = POLL_S, gather_s: float = GATHER_S) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow says no types of it
         self.rlmm_conn_id = rlmm_conn_id
         self.poll_s = poll_s
         self.gather_s = gather_s
@@ -86,7 +86,7 @@ class RemoteLogMarkersTrigger(BaseEventTrigger):
         cluster_id = position.cluster_id if position else None
         payload = {"connection": self.rlmm_conn_id, "cluster_id": cluster_id, **news.to_dict()}
         logger.info("markers of others: %s", payload)
-        return TriggerEvent(payload)  # type: ignore[no-untyped-call]
+        return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow says no types of it
 
     async def _kept_position(self) -> WatchPosition | None:
         """Return how far an earlier triggerer has read, ``None`` where nobody knows."""

@@ -33,7 +33,7 @@ class SparkDriverTrigger(BaseTrigger):
     """
 
     def __init__(self, addresses: Sequence[str], driver_id: str, poll_s: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow says no types of it
         self.addresses = list(addresses)
         self.driver_id = driver_id
         self.poll_s = poll_s
@@ -45,7 +45,7 @@ class SparkDriverTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and fire once."""
-        yield TriggerEvent(await self._wait())  # type: ignore[no-untyped-call]
+        yield TriggerEvent(await self._wait())  # type: ignore[no-untyped-call]  # Airflow says no types of it
 
     async def on_kill(self) -> None:
         """End the driver: somebody has ended the task that waits for it."""

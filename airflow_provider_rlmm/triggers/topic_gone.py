@@ -52,7 +52,7 @@ class TopicDeletionFinishedTrigger(BaseTrigger):
         poll_s: float,
         recheck_s: float,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow says no types of it
         self.rlmm_conn_id = rlmm_conn_id
         self.topic_id = topic_id
         self.position = dict(position)
@@ -68,7 +68,7 @@ class TopicDeletionFinishedTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and fire once."""
-        yield TriggerEvent(await self._wait())  # type: ignore[no-untyped-call]
+        yield TriggerEvent(await self._wait())  # type: ignore[no-untyped-call]  # Airflow says no types of it
 
     async def _wait(self) -> str:
         until = time.monotonic() + self.recheck_s
