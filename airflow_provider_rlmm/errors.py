@@ -239,3 +239,50 @@ class RemoteObjectNotFoundError(StorageError):
 
 class UnsafeObjectKeyError(StorageError, ValueError):
     """Raised when an object key would leave the declared prefix or does not match the layout's pattern."""
+
+
+class RemoteLogError(RlmmError):
+    """Base of errors about the content of remote log segments: reading them, and copying them."""
+
+
+class DamagedObjectError(RemoteLogError):
+    """
+    Raised when bytes of a log segment or of an index cannot be what a broker has written: cut, flipped, of another segment.
+
+    :param message: names object and position, and what is wrong.
+    :param location: key of the object, or path of the file.
+    :param position: first byte that is in doubt, within that object.
+    """
+
+    def __init__(self, message: str, location: str, position: int) -> None:
+        super().__init__(message)
+        self.location = location
+        self.position = position
+
+
+class UnsupportedMessageFormatError(RemoteLogError):
+    """Raised when record batches are older than message format v2, encrypted, or packed in a way that is not known here."""
+
+
+class SegmentGoneError(RemoteLogError):
+    """Raised when a segment was deleted while it was read, and the offsets asked for are not in the remote log any more."""
+
+
+class OffsetNotInRemoteLogError(RemoteLogError):
+    """Raised when an offset is asked for that no remote segment holds."""
+
+
+class LogDirectoryError(RemoteLogError):
+    """Raised when a log directory of a broker cannot be used: held by a broker, incomplete, damaged, or of another topic."""
+
+
+class CopyRefusedError(RemoteLogError):
+    """Raised when a rule forbids to copy segments of a user partition; the message names the rule and what to do."""
+
+
+class CopyCancelledError(RemoteLogError):
+    """Raised when a copy was cancelled between two chunks, or its quota cannot be kept; nothing of it is left half-said."""
+
+
+class ArchiveError(RemoteLogError):
+    """Raised when an archive is incomplete or does not compare with what was archived: what it holds must not be deleted."""
