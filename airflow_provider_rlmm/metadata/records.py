@@ -19,6 +19,11 @@ from airflow_provider_rlmm.quoting import name_in_text
 OWN_BROKER_ID = -1
 """The ``broker_id`` of every event that this package writes: no broker has it, so our events can be told apart."""
 
+COPIER_BROKER_ID = -2
+"""
+The ``broker_id`` of the copier's events, which are about living topics: marker and cleaner take them for somebody else's.
+"""
+
 
 def kafka_uuid_str(value: UUID) -> str:
     """

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+When segments of a living topic may be copied by somebody who is not its leader, which ones, and in which order.
+
+A broker goes on copying from the *highest* offset that the remote log has of an epoch, and local retention deletes all that
+lies at or below it. So a hole in the copies loses living data for good: candidates are strictly ascending, without a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache, end_of_epoch
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy import values
+
+MAX_CUSTOM_METADATA_BYTES: Final = 128
+"""The most custom metadata that a copied segment may have (Kafka: ``remote.log.metadata.custom.metadata.max.bytes``)."""
+
+COPY_WITHOUT_LEADER: Final = "copy_without_leader"
+"""Override: copy segments of a user partition that has no leader, whose end and lineage nobody can tell then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyConfigs:
+    """
+    The configs of a topic that decide whether somebody else may copy its segments (Kafka: ``TopicConfig``, effective values).
+
+    :param remote_storage_enable: ``remote.storage.enable``.
+    :param remote_log_copy_disable: ``remote.log.copy.disable``.
+    :param cleanup_policy: the names in ``cleanup.policy``.
+    :param retention_ms: ``retention.ms``, -1 for unlimited.
+    :param retention_bytes: ``retention.bytes``, -1 for unlimited.
+    """
+
+    remote_storage_enable: bool
+    remote_log_copy_disable: bool
+    cleanup_policy: frozenset[str]
+    retention_ms: int
+    retention_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderOffsets:
+    """
+    How far the leader's log reaches.
+
+    :param log_start_offset: the first offset that the leader serves, inclusive; what remote storage serves counts.
+    :param last_stable_offset: end for ``read_committed``, exclusive (Kafka: the last stable offset).
+    :param high_watermark: end for ``read_uncommitted``, exclusive.
+    """
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswer:
+    """
+    What the cluster says about a user partition right now, asked in one go.
+
+    :param topic_id_partition: the user partition with the topic id that its name has *now*.
+    :param metadata_topic_id: id of the metadata topic in the same describe: it says which cluster answered.
+    :param is_internal: whether Kafka calls the topic internal.
+    :param configs: the topic's configs.
+    :param offsets: how far the leader's log reaches, ``None`` where the partition has no leader.
+    :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where nobody can tell.
+    """
+
+    topic_id_partition: TopicIdPartition
+    metadata_topic_id: UUID
+    is_internal: bool
+    configs: CopyConfigs
+    offsets: LeaderOffsets | None
+    local_size_in_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """
+    One record as the leader serves it, or as a log directory holds it: equal records are equal in all of this.
+
+    :param offset: its offset.
+    :param leader_epoch: the leader epoch of its batch.
+    :param timestamp_ms: its timestamp, ms since the epoch.
+    :param key: its key, ``None`` for null.
+    :param value: its value, ``None`` for null.
+    :param headers: its headers, in order.
+    """
+
+    offset: int
+    leader_epoch: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSegment:
+    """
+    A closed segment of a log directory: what its ``COPY_SEGMENT_STARTED`` says of it.
+
+    :param base_offset: its base offset, inclusive: it names the files.
+    :param end_offset: the next segment's base offset less one, inclusive.
+    :param size_in_bytes: size of the log file.
+    :param max_timestamp_ms: largest record timestamp, ms since the epoch; the file's time where no record has one.
+    :param leader_epochs: (leader epoch, start offset), ascending: the checkpoint, truncated to the segment from both ends.
+    :param txn_index_empty: whether it has no aborted transactions.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_in_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[tuple[int, int], ...]
+    txn_index_empty: bool
+
+    def __str__(self) -> str:
+        return f"segment {self.base_offset}..{self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLimits:
+    """
+    Limits of one copier run.
+
+    :param retention_margin_ms: a segment that expires within this time is not copied any more, ms: the leader would delete
+        it while it is copied.
+    :param lease_ms: for how long a COPY_SEGMENT_STARTED of ours belongs to the run that wrote it, ms. Its run gives the
+        segment up after half of that, others take it for abandoned after all of it.
+    :param bytes_per_second: the most that is copied on an average, ``None`` for all that the storage takes.
+    :param max_segments: the most segments of one run and user partition, ``None`` for all.
+    :param overrides: :data:`COPY_WITHOUT_LEADER`, or nothing.
+    :raises ConfigurationError: on a limit of another kind or out of its range.
+    """
+
+    retention_margin_ms: int = HOUR_MS
+    lease_ms: int = HOUR_MS
+    bytes_per_second: int | None = None
+    max_segments: int | None = None
+    overrides: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        values.integer("retention_margin_ms", self.retention_margin_ms)
+        values.integer("lease_ms", self.lease_ms, 2)
+        for name in ("bytes_per_second", "max_segments"):
+            if (value := getattr(self, name)) is not None:
+                values.integer(name, value, 1)
+        if unknown := self.overrides - {COPY_WITHOUT_LEADER}:
+            raise ConfigurationError(
+                f"unknown overrides {sorted(unknown)}: a copier knows {COPY_WITHOUT_LEADER!r} only"
+            )
+
+    def still_ours(self, started_ms: int, now_ms: int) -> bool:
+        """
+        Tell whether the run that wrote a COPY_SEGMENT_STARTED may still finish it.
+
+        :param started_ms: time of that event, ms since the epoch.
+        :param now_ms: now, ms since the epoch.
+        """
+        return 0 <= now_ms - started_ms < self.lease_ms // 2
+
+    def is_abandoned(self, started_ms: int, now_ms: int) -> bool:
+        """
+        Tell whether the run that wrote a COPY_SEGMENT_STARTED has lost its lease.
+
+        :param started_ms: time of that event, ms since the epoch.
+        :param now_ms: now, ms since the epoch, proven.
+        """
+        return now_ms - started_ms >= self.lease_ms
+
+
+def may_write_about(answer: LeaderAnswer, directory: TopicIdPartition) -> str | None:
+    """
+    Tell why no segment of a user partition may be copied now, ``None`` where the cluster allows it.
+
+    :param answer: what the cluster says now.
+    :param directory: the user partition, with the topic id, of the log directory.
+    """
+    configs = answer.configs
+    if answer.topic_id_partition != directory:
+        return (
+            f"the log directory is of {directory}, the cluster has {answer.topic_id_partition}: segments of another topic "
+            "are never copied; archive the directory instead"
+        )
+    if answer.is_internal:
+        return f"topic {directory.topic!r} is internal"
+    if not configs.remote_storage_enable:
+        return (
+            f"remote.storage.enable of topic {directory.topic!r} is not true: its brokers would not read what is copied"
+        )
+    if not configs.remote_log_copy_disable:
+        return (
+            f"remote.log.copy.disable of topic {directory.topic!r} is not true: its leader copies itself; set it to true, "
+            "with local.retention.ms and local.retention.bytes at -2, until the copies are complete"
+        )
+    if configs.cleanup_policy != {"delete"}:
+        return f"cleanup.policy of topic {directory.topic!r} is {','.join(sorted(configs.cleanup_policy))}, not delete"
+    return None
+
+
+def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: LocalSegment) -> str | None:
+    """
+    Tell why ``retention.bytes`` forbids to copy a segment, ``None`` where it does not.
+
+    While copying is disabled the leader counts what we copy twice, as local and as remote, and deletes what is above.
+
+    :param answer: what the cluster says now.
+    :param remote_bytes: bytes of all segments that are not DELETE_SEGMENT_FINISHED.
+    :param segment: what is to be copied.
+    """
+    limit = answer.configs.retention_bytes
+    if limit < 0:
+        return None
+    topic = answer.topic_id_partition.topic
+    if answer.local_size_in_bytes is None:
+        return (
+            f"retention.bytes of topic {topic!r} is {limit}, and nobody can tell how many bytes its leader has: set it to -1 "
+            "until the copies are complete"
+        )
+    total = answer.local_size_in_bytes + remote_bytes + segment.size_in_bytes
+    if total >= limit:
+        return (
+            f"retention.bytes of topic {topic!r} is {limit}, and the leader would count {total} bytes, local and remote ones "
+            f"with {segment}: it would delete the oldest; set it to -1 until the copies are complete"
+        )
+    return None
+
+
+def foreign_copies(cache: RemoteLogMetadataCache, our_broker_id: int) -> list[RemoteLogSegmentMetadata]:
+    """
+    Return the segments that somebody else has begun to copy, of which no event tells how that ended.
+
+    :param cache: the user partition's segments.
+    :param our_broker_id: the copier's own.
+    """
+    return [
+        metadata
+        for metadata in cache.list_remote_log_segments()
+        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and metadata.broker_id != our_broker_id
+    ]
+
+
+def remote_end(cache: RemoteLogMetadataCache, leader_epochs: Sequence[tuple[int, int]], log_start_offset: int) -> int:
+    """
+    Return the first offset from the log start on that brokers could not read from remote storage.
+
+    It is the highest remote offset plus one, unless there is a hole below it: then the hole must be copied first.
+
+    :param cache: the user partition's segments.
+    :param leader_epochs: (leader epoch, start offset), ascending: the lineage.
+    :param log_start_offset: the leader's log start offset.
+    """
+    offset = log_start_offset
+    for index, (epoch, start) in enumerate(leader_epochs):
+        last = index + 1 == len(leader_epochs)
+        end = None if last else leader_epochs[index + 1][1]
+        # A lineage that was truncated at its start begins at the log start offset, or above where that has moved since.
+        while start <= offset and (end is None or offset < end):
+            metadata = cache.remote_log_segment_metadata(epoch, offset)
+            if metadata is None:
+                return offset
+            after = end_of_epoch(metadata, epoch) + 1
+            offset = after if end is None else min(after, end)
+    return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """
+    What may be copied of a log directory, in this order.
+
+    :param segments: the segments, ascending, without a gap.
+    :param obstacle: why the first of them, or none at all, may not be copied, in words; ``None`` where nothing is wrong.
+    :param expiring: segments at the log's start that the leader is about to delete: they are left out.
+    """
+
+    segments: tuple[LocalSegment, ...]
+    obstacle: str | None = None
+    expiring: tuple[LocalSegment, ...] = ()
+
+
+def candidates(
+    segments: Sequence[LocalSegment], *, from_offset: int, end_offset: int, expires_before: int | None = None
+) -> Candidates:
+    """
+    Return the closed segments that may be copied now (Kafka: ``RLMCopyTask.candidateLogSegments``).
+
+    :param segments: all closed segments of the log directory, ascending.
+    :param from_offset: the first offset that is not in remote storage and that the leader still has, inclusive.
+    :param end_offset: the ``read_committed`` end, exclusive: no segment that reaches beyond it.
+    :param expires_before: offset below which the leader is about to delete all, exclusive; ``None`` where nothing expires.
+    """
+    wanted = [segment for segment in segments if segment.end_offset >= from_offset]
+    expiring = tuple(s for s in wanted if expires_before is not None and s.end_offset < expires_before)
+    wanted = wanted[len(expiring) :]
+    first = expiring[-1].end_offset + 1 if expiring else from_offset
+    if wanted and wanted[0].base_offset > first:
+        return Candidates(
+            (),
+            f"offsets {first}..{wanted[0].base_offset - 1} are in the leader's log, and neither in remote storage nor in "
+            "this log directory: copying what lies behind them would lose them; copy them from another replica's directory",
+            expiring,
+        )
+    found: list[LocalSegment] = []
+    for segment in wanted:
+        if found and segment.base_offset != found[-1].end_offset + 1:
+            missing = f"offsets {found[-1].end_offset + 1}..{segment.base_offset - 1}"
+            return Candidates(tuple(found), f"{missing} are missing in this log directory", expiring)
+        if segment.end_offset >= end_offset:
+            break
+        found.append(segment)
+    return Candidates(tuple(found), None, expiring)
+
+
+def expires_before(
+    segments: Sequence[LocalSegment],
+    remote: Sequence[RemoteLogSegmentMetadata],
+    *,
+    log_start_offset: int,
+    retention_ms: int,
+    margin_ms: int,
+    now_ms: int,
+) -> int | None:
+    """
+    Return the offset below which the leader deletes all within a margin by ``retention.ms``; ``None`` where nothing.
+
+    The leader deletes in order and stops at the first segment that has not expired: a segment expires with the youngest one
+    at or below it.
+
+    :param segments: all closed segments of the log directory, ascending.
+    :param remote: the segments in remote storage that serve reads.
+    :param log_start_offset: the leader's log start offset.
+    :param retention_ms: ``retention.ms``, -1 for unlimited.
+    :param margin_ms: the margin, ms.
+    :param now_ms: now, ms since the epoch, proven.
+    """
+    if retention_ms < 0:
+        return None
+    until_ms = now_ms + margin_ms - retention_ms
+    spans = [(s.base_offset, s.end_offset, s.max_timestamp_ms) for s in segments]
+    spans += [(m.start_offset, m.end_offset, m.max_timestamp_ms) for m in remote]
+    expired: int | None = None
+    for _, end, max_timestamp_ms in sorted(span for span in spans if span[1] >= log_start_offset):
+        if max_timestamp_ms >= until_ms:
+            break
+        expired = max(expired or 0, end + 1)
+    return expired
+
+
+def lease_text(metadata: RemoteLogSegmentMetadata, limits: CopyLimits) -> str:
+    """
+    Say of a COPY_SEGMENT_STARTED of ours whose it is, and until when.
+
+    :param metadata: the segment.
+    :param limits: of this run.
+    """
+    until = time_text(metadata.event_timestamp_ms + limits.lease_ms)
+    segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
+    return (
+        f"another run of the copier may be copying segment {segment_id} ({metadata.start_offset}..{metadata.end_offset}): "
+        f"its lease ends at {until}"
+    )
