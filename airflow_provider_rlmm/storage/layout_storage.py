@@ -123,6 +123,7 @@ class LayoutRemoteStorageManager:
     def __init__(self, calls: ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
         self._calls = calls
         self._layout = layout
+        self._files = layout.segment_files(calls.get)
         self.inspector = inspector
         self._settings: DeletionEffect | None = None
         self._checked_root: tuple[object] | None = None
@@ -158,15 +159,13 @@ class LayoutRemoteStorageManager:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"no byte range: {start_position}..{end_position}")
-        key = self._layout.object_key(metadata, None)
         self._calls.identities()
-        return self._calls.get(key, start_position, end_position)
+        return self._files.log(metadata, start_position, end_position)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
-        key = self._layout.object_key(metadata, index_type)
         self._calls.identities()
-        return self._calls.get(key)
+        return self._files.index(metadata, index_type)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""

@@ -19,10 +19,12 @@ from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataEr
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
 from airflow_provider_rlmm.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.segment_files import PlainFiles, ReadObject, SegmentFiles
 
 
 class Layout(Protocol):
@@ -125,6 +127,13 @@ class Layout(Protocol):
         :return: ``None`` for a directory that is not of this layout.
         """
 
+    def segment_files(self, read: ReadObject) -> SegmentFiles:
+        """
+        Return what reads the files of segments out of their objects.
+
+        :param read: reads an object of the store.
+        """
+
 
 class TemplateLayout:
     """
@@ -221,6 +230,10 @@ class TemplateLayout:
                 return found
         return None
 
+    def segment_files(self, read: ReadObject) -> SegmentFiles:
+        """See :class:`Layout`: each object is a file."""
+        return PlainFiles(self, read)
+
 
 _PREFIX: Final = re.compile(r"[^\x00-\x1f\x7f]*")
 
@@ -315,6 +328,10 @@ class AivenLayout(TemplateLayout):
         except MalformedMetadataError:
             return None
         return None if size is None else (frozenset(self.suffixes), size)
+
+    def segment_files(self, read: ReadObject) -> SegmentFiles:
+        """See :class:`Layout`: as the manifest of each segment says."""
+        return AivenFiles(self, read)
 
     def _refused(self, metadata: RemoteLogSegmentMetadata, why: str) -> UnsafeObjectKeyError:
         data = metadata.custom_metadata or b""

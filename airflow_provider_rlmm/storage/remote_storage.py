@@ -172,7 +172,9 @@ class RemoteStorageManager(Protocol):
         :param metadata: the segment.
         :param start_position: first byte, inclusive.
         :param end_position: last byte, inclusive; ``None`` means to the end.
-        :raises RemoteObjectNotFoundError: if the log object is missing.
+        :raises RemoteObjectNotFoundError: if the log object is missing, or its manifest where the layout has one.
+        :raises DamagedObjectError: if an object cannot be what its manifest says.
+        :raises UnsupportedMessageFormatError: if the segment is encrypted, or packed in a way that is not known here.
         :raises ValueError: if the range is negative or reversed.
         """
 
@@ -183,6 +185,8 @@ class RemoteStorageManager(Protocol):
         :param metadata: the segment.
         :param index_type: which index.
         :raises RemoteObjectNotFoundError: if it is missing.
+        :raises DamagedObjectError: as :meth:`fetch_log_segment`.
+        :raises UnsupportedMessageFormatError: as :meth:`fetch_log_segment`.
         """
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:

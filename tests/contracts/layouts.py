@@ -16,6 +16,7 @@ from airflow_provider_rlmm.storage.layouts import (
 )
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.segment_files import PlainFiles, ReadObject, SegmentFiles
 
 OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
 _LOCAL = LocalTieredStorageLayout()
@@ -60,6 +61,9 @@ class RelocatedLayout:
     def topic_id_of_directory(self, directory: str, place: Place | None = None) -> UUID | None:
         local = self._local(directory, place)
         return None if local is None else _LOCAL.topic_id_of_directory(local)
+
+    def segment_files(self, read: ReadObject) -> SegmentFiles:
+        return PlainFiles(self, read)
 
     def _relocated(self, key: str, place: Place) -> str:
         return place.prefix + key.removeprefix(_LOCAL.prefix)

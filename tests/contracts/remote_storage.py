@@ -410,38 +410,6 @@ class RemoteStorageCopyContract:
             storage.manager.copy_log_segment_data(segment(1), data)
         assert storage.keys() == set()
 
-    @pytest.mark.parametrize(
-        ("start", "end", "expected"),
-        [
-            (0, None, b"0123456789"),
-            (0, 0, b"0"),
-            (3, 5, b"345"),
-            (3, None, b"3456789"),
-            (9, 9, b"9"),
-            (5, 1_000, b"56789"),
-            (10, None, b""),
-            (10, 12, b""),
-            (11, 20, b""),
-        ],
-    )
-    def test_range_ends_inclusively(
-        self, storage: StorageUnderTest, start: int, end: int | None, expected: bytes
-    ) -> None:
-        place(storage, segment(1))
-        assert storage.manager.fetch_log_segment(segment(1), start, end) == expected
-
-    @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (0, -1)])
-    def test_reversed_range_is_refused(self, storage: StorageUnderTest, start: int, end: int | None) -> None:
-        place(storage, segment(1))
-        with pytest.raises(ValueError, match="range"):
-            storage.manager.fetch_log_segment(segment(1), start, end)
-
-    def test_missing_objects_are_named(self, storage: StorageUnderTest) -> None:
-        with pytest.raises(RemoteObjectNotFoundError, match=kafka_uuid_str(UUID(int=1))):
-            storage.manager.fetch_log_segment(segment(1), 5)
-        with pytest.raises(RemoteObjectNotFoundError, match=kafka_uuid_str(UUID(int=1))):
-            storage.manager.fetch_index(segment(1), IndexType.LEADER_EPOCH)
-
 
 class RemoteStorageCopyFaultContract:
     """The same where the root can be taken away."""

@@ -17,6 +17,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
+from tests.mutations.segment_storage import SEGMENT_STORAGE
 from tests.mutations.spark import SPARK
 from tests.mutations.storage_root import STORAGE_ROOT
 from tests.mutations.store_access import STORE_ACCESS
@@ -29,6 +30,7 @@ MUTATIONS = [
     *STORAGE_ROOT,
     *STORES,
     *STORE_ACCESS,
+    *SEGMENT_STORAGE,
     *NEEDS_A_PERSON,
     *RULES,
     *CLOCKS,

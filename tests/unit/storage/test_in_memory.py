@@ -29,6 +29,7 @@ from tests.contracts.remote_storage import (
     place,
     segment,
 )
+from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
 
 
 class InMemoryStorage:
@@ -113,6 +114,8 @@ class TestInMemoryContract(
     RemoteStorageContract,
     RemoteStorageCopyContract,
     RemoteStorageCopyFaultContract,
+    SegmentReadContract,
+    SegmentReadFaultContract,
     StorageRootContract,
     RemoteStorageFaultContract,
 ):
@@ -125,10 +128,16 @@ class TestInMemoryContractWithoutCopies(RemoteStorageContract, StorageRootContra
         return WITHOUT_COPIES[request.param]()
 
 
+class TestInMemoryReadsOfAivenObjects(AivenReadContract, SegmentReadFaultContract):
+    pass
+
+
 class TestInMemoryContractWithAnotherLayout(
     RemoteStorageContract,
     RemoteStorageCopyContract,
     RemoteStorageCopyFaultContract,
+    SegmentReadContract,
+    SegmentReadFaultContract,
     StorageRootContract,
     RemoteStorageFaultContract,
 ):

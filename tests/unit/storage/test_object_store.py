@@ -45,6 +45,7 @@ from tests.contracts.remote_storage import (
     place,
     segment,
 )
+from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
 
 SECRET = "very-s3cret/value+"
 
@@ -177,6 +178,8 @@ class TestLocalFolderContract(
     RemoteStorageContract,
     RemoteStorageCopyContract,
     RemoteStorageCopyFaultContract,
+    SegmentReadContract,
+    SegmentReadFaultContract,
     StorageRootContract,
     RemoteStorageFaultContract,
 ):
@@ -201,7 +204,15 @@ class TestLocalFolderContractWithoutCopies(RemoteStorageContract, StorageRootCon
         return folder
 
 
-class TestObstoreMemoryContract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):
+class TestLocalFolderReadsOfAivenObjects(AivenReadContract, SegmentReadFaultContract):
+    @pytest.fixture
+    def storage(self, folder: LocalFolder) -> LocalFolder:
+        return folder
+
+
+class TestObstoreMemoryContract(
+    RemoteStorageContract, RemoteStorageCopyContract, SegmentReadContract, StorageRootContract
+):
     @pytest.fixture
     def storage(self, layout: Layout) -> ObstoreMemory:
         return ObstoreMemory(layout)

@@ -25,6 +25,7 @@ from tests.contracts.remote_storage import (
     stamped,
 )
 from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
+from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract
 
 PREFIX = "tiered/"
 
@@ -61,7 +62,11 @@ def storage(server: S3Server, layout: Layout) -> S3Storage:
     return S3Storage(server, layout)
 
 
-class TestS3Contract(RemoteStorageContract, RemoteStorageCopyContract, StorageRootContract):
+class TestS3Contract(RemoteStorageContract, RemoteStorageCopyContract, SegmentReadContract, StorageRootContract):
+    pass
+
+
+class TestS3ReadsOfAivenObjects(AivenReadContract):
     pass
 
 
