@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
@@ -24,6 +25,8 @@ _DURATION = re.compile(
 )
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
 _DURATION_EXAMPLES = "'24 h', '23 h 47 min' or '3 d'"
+_MOMENT = "a time with its zone, such as 2026-03-01T22:30:00Z, or an integer, ms since the epoch"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _shown(value: object) -> str:
@@ -99,6 +102,30 @@ def duration_ms(name: str, value: object, minimum: int = 0, maximum: int = MAX_I
         top = "2^63 - 1" if maximum == MAX_INTEGER else str(maximum)
         raise refused(name, value, f"a duration from {minimum} to {top} ms")
     return total
+
+
+def moment_ms(name: str, value: object) -> int:
+    """
+    Return a point in time, ms since the epoch.
+
+    :param name: of the setting, for the error.
+    :param value: an integer or its decimal digits, ms since the epoch; or a time with its zone, as a ``datetime`` or in the
+        form of ISO 8601: ``2026-03-01T22:30:00Z``, ``2026-03-01 23:30+01:00``.
+    :raises ConfigurationError: for anything else, a time without a zone among it.
+    """
+    if isinstance(value, str) and not _INTEGER.fullmatch(value.strip()):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise refused(name, value, _MOMENT) from None
+    if not isinstance(value, datetime):
+        return spelled_integer(name, value)
+    if value.tzinfo is None:
+        raise ConfigurationError(f"{name} {value.isoformat()} has no zone: add one, such as Z or +01:00")
+    found = (value - _EPOCH) // timedelta(milliseconds=1)
+    if found < 0:
+        raise refused(name, value.isoformat(), "a time since 1970")
+    return found
 
 
 def share(name: str, value: object) -> float:

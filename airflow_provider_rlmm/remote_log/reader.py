@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.segments import RemoteLogSegments
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
@@ -23,15 +23,6 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 2**20
 """Most bytes that the batches of a chunk may decompress to."""
 DEFAULT_TIMEOUT_S: Final = 60.0
 """For how long a storage that does not answer is asked again."""
-
-
-class ReadIsolation(StrEnum):
-    """Which records of transactions are read (Kafka: ``isolation.level``)."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    """All, those of aborted and open transactions, too."""
-    READ_COMMITTED = "read_committed"
-    """Those of committed transactions, up to the first one that was open where the remote log ends."""
 
 
 class FoundOffset(NamedTuple):
