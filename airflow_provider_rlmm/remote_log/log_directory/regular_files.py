@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening files that a broker wrote, and nothing that somebody put in their place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from airflow_provider_rlmm.errors import LogDirectoryError
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """
+    Open a file for reading; a symbolic link is not followed, a pipe is not waited for.
+
+    :param path: the file.
+    :raises LogDirectoryError: if it is no regular file.
+    :raises OSError: if it cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise LogDirectoryError(f"{path} is no regular file: a broker does not make such a thing")
+    return file
