@@ -264,6 +264,10 @@ class UnsupportedMessageFormatError(RemoteLogError):
     """Raised when record batches are older than message format v2, encrypted, or packed in a way that is not known here."""
 
 
+class RecordsTooLargeError(RemoteLogError):
+    """Raised when records take more memory, once they are unpacked, than the caller allows; the message names the limit."""
+
+
 class SegmentGoneError(RemoteLogError):
     """Raised when a segment was deleted while it was read, and the offsets asked for are not in the remote log any more."""
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the records of batches begin and end: each has its size before it, so that one leads to the next."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_rlmm.remote_log.record_batches.varints import VARINT_BYTES, read_varints
+
+Array = npt.NDArray[Any]
+
+_BATCHES_IN_STEP: Final = 100  # with fewer batches at a time, a step costs more than a plain loop over their records
+_MORE: Final = 0x80
+_BITS: Final = 7
+
+
+class RecordsDoNotFitError(ValueError):
+    """
+    Raised when the records of a batch do not fill it exactly.
+
+    :param row: which of the batches.
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__("its records do not fill it exactly")
+        self.row = row
+
+
+def find_records(data: Array, at: Array, end: Array, count: Array) -> tuple[Array, Array]:
+    """
+    Find the records of some batches.
+
+    :param data: bytes of all batches' records.
+    :param at: first byte of the first record of each batch.
+    :param end: the byte behind the last record of each batch.
+    :param count: number of records of each batch, at least one.
+    :return: of each record, in the order of the batches, where it begins behind its size, and the byte behind it.
+    :raises RecordsDoNotFitError: the records of a batch do not fill it exactly, or one has a size below zero.
+    """
+    total = int(count.sum())
+    if total >= _BATCHES_IN_STEP * int(count.max(initial=0)):
+        size_at, first, behind = _in_step(data, at, count, total)
+    else:
+        size_at, first, behind = _one_by_one(data, at, end, count)
+    wrong = behind != end
+    if wrong.any():
+        raise RecordsDoNotFitError(int(np.argmax(wrong)))
+    # A size below zero is an odd number on the wire, and was taken for one that is not below.
+    odd = (data.take(size_at) & 1) != 0
+    if odd.any():
+        raise RecordsDoNotFitError(int(np.repeat(np.arange(count.size), count)[np.argmax(odd)]))
+    body_end = np.empty_like(first)
+    body_end[:-1] = size_at[1:]
+    body_end[np.cumsum(count) - 1] = end
+    return first, body_end
+
+
+def _one_by_one(data: Array, at: Array, end: Array, count: Array) -> tuple[Array, Array, Array]:
+    view = memoryview(data.data)
+    size_at: list[int] = []
+    first: list[int] = []
+    for row, (start, stop, records) in enumerate(zip(at.tolist(), end.tolist(), count.tolist(), strict=True)):
+        position = start
+        try:
+            for _ in range(records):
+                size_at.append(position)
+                size = view[position]
+                position += 1
+                if size >= _MORE:
+                    size, position = _longer_size(view, position, size)
+                first.append(position)
+                position += size >> 1
+        except IndexError as error:
+            raise RecordsDoNotFitError(row) from error
+        if position != stop:
+            raise RecordsDoNotFitError(row)
+    return np.array(size_at, np.int64), np.array(first, np.int64), end
+
+
+def _longer_size(view: memoryview, position: int, size: int) -> tuple[int, int]:
+    size &= _MORE - 1
+    for index in range(1, VARINT_BYTES):
+        byte = view[position]
+        position += 1
+        size |= (byte & (_MORE - 1)) << _BITS * index
+        if byte < _MORE:
+            return size & 0xFFFFFFFF, position
+    raise IndexError
+
+
+def _in_step(data: Array, at: Array, count: Array, total: int) -> tuple[Array, Array, Array]:
+    """Take the first record of all batches, then the second of all that have one, and so on."""
+    size_at = np.empty(total, np.int64)
+    first = np.empty(total, np.int64)
+    # The longest batches come first: those that still have records are always the foremost.
+    order = np.argsort(-count, kind="stable")
+    position = at[order]
+    row = (np.cumsum(count) - count)[order]
+    have_more = np.searchsorted(-count[order], -np.arange(int(count.max(initial=0))), side="left")
+    for step, batches in enumerate(have_more.tolist()):
+        current = position[:batches]
+        size, body = read_varints(data, current)
+        target = row[:batches] + step
+        size_at[target] = current
+        first[target] = body
+        np.add(body, np.maximum(size, 0), out=current)
+        current[body < 0] = _NOWHERE
+    behind = np.empty_like(position)
+    behind[order] = position
+    return size_at, first, behind
+
+
+_NOWHERE: Final = 1 << 62  # behind any data, and it stays there

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The headers of record batches of message format v2, as arrays of one element per batch.
+
+The source is Kafka's ``DefaultRecordBatch``. The checksum of a batch covers what lies behind it: attributes, timestamps,
+producer and records. It covers neither base offset, leader epoch, length nor magic: :meth:`BatchHeaders.find` refuses batches
+whose offsets do not ascend, and whoever knows the segment compares its first and last offset and leader epochs with theirs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from airflow_provider_rlmm.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
+
+Array = npt.NDArray[Any]
+Data = bytes | bytearray | memoryview
+
+HEADER_BYTES: Final = 61
+"""Size of a batch's header; its records follow."""
+
+_LENGTH_AT: Final = 8
+_BEFORE_LENGTH: Final = 12  # base offset and length: what the length does not count
+_MAGIC_AT: Final = 16
+_UP_TO_MAGIC: Final = 17
+_CHECKSUMMED_AT: Final = 21
+_MAGIC: Final = 2
+_LEAST_LEGACY_BYTES: Final = 14  # what the length of a batch of format v0 is at least
+_LEAST_RECORD_BYTES: Final = 7
+_MAX_OFFSET: Final = (1 << 63) - 1
+_LENGTH_AND_MAGIC: Final = struct.Struct(">i4xb")
+_CHECKSUM: Final = struct.Struct(">I")
+
+_HEADER: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("checksum", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp_ms", ">i8"),
+        ("max_timestamp_ms", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+_TAKEN_OVER: Final = {
+    name: np.dtype(f"=i{_HEADER[name].itemsize}")
+    for name in (
+        "base_offset",
+        "leader_epoch",
+        "attributes",
+        "base_timestamp_ms",
+        "max_timestamp_ms",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "record_count",
+    )
+}
+
+_CODEC_BITS: Final = 0x07
+_LOG_APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
+_CONTROL_BIT: Final = 0x20
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed, with Kafka's ids (``CompressionType``)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchHeaders:
+    """
+    The headers of some batches, in the order of the log; ``headers[mask]`` and ``headers[a:b]`` are some of them.
+
+    :param location: key or path of the object that they were found in, for messages.
+    :param data_position: position in that object of the first byte of the data that they were found in.
+    :param position: first byte of each batch, within that data.
+    :param size_in_bytes: of the whole batch, header included.
+    :param base_offset: of each batch; the offset of its first record, if that was not compacted away.
+    :param last_offset: of each batch, inclusive.
+    :param leader_epoch: partition leader epoch.
+    :param attributes: codec, timestamp type, transactional, control; see the properties.
+    :param base_timestamp_ms: what the records' timestamps are relative to.
+    :param max_timestamp_ms: highest timestamp of the records; with LogAppendTime the timestamp of all of them.
+    :param producer_id: -1 without idempotence.
+    :param producer_epoch: -1 without idempotence.
+    :param base_sequence: sequence number of the first record; -1 without idempotence.
+    :param record_count: number of records in the batch.
+    """
+
+    location: str
+    data_position: int
+    position: Array
+    size_in_bytes: Array
+    base_offset: Array
+    last_offset: Array
+    leader_epoch: Array
+    attributes: Array
+    base_timestamp_ms: Array
+    max_timestamp_ms: Array
+    producer_id: Array
+    producer_epoch: Array
+    base_sequence: Array
+    record_count: Array
+
+    @classmethod
+    def find(cls, data: Data, *, location: str, position: int) -> tuple[BatchHeaders, int]:
+        """
+        Find the batches that lie in a part of a log segment; the records are not looked at, nor are checksums.
+
+        :param data: a part of the segment that begins where a batch begins. Its last batch may be incomplete: it is left out.
+        :param location: key or path of the segment, for messages.
+        :param position: where in the segment ``data`` begins, in bytes.
+        :return: the headers, and how many bytes of ``data`` they and their records take.
+        :raises DamagedObjectError: no batch begins where one must; or the offsets of the batches do not ascend.
+        :raises UnsupportedMessageFormatError: a batch of message format v0 or v1.
+        """
+        at, sizes, consumed = _walk(data, location, position)
+        rows = np.array(at, np.int64)
+        header = gather(np.frombuffer(data, np.uint8), _HEADER, rows)
+        columns: dict[str, Array] = {name: header[name].astype(dtype) for name, dtype in _TAKEN_OVER.items()}
+        last_offset = columns["base_offset"] + header["last_offset_delta"]
+        found = cls(location, position, rows, np.array(sizes, np.int64), last_offset=last_offset, **columns)
+        found._refuse_impossible(header["last_offset_delta"])
+        return found, consumed
+
+    def __len__(self) -> int:
+        return int(self.position.size)
+
+    def __getitem__(self, index: Array | slice) -> BatchHeaders:
+        columns = {name: getattr(self, name)[index] for name in _COLUMNS}
+        return BatchHeaders(self.location, self.data_position, **columns)
+
+    @property
+    def codec(self) -> Array:
+        """The :class:`Codec` of each batch, as a number; 5 to 7 are none that Kafka knows."""
+        codec: Array = self.attributes & _CODEC_BITS
+        return codec
+
+    @property
+    def log_append_time(self) -> Array:
+        """Whether all records of the batch have the time at which the broker appended it."""
+        return self._has(_LOG_APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> Array:
+        """Whether the batch belongs to a transaction; its end marker does, too."""
+        return self._has(_TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> Array:
+        """Whether the batch holds a control record, such as the end marker of a transaction, which no consumer is given."""
+        return self._has(_CONTROL_BIT)
+
+    def verify_checksums(self, data: Data) -> None:
+        """
+        Compare the checksum of each batch (CRC-32C) with its bytes.
+
+        :param data: what they were found in.
+        :raises DamagedObjectError: of the first batch that does not agree.
+        """
+        view = memoryview(data)
+        for at, size in zip(self.position.tolist(), self.size_in_bytes.tolist(), strict=True):
+            (stored,) = _CHECKSUM.unpack_from(view, at + _UP_TO_MAGIC)
+            computed = crc32c(view[at + _CHECKSUMMED_AT : at + size])
+            if stored != computed:
+                raise self.damaged(at, f"its checksum is {stored:#010x} and its bytes give {computed:#010x}")
+
+    def damaged(self, at: int, reason: str) -> DamagedObjectError:
+        """
+        Return the error that says of a batch that it is damaged.
+
+        :param at: where it begins, within the data.
+        :param reason: what is wrong with it.
+        """
+        return _damaged(self.location, self.data_position + at, reason)
+
+    def _has(self, bit: int) -> Array:
+        given: Array = (self.attributes & bit) != 0
+        return given
+
+    def _refuse_impossible(self, last_offset_delta: Array) -> None:
+        before = np.concatenate([np.full(min(len(self), 1), -1), self.last_offset[:-1]])
+        # The records take 7 bytes each at least, but compressed ones.
+        room = np.where(self.codec == Codec.NONE, (self.size_in_bytes - HEADER_BYTES) // _LEAST_RECORD_BYTES, np.inf)
+        for wrong, reason in (
+            (last_offset_delta < 0, "its last offset lies before its first"),
+            (
+                self.base_offset > _MAX_OFFSET - last_offset_delta.astype(np.int64),
+                "its last offset is beyond all offsets",
+            ),
+            (self.base_offset <= before, "its first offset does not lie behind those before it"),
+            ((self.record_count < 0) | (self.record_count > room), "it cannot hold as many records as it says"),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise self.damaged(
+                    int(self.position[row]),
+                    f"{reason}: offsets {self.base_offset[row]} to {self.last_offset[row]}, {self.record_count[row]} records",
+                )
+
+
+_COLUMNS: Final = tuple(field.name for field in fields(BatchHeaders) if field.name not in ("location", "data_position"))
+
+
+def size_of_first_batch(data: Data, *, location: str, position: int) -> int | None:
+    """
+    Return how many bytes a part of a segment must have for its first batch to be whole.
+
+    :param data: a part of the segment that begins where a batch begins.
+    :param location: key or path of the segment, for messages.
+    :param position: where in the segment ``data`` begins, in bytes.
+    :return: size in bytes, header included; nothing if ``data`` has less than the 17 bytes that tell.
+    :raises DamagedObjectError: no batch begins there.
+    :raises UnsupportedMessageFormatError: a batch of message format v0 or v1.
+    """
+    if len(data) < _UP_TO_MAGIC:
+        return None
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(data, _LENGTH_AT)
+    return _checked_size(length, magic, location, position)
+
+
+def _walk(data: Data, location: str, position: int) -> tuple[list[int], list[int], int]:
+    at, end = 0, len(data)
+    positions: list[int] = []
+    sizes: list[int] = []
+    length_and_magic = _LENGTH_AND_MAGIC.unpack_from
+    while at + _UP_TO_MAGIC <= end:
+        length, magic = length_and_magic(data, at + _LENGTH_AT)
+        if magic != _MAGIC or length < HEADER_BYTES - _BEFORE_LENGTH:
+            _checked_size(length, magic, location, position + at)
+        size = length + _BEFORE_LENGTH
+        if at + size > end:
+            break
+        positions.append(at)
+        sizes.append(size)
+        at += size
+    return positions, sizes, at
+
+
+def _checked_size(length: int, magic: int, location: str, position: int) -> int:
+    if magic in (0, 1) and length >= _LEAST_LEGACY_BYTES:
+        raise UnsupportedMessageFormatError(
+            f"{location}: the record batch at byte {position} has message format v{magic}, and only v2 is read here, which "
+            "Kafka writes since 0.11: read the topic with a consumer, which knows the earlier ones"
+        )
+    if magic != _MAGIC:
+        raise _damaged(location, position, f"no message format has the number {magic}")
+    if length < HEADER_BYTES - _BEFORE_LENGTH:
+        raise _damaged(location, position, f"{length} bytes are too few for a batch")
+    return length + _BEFORE_LENGTH
+
+
+def _damaged(location: str, position: int, reason: str) -> DamagedObjectError:
+    return DamagedObjectError(
+        f"{location}: the record batch at byte {position} is damaged: {reason}", location, position
+    )
