@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager scenarios week soak cluster spark test-spark-scale system two-clusters matrix \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale system two-clusters matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-publish lock clean
 
 help: ## List the targets
@@ -70,10 +70,13 @@ differential: setup ## 200,000 random events: the same as Kafka's own classes in
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
 
 integration: setup ## Tests on a real Kafka broker
-	$(PYTEST) -m "not cluster and not manager and not scenarios" tests/integration
+	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios" tests/integration
 
 manager: setup ## Consuming, snapshots and the doctor on real brokers that restart, die and are poisoned (minutes)
 	$(PYTEST) -m manager tests/integration
+
+copying: setup ## Log directories that we copy instead of their brokers: adopted, interrupted, killed, diverged (minutes, 1 GB of memory)
+	$(PYTEST) -m copying tests/integration
 
 cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
 	$(PYTEST) -m cluster tests/integration

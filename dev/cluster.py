@@ -24,7 +24,7 @@ SMALL = tuple("-Xmx512m" if option.startswith("-Xmx") else option for option in 
 
 class ClusterNode(LocalKafka):
     """
-    One node, broker and controller at once.
+    One node: broker, and controller if it is among the voters.
 
     :param node_id: 1 or more.
     :param cluster: that it belongs to.
@@ -46,15 +46,18 @@ class ClusterNode(LocalKafka):
         return f"{self.node_id}@127.0.0.1:{self._controller_port}"
 
     def _default_properties(self) -> dict[str, str]:
-        nodes = self._cluster.nodes
-        replicas = str(len(nodes))
-        return super()._default_properties() | {
+        voters = self._cluster.voters
+        replicas = str(len(self._cluster.nodes))
+        properties = super()._default_properties()
+        if self not in voters:
+            properties |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
+        return properties | {
             "node.id": str(self.node_id),
-            "controller.quorum.voters": ",".join(node.voter for node in nodes),
+            "controller.quorum.voters": ",".join(node.voter for node in voters),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "share.coordinator.state.topic.replication.factor": replicas,
-            "rlmm.config.remote.log.metadata.topic.replication.factor": replicas,
+            "rlmm.config.remote.log.metadata.topic.replication.factor": str(len(voters)),
             "rlmm.config.remote.log.metadata.common.client.bootstrap.servers": self._cluster.bootstrap_servers,
             # Long enough for a topic to be deleted before the controllers take a killed leader's partitions from it.
             "broker.session.timeout.ms": "6000",
@@ -69,12 +72,15 @@ class LocalKafkaCluster:
     Several brokers; as a context manager they start together on entry and are gone, with their data, after the block.
 
     :param size: number of nodes.
-    :param metadata_partitions: partitions of ``__remote_log_metadata``, each replicated to every node.
+    :param metadata_partitions: partitions of ``__remote_log_metadata``, each replicated to every voter.
+    :param voters: how many of the nodes, the first ones, are controllers too and hold ``__remote_log_metadata``: the
+        cluster goes on without the others. Default: all of them.
     """
 
-    def __init__(self, size: int = 3, *, metadata_partitions: int = 5) -> None:
+    def __init__(self, size: int = 3, *, metadata_partitions: int = 5, voters: int | None = None) -> None:
         self.data_dir = Path(tempfile.mkdtemp(prefix="rlmm-cluster-")).resolve()
         self.metadata_partitions = metadata_partitions
+        self._voter_count = size if voters is None else voters
         self.cluster_id = ""
         self.nodes: list[ClusterNode] = []
         for node_id in range(1, size + 1):
@@ -86,12 +92,20 @@ class LocalKafkaCluster:
         """``host:port`` of every node."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
+    @property
+    def voters(self) -> list[ClusterNode]:
+        """The nodes that are controllers too."""
+        return self.nodes[: self._voter_count]
+
     def __enter__(self) -> LocalKafkaCluster:
         try:
             # A node is ready when it finds a majority of the controllers, so none is without the others.
             with ThreadPoolExecutor(len(self.nodes)) as pool:
-                for started in [pool.submit(node.start, 120.0) for node in self.nodes]:
+                for started in [pool.submit(node.start, 120.0) for node in self.voters]:
                     started.result()
+            # The metadata topic exists by now, on the voters only.
+            for node in self.nodes[self._voter_count :]:
+                node.start(120.0)
         except BaseException:
             self._end()
             raise
@@ -107,18 +121,20 @@ class LocalKafkaCluster:
             node.kill()
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    def create_tiered_topic(self, name: str, replicas: Sequence[Sequence[int]]) -> UUID:
+    def create_tiered_topic(self, name: str, replicas: Sequence[Sequence[int]], **config: str) -> UUID:
         """
         Create a topic as :func:`dev.tiering.create_tiered_topic` does, on the nodes given.
 
         :param name: topic.
         :param replicas: per partition the ids of its nodes, the one that is to lead it first.
+        :param config: topic configuration, with Kafka's names; wins over :data:`dev.tiering.TIERED_TOPIC_CONFIG`.
         :return: the topic id.
         """
         from confluent_kafka.cimpl import NewTopic
 
         assignment = [list(nodes) for nodes in replicas]
-        topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=tiering.TIERED_TOPIC_CONFIG)
+        settings = tiering.TIERED_TOPIC_CONFIG | config
+        topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=settings)
         admin = self._admin()
         admin.create_topics([topic])[name].result(30)
         for partition, nodes in enumerate(assignment):
@@ -172,6 +188,19 @@ class LocalKafkaCluster:
             timeout,
         )
 
+    def await_leads(self, topic: str, partition: int, node_id: int, timeout: float = 60.0) -> None:
+        """
+        Wait until a node leads a partition, whatever its other replicas do.
+
+        :param topic: topic.
+        :param partition: partition.
+        :param node_id: the node.
+        :param timeout: seconds.
+        :raises TimeoutError: if it does not come to that.
+        """
+        what = f"node {node_id} leads {topic}-{partition}"
+        self._await_partition(topic, partition, lambda p: p.leader == node_id, what, timeout)
+
     def await_metadata_topic(self, timeout: float = 60.0) -> None:
         """
         Wait until every replica of ``__remote_log_metadata`` is in sync.
@@ -183,7 +212,7 @@ class LocalKafkaCluster:
             self._await_partition(
                 METADATA_TOPIC,
                 partition,
-                lambda p: p.leader >= 0 and set(p.isrs) == {node.node_id for node in self.nodes},
+                lambda p: p.leader >= 0 and set(p.isrs) == {node.node_id for node in self.voters},
                 f"all replicas of {METADATA_TOPIC}-{partition} are in sync",
                 timeout,
             )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import confluent_kafka.admin
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.errors import (
@@ -255,12 +255,18 @@ class KafkaAdmin:
             )
         return topic_id
 
-    def list_offsets(self, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
+    def list_offsets(
+        self,
+        partitions: Sequence[tuple[str, int]],
+        spec: Any,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[tuple[str, int], Any]:
         """
         Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
 
         :param partitions: (topic, partition) pairs.
         :param spec: an ``OffsetSpec``.
+        :param isolation_level: READ_COMMITTED has the log end where the first open transaction begins.
         :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
         """
         specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
@@ -268,7 +274,11 @@ class KafkaAdmin:
         while True:
             outcomes = self.results(
                 f"asking for offsets of {len(partitions)} partitions",
-                lambda client: client.list_offsets(specs, request_timeout=max(deadline - time.monotonic(), _RETRY_S)),
+                lambda client: client.list_offsets(
+                    specs,
+                    isolation_level=isolation_level,
+                    request_timeout=max(deadline - time.monotonic(), _RETRY_S),
+                ),
             )
             leaderless = any(is_error(outcome, *_LEADERLESS) for outcome in outcomes.values())
             if time.monotonic() + _RETRY_S >= deadline or not leaderless:

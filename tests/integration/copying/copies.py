@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was copied of a user partition, as remote storage and the metadata topic have it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from dev.broker import LocalKafka, await_condition
+from tests.integration.copying.writing import alter_topic
+
+SegmentEvents = Sequence[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """
+    The copied segments of one user partition.
+
+    :param segments: those in state COPY_SEGMENT_FINISHED, by start offset.
+    :param objects: start offset and suffix → content, of every object of the user partition.
+    """
+
+    segments: tuple[RemoteLogSegmentMetadata, ...]
+    objects: Mapping[tuple[int, str], bytes]
+
+    @property
+    def start_offsets(self) -> list[int]:
+        return [segment.start_offset for segment in self.segments]
+
+    @property
+    def bare_segments(self) -> list[RemoteLogSegmentMetadata]:
+        """The segments without what no two copies have in common: id, broker, time of the event."""
+        return [
+            replace(
+                segment,
+                remote_log_segment_id=RemoteLogSegmentId(segment.remote_log_segment_id.topic_id_partition, UUID(int=0)),
+                broker_id=0,
+                event_timestamp_ms=0,
+            )
+            for segment in self.segments
+        ]
+
+
+def copies_of(kafka: LocalKafka, tip: TopicIdPartition) -> Copies:
+    """Return what was copied of a user partition, by whomever."""
+    segments: dict[UUID, RemoteLogSegmentMetadata] = {}
+    for event in segment_events(kafka, tip):
+        segment_id = event.remote_log_segment_id.id
+        if isinstance(event, RemoteLogSegmentMetadata):
+            segments[segment_id] = event
+        else:
+            segments[segment_id] = segments[segment_id].with_update(event)
+    finished = [s for s in segments.values() if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    return Copies(tuple(sorted(finished, key=lambda s: s.start_offset)), dict(_objects(kafka, tip)))
+
+
+def segment_events(kafka: LocalKafka, tip: TopicIdPartition) -> SegmentEvents:
+    """Return every event about the segments of a user partition, in order."""
+    found = []
+    with KafkaMetadataLogReader(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as log:
+        ends = log.high_water_marks()
+        for metadata_partition in range(log.partition_count):
+            for batch in log.read(metadata_partition, 0, ends[metadata_partition]):
+                found += [deserialize(value) for value in batch.column("value").to_pylist()]
+    return [
+        event
+        for event in found
+        if isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
+        and event.remote_log_segment_id.topic_id_partition == tip
+    ]
+
+
+def _objects(kafka: LocalKafka, tip: TopicIdPartition) -> Iterator[tuple[tuple[int, str], bytes]]:
+    folder = kafka.remote_root / f"{tip.topic}-{tip.partition}-{kafka_uuid_str(tip.topic_id)}"
+    for path in sorted(folder.glob("*")):
+        # Two copies of a segment, or an object of an unfinished one, would be lost in the mapping.
+        yield (int(path.name[:20]), path.suffix), path.read_bytes()
+
+
+def closed_segments(directory: Path, log_start_offset: int, last_stable_offset: int) -> list[int]:
+    """
+    Return the base offsets of the segments that a broker would copy from a directory, nothing of it being copied yet.
+
+    :param directory: of a user partition.
+    :param log_start_offset: segments wholly below it are of no use to anybody.
+    :param last_stable_offset: exclusive end of what is decided.
+    """
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    return [base for base, end in pairwise(bases) if log_start_offset < end <= last_stable_offset]
+
+
+def copied_by_a_broker(log_dir: Path, folder: Path, tip: TopicIdPartition, expected: Sequence[int]) -> Copies:
+    """
+    Let a broker copy what a stopped broker's disk holds, into a remote storage of its own.
+
+    :param log_dir: the disk of the only broker of its cluster; it stays as it is.
+    :param folder: takes a copy of it, and the remote storage.
+    :param tip: the user partition.
+    :param expected: start offsets of the segments that it has to copy.
+    """
+    shutil.copytree(log_dir, folder / "logs")
+    broker = LocalKafka(folder)
+    try:
+        broker.start()
+        alter_topic(broker.bootstrap_servers, tip.topic, **{"remote.log.copy.disable": "false"})
+        await_condition(
+            lambda: copies_of(broker, tip).start_offsets == list(expected), f"a broker has copied {expected}", 60, 0.5
+        )
+        return copies_of(broker, tip)
+    finally:
+        broker.kill()
