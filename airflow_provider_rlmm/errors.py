@@ -152,7 +152,7 @@ class WriteRefusedError(RlmmError):
 
 
 class WritesNotAllowedError(WriteRefusedError):
-    """Raised when an event is to be published while ``allow_writes`` is off."""
+    """Raised when an event is to be published while ``allow_writes``, or a copier's ``allow_copy``, is off."""
 
 
 class UnsafeEventError(WriteRefusedError):

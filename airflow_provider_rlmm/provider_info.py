@@ -205,6 +205,12 @@ def _connection_type() -> dict[str, Any]:
                 kind="boolean",
                 default=False,
             ),
+            "allow_copy": _field(
+                "Allow copies",
+                "Off: nothing is written about living topics; on: a copier may copy segments that their brokers do not copy",
+                kind="boolean",
+                default=False,
+            ),
             "scheduled_runs": _field(
                 "Scheduled runs",
                 "What a run of the cleaner does that nobody started by hand: dry or real",

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_field
 
 CONFIG_VARIABLE: Final = "RLMM_CONFIG"
 _PREFIX: Final = "RLMM_"
-_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes"})
+_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes", "allow_copy"})
 """What nobody switches on for good: ``--execute`` does, for one run."""
 
 SETTINGS: Final = tuple(f.name for f in fields(RemoteLogSettings) if f.name not in _NOT_WRITTEN_DOWN)
@@ -53,6 +53,7 @@ def read_configuration(
     *,
     environment: Mapping[str, str] = os.environ,
     allow_writes: bool = False,
+    allow_copy: bool = False,
 ) -> CommandConfiguration:
     """
     Put together what options, environment and configuration file say.
@@ -61,6 +62,7 @@ def read_configuration(
     :param store_options: options of the object store.
     :param environment: ``RLMM_`` and a name in upper case → value.
     :param allow_writes: whether the command may write and delete.
+    :param allow_copy: whether it may copy segments of living topics.
     :raises ConfigurationError: naming the file and the field.
     """
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
@@ -70,7 +72,9 @@ def read_configuration(
     found.pop("config", None)
     others = {name: found.pop(name, None) for name in OTHERS}
     settings = RemoteLogSettings(
-        **read_fields(RemoteLogSettings, found, without=_NOT_WRITTEN_DOWN), allow_writes=allow_writes
+        **read_fields(RemoteLogSettings, found, without=_NOT_WRITTEN_DOWN),
+        allow_writes=allow_writes,
+        allow_copy=allow_copy,
     )
     settings.check()
     return CommandConfiguration(
@@ -104,7 +108,7 @@ def _read_file(named: str | None, environment: Mapping[str, str]) -> dict[str, A
         raise ConfigurationError(f"the configuration file {in_quotes(str(path))} is no TOML in UTF-8") from None
     known = (*SETTINGS, *OTHERS, STORE)
     if unknown := sorted(found.keys() - set(known)):
-        advice = "; writing is allowed by --execute, for one run" if "allow_writes" in unknown else ""
+        advice = "; writing is allowed by --execute, for one run" if _NOT_WRITTEN_DOWN & set(unknown) else ""
         raise ConfigurationError(
             f"the configuration file {in_quotes(str(path))} has unknown fields {unknown}; known are {list(known)}{advice}"
         )

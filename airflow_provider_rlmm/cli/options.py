@@ -123,23 +123,25 @@ class Invocation:
     store_options: Mapping[str, str]
     output: Output
 
-    def configuration(self, *, allow_writes: bool = False) -> CommandConfiguration:
+    def configuration(self, *, allow_writes: bool = False, allow_copy: bool = False) -> CommandConfiguration:
         """
         Put together what options, environment and configuration file say.
 
         :param allow_writes: whether the command may write and delete.
+        :param allow_copy: whether it may copy segments of living topics.
         :raises ConfigurationError: naming the field.
         """
-        return read_configuration(self.options, self.store_options, allow_writes=allow_writes)
+        return read_configuration(self.options, self.store_options, allow_writes=allow_writes, allow_copy=allow_copy)
 
-    def access(self, *, allow_writes: bool = False) -> CommandLineAccess:
+    def access(self, *, allow_writes: bool = False, allow_copy: bool = False) -> CommandLineAccess:
         """
         Return what opens cluster and storage.
 
         :param allow_writes: whether the command may write and delete.
+        :param allow_copy: whether it may copy segments of living topics.
         :raises ConfigurationError: naming the field.
         """
-        return CommandLineAccess(partial(self.configuration, allow_writes=allow_writes))
+        return CommandLineAccess(partial(self.configuration, allow_writes=allow_writes, allow_copy=allow_copy))
 
 
 def with_cluster(command: Command) -> Command:

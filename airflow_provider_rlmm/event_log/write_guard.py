@@ -15,11 +15,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
-    MalformedMetadataError,
     PartitionerMismatchError,
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.event_log.copy_guard import ReplayedCopies, check_copy_event
+from airflow_provider_rlmm.event_log.event_encoding import encode
 from airflow_provider_rlmm.event_log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
@@ -28,11 +29,11 @@ from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    SegmentEvent,
     TopicIdPartition,
     kafka_uuid_str,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 WritableEvent = RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
@@ -69,11 +70,13 @@ class GuardedPublisher:
 
     :param log: the log to write to.
     :param allow_writes: off means that nothing is ever written.
+    :param allow_copy: off means that nothing is ever written about a living topic, as only a copier does.
     """
 
-    def __init__(self, log: MetadataLogWriter, *, allow_writes: bool) -> None:
+    def __init__(self, log: MetadataLogWriter, *, allow_writes: bool, allow_copy: bool = False) -> None:
         self._log = log
         self._allow_writes = allow_writes
+        self._allow_copy = allow_copy
 
     def require_writes(self, what: str) -> None:
         """
@@ -100,6 +103,34 @@ class GuardedPublisher:
             return []
         self.require_writes(f"write {len(events)} events, the first about {topic_id_partition_of(events[0])}")
         return self._log.publish(check_events(events, state, self._log))
+
+    def require_copying(self, what: str) -> None:
+        """
+        Refuse to copy anything while writes, or copies, are off.
+
+        :param what: what was to be done, for the message.
+        :raises WritesNotAllowedError: if ``allow_writes`` or ``allow_copy`` is off.
+        """
+        self.require_writes(what)
+        if not self._allow_copy:
+            raise WritesNotAllowedError(
+                f"not allowed to {what}: allow_copy is off; it lets a copier write about living topics: set it in the rlmm "
+                "connection for as long as segments are to be copied"
+            )
+
+    def publish_copy(self, event: SegmentEvent, state: ReplayedCopies) -> PublishOutcome:
+        """
+        Check one event of a copier, then publish it.
+
+        :param event: the event.
+        :param state: what the topic and the cluster were seen to be.
+        :return: its outcome.
+        :raises WriteRefusedError: with the event and the reason.
+        :raises ClusterMismatchError: if the leader that was asked is of another cluster.
+        """
+        self.require_copying(f"write {event.state.name} of {event.remote_log_segment_id}")
+        (outcome,) = self._log.publish([check_copy_event(event, state, self._log)])
+        return outcome
 
 
 def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataTopic) -> list[tuple[int, bytes]]:
@@ -130,19 +161,8 @@ def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: Meta
         subjects.add(subject)
         if tip not in homes:
             homes[tip] = metadata_partition_for(tip, log.partition_count)
-        records.append((homes[tip], _encode(event)))
+        records.append((homes[tip], encode(event)))
     return records
-
-
-def _encode(event: OfferedEvent) -> bytes:
-    try:
-        value = serialize(event)
-        read_back = deserialize(value)
-    except MalformedMetadataError as e:
-        raise UnsafeEventError(f"event about {topic_id_partition_of(event)} cannot be encoded: {e}") from e
-    if read_back != event:
-        raise UnsafeEventError(f"event about {topic_id_partition_of(event)} reads back differently: not written")
-    return value
 
 
 def _check_event(event: OfferedEvent, state: ReplayedState, metadata_topic_id: UUID) -> None:

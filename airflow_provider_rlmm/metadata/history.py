@@ -22,7 +22,7 @@ from airflow_provider_rlmm.metadata.records import (
     SegmentEvent,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.metadata.states import COPYING, RemoteLogSegmentState
 
 
 @dataclass(slots=True)
@@ -35,7 +35,8 @@ class UserPartitionHistory(PartitionDeletion):
     known_segments: set[UUID] = field(default_factory=set)  # every segment whose add was seen, finished ones included
     # segment id → offset of an update whose add was never seen: incomplete history
     without_add: dict[UUID, int] = field(default_factory=dict)
-    last_foreign_offset: int | None = None  # offset of the last segment event that this package did not write
+    # offset of the last segment event that marker and cleaner did not write; a copier's counts, whatever id it has
+    last_foreign_offset: int | None = None
     # segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came
     finished_at: dict[UUID, int] = field(default_factory=dict)
     copied: set[UUID] = field(default_factory=set)  # every segment whose copy was finished once
@@ -54,7 +55,7 @@ class UserPartitionHistory(PartitionDeletion):
         :param event: the event.
         :param offset: its offset in the metadata partition.
         """
-        if event.broker_id != OWN_BROKER_ID:
+        if event.broker_id != OWN_BROKER_ID or event.state in COPYING:
             self.last_foreign_offset = offset
             self.forget_observations()
         segment_id = event.remote_log_segment_id.id

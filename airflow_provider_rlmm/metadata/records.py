@@ -24,6 +24,9 @@ COPIER_BROKER_ID = -2
 The ``broker_id`` of the copier's events, which are about living topics: marker and cleaner take them for somebody else's.
 """
 
+MAX_CUSTOM_METADATA_BYTES = 128
+"""The most custom metadata that a copier may write (Kafka: ``remote.log.metadata.custom.metadata.max.bytes``)."""
+
 
 def kafka_uuid_str(value: UUID) -> str:
     """

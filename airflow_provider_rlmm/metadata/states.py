@@ -25,6 +25,10 @@ class RemoteLogSegmentState(IntEnum):
         return source == target or target in _SEGMENT_TARGETS[source]
 
 
+COPYING = frozenset({RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED})
+"""The states that only somebody who copies sets: marker and cleaner take whoever does for somebody else."""
+
+
 class RemotePartitionDeleteState(IntEnum):
     """State of the deletion of one user partition (Kafka: ``RemotePartitionDeleteState``)."""
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.page_data.inventories import id_of
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.quoting import human_bytes
@@ -37,7 +37,7 @@ _OUTCOMES: Final = {
     "NEVER_SEEN": "no object of it was ever seen",
     None: "nothing was written down afterwards: the run ended in between",
 }
-OURS: Final = -1
+_WRITERS: Final = {OWN_BROKER_ID: "this package", COPIER_BROKER_ID: "this package's copier"}
 """Broker id of events that this package wrote."""
 
 
@@ -105,7 +105,7 @@ def trail_of(segment: SegmentRow, partition: PartitionRow | None, deletions: Del
     """
     where = f" of metadata partition {partition.metadata_partition}" if partition else ""
     steps = [Step("", "its first record", f"offset {segment.added_offset:,}{where}")]
-    by = "this package" if segment.broker_id == OURS else f"broker {segment.broker_id}"
+    by = _WRITERS.get(segment.broker_id, f"broker {segment.broker_id}")
     what = _STATES.get(segment.state, segment.state)
     steps.append(
         Step(since(segment.event_timestamp_ms), f"{what}, says {by}", f"offset {segment.event_offset:,}{where}")

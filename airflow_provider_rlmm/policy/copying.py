@@ -20,9 +20,6 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, Top
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy import values
 
-MAX_CUSTOM_METADATA_BYTES: Final = 128
-"""The most custom metadata that a copied segment may have (Kafka: ``remote.log.metadata.custom.metadata.max.bytes``)."""
-
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
 """Override: copy segments of a user partition that has no leader, whose end and lineage nobody can tell then."""
 

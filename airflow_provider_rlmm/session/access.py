@@ -144,19 +144,20 @@ class RemoteLogAccess(ABC):
 
         :param log: what :meth:`get_event_log` returned; a log that can be written to, such as the public fake, does as well.
         :param open_ahead: connect to the brokers in a thread, before the first batch.
-        :raises ConfigurationError: if the settings allow writes and do not say to which cluster.
+        :raises ConfigurationError: if the settings allow writes and do not say to which cluster, or copies without writes.
         """
         from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
         from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
 
         settings = self.get_connection_settings()
         settings.check_writable()
+        rights = {"allow_writes": settings.allow_writes, "allow_copy": settings.allow_copy}
         if not isinstance(log, KafkaMetadataLogReader):
-            return GuardedPublisher(log, allow_writes=settings.allow_writes)
+            return GuardedPublisher(log, **rights)
         writer = KafkaMetadataLogWriter(log)
         if open_ahead and settings.allow_writes:
             writer.open_ahead()
-        return GuardedPublisher(writer, allow_writes=settings.allow_writes)
+        return GuardedPublisher(writer, **rights)
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""

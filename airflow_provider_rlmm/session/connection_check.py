@@ -76,7 +76,8 @@ class ConnectionCheck:
 
     def _settings(self) -> str:
         settings = self._access.get_connection_settings()
-        return f"Writing is {'allowed' if settings.allow_writes else 'off'}."
+        copying = " Copying segments of living topics is allowed." if settings.allow_copy else ""
+        return f"Writing is {'allowed' if settings.allow_writes else 'off'}.{copying}"
 
     def _cluster(self) -> str:
         self._cluster_id = self._access.check_cluster()

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.store_uris import refuse_secrets_in_uri
 
-_BOOLEANS = ("allow_writes", "sole_owner")
+_BOOLEANS = ("allow_writes", "allow_copy", "sole_owner")
 _INTEGERS = ("objects_per_second",)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TOPIC_ALLOWED = "a name that Kafka allows: 1 to 249 letters, digits, dots, dashes and underscores"
@@ -39,6 +39,8 @@ class RemoteLogSettings:
         not with every segment, ``""`` stands for an object without one.
     :param metadata_topic: name of the metadata topic.
     :param allow_writes: whether anything may be written or deleted.
+    :param allow_copy: whether segments of living topics may be copied, which writes about these topics; it needs
+        ``allow_writes`` as well.
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
     :param expected_root: the only storage root to work on: the root id that the connection test prints, or, where no stamp
         can be written, the location that it prints; ``None`` for any.
@@ -61,6 +63,7 @@ class RemoteLogSettings:
     key_suffixes: str | None = None
     metadata_topic: str = "__remote_log_metadata"
     allow_writes: bool = False
+    allow_copy: bool = False
     expected_cluster_id: str | None = None
     expected_root: str | None = None
     clock_topic: str | None = None
@@ -107,6 +110,8 @@ class RemoteLogSettings:
                     "allow_writes needs expected_cluster_id, so that nothing is ever written to another cluster; the "
                     "connection's test prints the id to copy"
                 )
+            if self.allow_copy and not self.allow_writes:
+                raise ConfigurationError("allow_copy needs allow_writes: a copier writes to the metadata topic")
 
     def check(self) -> None:
         """

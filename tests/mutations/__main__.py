@@ -30,6 +30,7 @@ UNIT_TESTS = (
     "lifecycle",
     "manager/test_topic_based.py",
     "event_log/test_write_guard.py",
+    "event_log/test_copy_guard.py",
     "metadata",
     "policy",
     "storage",

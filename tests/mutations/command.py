@@ -31,7 +31,7 @@ COMMAND = [
         "the command",
         "a configuration file allows writes for good",
         CONFIGURATION,
-        '_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes"})',
+        '_NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes", "allow_copy"})',
         "_NOT_WRITTEN_DOWN: Final[frozenset[str]] = frozenset()",
         "cli/test_configuration.py::test_a_wrong_file_is_named_and_its_secrets_are_not_repeated",
     ),

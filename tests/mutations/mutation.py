@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 PUBLICATION = "manager/publication.py"
 WRITE_GUARD = "event_log/write_guard.py"
+EVENT_ENCODING = "event_log/event_encoding.py"
+COPY_GUARD = "event_log/copy_guard.py"
 LOG_TAIL = "event_log/log_tail.py"
 ABSENCE = "policy/absence.py"
 FILE_SYSTEMS = "file_systems.py"

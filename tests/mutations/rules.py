@@ -11,6 +11,7 @@ from tests.mutations.mutation import (
     EFFECTS,
     ELIGIBILITY,
     EVENT_DECODING,
+    EVENT_ENCODING,
     FILE_SYSTEMS,
     GUARDS,
     HISTORY,
@@ -466,7 +467,7 @@ RULES = [
         "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     switched_off(
-        WRITE_GUARD,
+        EVENT_ENCODING,
         "write guard",
         "does not compare what it encoded",
         "    if read_back != event:",

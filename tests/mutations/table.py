@@ -9,6 +9,7 @@ from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
+from tests.mutations.copying import COPYING
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -46,6 +47,7 @@ MUTATIONS = [
     *APPROVALS,
     *ALARMS,
     *WATCHED_RUNS,
+    *COPYING,
 ]
 
 

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
+    COPIER_BROKER_ID,
     OWN_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -108,11 +109,11 @@ class Histories:
         return self._add(partition, number, start, end, tuple(epochs), state)
 
     def _deletion(self, partition, state):
-        broker_id = self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 5, -7])
+        broker_id = self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 5, COPIER_BROKER_ID])
         return RemotePartitionDeleteMetadata(partition, state, self.random.choice([-1, *range(99)]), broker_id)
 
     def _broker_id(self):
-        return self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 0, 3, -7])
+        return self.random.choice([OWN_BROKER_ID, OWN_BROKER_ID, 0, 3, COPIER_BROKER_ID])
 
     def _or_edge(self, offset, edges):
         return self.random.choice(edges) if self.random.random() < self._at_edge else offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import traceback
 import uuid
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,23 @@ def test_writes_need_the_expected_cluster(connect: Any) -> None:
     connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
     with pytest.raises(ConfigurationError, match=r"allow_writes needs expected_cluster_id.*prints the id to copy"):
         RemoteLogMetadataHook().get_publisher(InProcessMetadataEventLog(2))
+
+
+def test_copies_need_the_leave_to_write(connect: Any) -> None:
+    connect("rlmm_default", "rlmm", {"allow_copy": True, "expected_cluster_id": "cluster-1"})
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
+    with pytest.raises(ConfigurationError, match="allow_copy needs allow_writes"):
+        RemoteLogMetadataHook().get_publisher(InProcessMetadataEventLog(2))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_publisher_copies_only_where_the_connection_allows_it(connect: Any, allowed: bool) -> None:
+    extra = {"allow_writes": True, "expected_cluster_id": "cluster-1"} | ({"allow_copy": True} if allowed else {})
+    connect("rlmm_default", "rlmm", extra)
+    connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
+    publisher = RemoteLogMetadataHook().get_publisher(InProcessMetadataEventLog(2))
+    with nullcontext() if allowed else pytest.raises(WritesNotAllowedError, match="allow_copy is off"):
+        publisher.require_copying("copy")
 
 
 def test_a_missing_kafka_connection_is_named_beside_the_one_that_names_it(connect: Any) -> None:

@@ -81,6 +81,7 @@ def test_a_store_that_is_named_without_tls_is_asked_without(
     ("text", "message"),
     [
         ("allow_writes = true", r"unknown fields \['allow_writes'\].*writing is allowed by --execute, for one run"),
+        ("allow_copy = true", r"unknown fields \['allow_copy'\].*writing is allowed by --execute, for one run"),
         ("kafka_conn_id = 'x'", r"unknown fields \['kafka_conn_id'\]; known are"),
         ("layout = 5", "layout must be text, not 5"),
         ("sole_owner = 'maybe'", "sole_owner must be true or false"),
@@ -112,6 +113,8 @@ def test_no_broker_at_all_is_said_with_the_three_ways_to_name_one(tmp_path: Path
 def test_writing_is_allowed_by_the_command_alone() -> None:
     assert not read(environment={**BROKER, "RLMM_ALLOW_WRITES": "true"}).settings.allow_writes
     assert read(allow_writes=True).settings.allow_writes
+    assert not read(environment={**BROKER, "RLMM_ALLOW_COPY": "true"}, allow_writes=True).settings.allow_copy
+    assert read(allow_writes=True, allow_copy=True).settings.allow_copy
 
 
 def test_its_text_holds_no_secret(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
+from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from tests.unit.lifecycle.builders import add, deletion, tip, update
@@ -61,6 +61,26 @@ def test_a_foreign_event_that_kafka_drops_voids_it_too(history: UserPartitionHis
     mark(history, 2, 100)
     history.apply_segment_event(update(PARTITION, 0, S.COPY_SEGMENT_FINISHED), 3)
     assert times(history) == []
+
+
+@pytest.mark.parametrize("broker_id", [OWN_BROKER_ID, COPIER_BROKER_ID])
+def test_whoever_copies_is_somebody_else_whatever_id_it_has(history: UserPartitionHistory, broker_id: int) -> None:
+    mark(history, 2, 100)
+    history.apply_segment_event(add(PARTITION, 5, broker_id=broker_id), 3)
+    assert (times(history), history.last_foreign_offset) == ([], 3)
+    mark(history, 4, 100, P.DELETE_PARTITION_STARTED)
+    history.apply_segment_event(update(PARTITION, 5, S.COPY_SEGMENT_FINISHED, broker_id=broker_id), 5)
+    assert (times(history), history.last_foreign_offset) == ([], 5)
+
+
+def test_what_a_copier_takes_back_is_somebody_elses_deletion(history: UserPartitionHistory) -> None:
+    mark(history, 2, 100)
+    history.apply_segment_event(update(PARTITION, 0, S.DELETE_SEGMENT_STARTED, broker_id=COPIER_BROKER_ID), 3)
+    assert (times(history), history.last_foreign_offset, history.started_by) == (
+        [],
+        3,
+        {UUID(int=1000): COPIER_BROKER_ID},
+    )
 
 
 def test_our_own_events_leave_the_observation_alone(history: UserPartitionHistory) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
+from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.refusals import RefusalKind
@@ -103,6 +103,18 @@ def test_marker_and_planner_see_the_same_with_and_without_a_snapshot(seed: int) 
     without = told()
     cluster.snapshots = kept
     assert told() == without
+
+
+@pytest.mark.parametrize("broker_id", [OWN_BROKER_ID, COPIER_BROKER_ID])
+def test_whoever_copies_is_somebody_else_to_the_fold_too(cluster: Cluster, broker_id: int) -> None:
+    """A copy shows that the topic lives, or did: the observation of its absence does not stand any more."""
+    cluster.segment(GONE, 7)
+    cluster.foreign(deletion(GONE, P.DELETE_PARTITION_MARKED, 0))
+    cluster.foreign(add(GONE, 8, broker_id=broker_id))
+    topic = cluster.topic()
+    topic.advance()
+    history = topic.view(0, {GONE.topic_id}).histories[GONE]
+    assert (history.observations, history.last_foreign_offset) == ([], topic.end(0) - 1)
 
 
 @pytest.mark.parametrize("behind_a_snapshot", [True, False])

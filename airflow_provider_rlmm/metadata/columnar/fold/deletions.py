@@ -20,7 +20,7 @@ from airflow_provider_rlmm.metadata.columnar.fold.steps import MORE_ALIVE
 from airflow_provider_rlmm.metadata.columnar.fold.store import Store
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.metadata.states import COPYING, RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
@@ -48,8 +48,9 @@ class PartEvents:
         )  # fmt: skip
 
     def foreign(self) -> Array:
-        """Return the segment events that this package did not write."""
-        return np.flatnonzero(~self.is_deletion & (self.broker_id != OWN_BROKER_ID))
+        """Return the segment events that marker and cleaner did not write; a copier's are among them, whatever id it has."""
+        copying = np.isin(self.state, [int(state) for state in COPYING])
+        return np.flatnonzero(~self.is_deletion & ((self.broker_id != OWN_BROKER_ID) | copying))
 
     def time_after(self, event: int, metadata_partition: int) -> int | None:
         """
