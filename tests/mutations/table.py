@@ -14,6 +14,7 @@ from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.kill_switch import KILL_SWITCH
+from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
@@ -35,6 +36,7 @@ MUTATIONS = [
     *NEEDS_A_PERSON,
     *RULES,
     *CLOCKS,
+    *LIVING_LEADER,
     *SECRETS,
     *SPARK,
     *GENERATIONS,
