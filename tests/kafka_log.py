@@ -128,10 +128,10 @@ def transaction_index(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
     return b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries)
 
 
-def producer_snapshot(entries: Sequence[tuple[int, int]]) -> bytes:
+def producer_snapshot(entries: Sequence[tuple[int, int]], *, last_offset: int = 104) -> bytes:
     """Return a producer snapshot; entries are producer id and first offset of the open transaction, or -1."""
     body = struct.pack(">i", len(entries)) + b"".join(
-        struct.pack(">qhiqiqiq", producer_id, 0, 4, 104, 4, 1_700_000_000_000, 3, since)
+        struct.pack(">qhiqiqiq", producer_id, 0, 4, last_offset, 4, 1_700_000_000_000, 3, since)
         for producer_id, since in entries
     )
     return struct.pack(">hI", 1, crc32c(body)) + body

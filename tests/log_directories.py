@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from tests.kafka_log import (
+    ABORT_KEY,
+    CONTROL,
+    TRANSACTIONAL,
+    Batch,
+    log_of,
+    offset_index,
+    producer_snapshot,
+    time_index,
+    transaction_index,
+)
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = UUID(int=0x5EED)
@@ -58,3 +71,103 @@ class HandmadeDisk:
         for base in bases[1:]:
             (folder / f"{base:020d}.snapshot").write_bytes(f"{name}{base}".encode())
         return folder
+
+    def write(
+        self,
+        name: str,
+        segments: Sequence[Sequence[Batch]],
+        *,
+        epochs: tuple[tuple[int, int], ...] = ((0, 0),),
+        index_interval_bytes: int = 150,
+        modified_ms: int = 1_700_000_500_000,
+    ) -> Path:
+        """
+        A directory of a user partition as a broker leaves it, with the records, indexes and producer snapshots.
+
+        :param segments: batches of each; an empty segment behind them is the one that the broker appends to.
+        :param index_interval_bytes: Kafka's ``index.interval.bytes``.
+        :param modified_ms: modification time of all its files.
+        """
+        folder = self.add(name, (), epochs=epochs)
+        transactions = _Transactions()
+        offset = _first_offset(segments[0][0])
+        for batches in segments:
+            indexes = _Indexes(offset)
+            for batch in batches:
+                indexes.append(batch, index_interval_bytes)
+                transactions.append(batch)
+            stem = folder / f"{offset:020d}"
+            stem.with_suffix(".log").write_bytes(log_of(batches))
+            stem.with_suffix(".index").write_bytes(offset_index(offset, indexes.offsets))
+            stem.with_suffix(".timeindex").write_bytes(time_index(offset, indexes.closed_times()))
+            if transactions.aborted:
+                stem.with_suffix(".txnindex").write_bytes(transaction_index(transactions.aborted))
+                transactions.aborted = []
+            offset = _last_offset(batches[-1]) + 1
+            snapshot = producer_snapshot(transactions.producers(), last_offset=offset - 1)
+            (folder / f"{offset:020d}.snapshot").write_bytes(snapshot)
+        for suffix in SUFFIXES:
+            (folder / f"{offset:020d}{suffix}").touch()
+        for file in folder.iterdir():
+            os.utime(file, ns=(0, modified_ms * 1_000_000))
+        return folder
+
+
+class _Indexes:
+    """The entries that a broker adds while it appends (Kafka: ``LogSegment.append``)."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.offsets: list[tuple[int, int]] = []
+        self._times: list[tuple[int, int]] = []
+        self._highest = (-1, base_offset)
+        self._position = self._since_entry = 0
+
+    def append(self, batch: Batch, interval_bytes: int) -> None:
+        size = len(batch.to_bytes())
+        timestamp = max((record.timestamp for record in batch.as_read()), default=-1)
+        if timestamp > self._highest[0]:
+            self._highest = (timestamp, _last_offset(batch))
+        if self._since_entry > interval_bytes:
+            self.offsets.append((_last_offset(batch), self._position))
+            self._add_time()
+            self._since_entry = 0
+        self._position += size
+        self._since_entry += size
+
+    def closed_times(self) -> list[tuple[int, int]]:
+        self._add_time()
+        return self._times
+
+    def _add_time(self) -> None:
+        if self._highest[0] > (self._times[-1][0] if self._times else -1):
+            self._times.append(self._highest)
+
+
+class _Transactions:
+    """Whose transactions are open, and which were aborted in the segment."""
+
+    def __init__(self) -> None:
+        self.aborted: list[tuple[int, int, int, int]] = []
+        self._open: dict[int, int] = {}
+        self._known: set[int] = set()
+
+    def append(self, batch: Batch) -> None:
+        if not batch.attributes & TRANSACTIONAL:
+            return
+        producer_id, offset = batch.producer_id, _first_offset(batch)
+        self._known.add(producer_id)
+        if not batch.attributes & CONTROL:
+            self._open.setdefault(producer_id, offset)
+        elif (first := self._open.pop(producer_id, None)) is not None and batch.records[0].key == ABORT_KEY:
+            self.aborted.append((producer_id, first, offset, min([*self._open.values(), offset + 1])))
+
+    def producers(self) -> list[tuple[int, int]]:
+        return [(producer_id, self._open.get(producer_id, -1)) for producer_id in sorted(self._known)]
+
+
+def _first_offset(batch: Batch) -> int:
+    return batch.records[0].offset if batch.base_offset is None else batch.base_offset
+
+
+def _last_offset(batch: Batch) -> int:
+    return batch.records[-1].offset if batch.last_offset is None else batch.last_offset

@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from airflow_provider_rlmm.errors import LogDirectoryError
+
+MAX_INDEX_BYTES: Final = 1024 * 1024 * 1024
+"""The largest index that is read: a hundred times of what a broker makes by default."""
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -24,3 +27,20 @@ def open_regular(path: Path) -> BinaryIO:
         file.close()
         raise LogDirectoryError(f"{path} is no regular file: a broker does not make such a thing")
     return file
+
+
+def read_index(path: Path) -> bytes:
+    """
+    Read an index or a producer snapshot.
+
+    :param path: the file.
+    :raises LogDirectoryError: if it cannot be read, or is larger than any that a broker makes.
+    """
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_INDEX_BYTES + 1)
+    except OSError as e:
+        raise LogDirectoryError(f"{path} cannot be read: {e.strerror}") from e
+    if len(data) > MAX_INDEX_BYTES:
+        raise LogDirectoryError(f"{path} is larger than {MAX_INDEX_BYTES} bytes: no broker makes such an index")
+    return data
