@@ -12,9 +12,10 @@ from airflow_provider_rlmm.remote_log.record_batches.varints import VARINT_BYTES
 
 Array = npt.NDArray[Any]
 
-_BATCHES_IN_STEP: Final = 100  # with fewer batches at a time, a step costs more than a plain loop over their records
+_BATCHES_IN_STEP: Final = 180  # with fewer batches at a time, a step costs more than a plain loop over their records
 _MORE: Final = 0x80
 _BITS: Final = 7
+_NOWHERE: Final = 1 << 62  # behind any data, and it stays there
 
 
 class RecordsDoNotFitError(ValueError):
@@ -40,11 +41,10 @@ def find_records(data: Array, at: Array, end: Array, count: Array) -> tuple[Arra
     :return: of each record, in the order of the batches, where it begins behind its size, and the byte behind it.
     :raises RecordsDoNotFitError: the records of a batch do not fill it exactly, or one has a size below zero.
     """
-    total = int(count.sum())
-    if total >= _BATCHES_IN_STEP * int(count.max(initial=0)):
-        size_at, first, behind = _in_step(data, at, count, total)
+    if count.size >= _BATCHES_IN_STEP and int(count.sum()) >= _BATCHES_IN_STEP * int(count.max()):
+        size_at, behind = _in_step(data, at, count)
     else:
-        size_at, first, behind = _one_by_one(data, at, end, count)
+        size_at, behind = _one_by_one(data, at, end, count)
     wrong = behind != end
     if wrong.any():
         raise RecordsDoNotFitError(int(np.argmax(wrong)))
@@ -52,65 +52,61 @@ def find_records(data: Array, at: Array, end: Array, count: Array) -> tuple[Arra
     odd = (data.take(size_at) & 1) != 0
     if odd.any():
         raise RecordsDoNotFitError(int(np.repeat(np.arange(count.size), count)[np.argmax(odd)]))
-    body_end = np.empty_like(first)
+    _, first = read_varints(data, size_at)
+    body_end = np.empty_like(size_at)
     body_end[:-1] = size_at[1:]
     body_end[np.cumsum(count) - 1] = end
     return first, body_end
 
 
-def _one_by_one(data: Array, at: Array, end: Array, count: Array) -> tuple[Array, Array, Array]:
-    view = memoryview(data.data)
+def _one_by_one(data: Array, at: Array, end: Array, count: Array) -> tuple[Array, Array]:
+    raw = data.tobytes()
     size_at: list[int] = []
-    first: list[int] = []
+    add = size_at.append
     for row, (start, stop, records) in enumerate(zip(at.tolist(), end.tolist(), count.tolist(), strict=True)):
         position = start
         try:
             for _ in range(records):
-                size_at.append(position)
-                size = view[position]
-                position += 1
-                if size >= _MORE:
-                    size, position = _longer_size(view, position, size)
-                first.append(position)
-                position += size >> 1
+                add(position)
+                low = raw[position]
+                if low < _MORE:
+                    position += (low >> 1) + 1
+                elif (high := raw[position + 1]) < _MORE:
+                    position += ((low & 0x7F) >> 1) + (high << 6) + 2
+                else:
+                    position += _longer_size(raw, position)
         except IndexError as error:
             raise RecordsDoNotFitError(row) from error
         if position != stop:
             raise RecordsDoNotFitError(row)
-    return np.array(size_at, np.int64), np.array(first, np.int64), end
+    return np.array(size_at, np.int64), end
 
 
-def _longer_size(view: memoryview, position: int, size: int) -> tuple[int, int]:
-    size &= _MORE - 1
-    for index in range(1, VARINT_BYTES):
-        byte = view[position]
-        position += 1
+def _longer_size(raw: bytes, position: int) -> int:
+    """Return how many bytes a record takes, its size included."""
+    size = 0
+    for index in range(VARINT_BYTES):
+        byte = raw[position + index]
         size |= (byte & (_MORE - 1)) << _BITS * index
         if byte < _MORE:
-            return size & 0xFFFFFFFF, position
+            return ((size & 0xFFFFFFFF) >> 1) + index + 1
     raise IndexError
 
 
-def _in_step(data: Array, at: Array, count: Array, total: int) -> tuple[Array, Array, Array]:
+def _in_step(data: Array, at: Array, count: Array) -> tuple[Array, Array]:
     """Take the first record of all batches, then the second of all that have one, and so on."""
-    size_at = np.empty(total, np.int64)
-    first = np.empty(total, np.int64)
+    size_at = np.empty(int(count.sum()), np.int64)
     # The longest batches come first: those that still have records are always the foremost.
     order = np.argsort(-count, kind="stable")
     position = at[order]
     row = (np.cumsum(count) - count)[order]
-    have_more = np.searchsorted(-count[order], -np.arange(int(count.max(initial=0))), side="left")
+    have_more = np.searchsorted(-count[order], -np.arange(int(count.max())), side="left")
     for step, batches in enumerate(have_more.tolist()):
         current = position[:batches]
+        size_at[row[:batches] + step] = current
         size, body = read_varints(data, current)
-        target = row[:batches] + step
-        size_at[target] = current
-        first[target] = body
         np.add(body, np.maximum(size, 0), out=current)
         current[body < 0] = _NOWHERE
     behind = np.empty_like(position)
     behind[order] = position
-    return size_at, first, behind
-
-
-_NOWHERE: Final = 1 << 62  # behind any data, and it stays there
+    return size_at, behind

@@ -29,7 +29,7 @@ HEADER_BYTES: Final = 61
 
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH: Final = 12  # base offset and length: what the length does not count
-_MAGIC_AT: Final = 16
+_LEAST_LENGTH: Final = HEADER_BYTES - _BEFORE_LENGTH
 _UP_TO_MAGIC: Final = 17
 _CHECKSUMMED_AT: Final = 21
 _MAGIC: Final = 2
@@ -37,7 +37,6 @@ _LEAST_LEGACY_BYTES: Final = 14  # what the length of a batch of format v0 is at
 _LEAST_RECORD_BYTES: Final = 7
 _MAX_OFFSET: Final = (1 << 63) - 1
 _LENGTH_AND_MAGIC: Final = struct.Struct(">i4xb")
-_CHECKSUM: Final = struct.Struct(">I")
 
 _HEADER: Final = np.dtype(
     [
@@ -57,18 +56,9 @@ _HEADER: Final = np.dtype(
     ]
 )
 _TAKEN_OVER: Final = {
-    name: np.dtype(f"=i{_HEADER[name].itemsize}")
-    for name in (
-        "base_offset",
-        "leader_epoch",
-        "attributes",
-        "base_timestamp_ms",
-        "max_timestamp_ms",
-        "producer_id",
-        "producer_epoch",
-        "base_sequence",
-        "record_count",
-    )
+    name: _HEADER[name].newbyteorder("=")
+    for name in _HEADER.names or ()
+    if name not in ("length", "magic", "last_offset_delta")
 }
 
 _CODEC_BITS: Final = 0x07
@@ -99,6 +89,7 @@ class BatchHeaders:
     :param base_offset: of each batch; the offset of its first record, if that was not compacted away.
     :param last_offset: of each batch, inclusive.
     :param leader_epoch: partition leader epoch.
+    :param checksum: CRC-32C of what follows it in the batch.
     :param attributes: codec, timestamp type, transactional, control; see the properties.
     :param base_timestamp_ms: what the records' timestamps are relative to.
     :param max_timestamp_ms: highest timestamp of the records; with LogAppendTime the timestamp of all of them.
@@ -115,6 +106,7 @@ class BatchHeaders:
     base_offset: Array
     last_offset: Array
     leader_epoch: Array
+    checksum: Array
     attributes: Array
     base_timestamp_ms: Array
     max_timestamp_ms: Array
@@ -135,14 +127,13 @@ class BatchHeaders:
         :raises DamagedObjectError: no batch begins where one must; or the offsets of the batches do not ascend.
         :raises UnsupportedMessageFormatError: a batch of message format v0 or v1.
         """
-        at, sizes, consumed = _walk(data, location, position)
-        rows = np.array(at, np.int64)
-        header = gather(np.frombuffer(data, np.uint8), _HEADER, rows)
+        at = _walk(data, location, position)
+        header = gather(np.frombuffer(data, np.uint8), _HEADER, at[:-1])
         columns: dict[str, Array] = {name: header[name].astype(dtype) for name, dtype in _TAKEN_OVER.items()}
         last_offset = columns["base_offset"] + header["last_offset_delta"]
-        found = cls(location, position, rows, np.array(sizes, np.int64), last_offset=last_offset, **columns)
+        found = cls(location, position, at[:-1], np.diff(at), last_offset=last_offset, **columns)
         found._refuse_impossible(header["last_offset_delta"])
-        return found, consumed
+        return found, int(at[-1])
 
     def __len__(self) -> int:
         return int(self.position.size)
@@ -180,11 +171,14 @@ class BatchHeaders:
         :raises DamagedObjectError: of the first batch that does not agree.
         """
         view = memoryview(data)
-        for at, size in zip(self.position.tolist(), self.size_in_bytes.tolist(), strict=True):
-            (stored,) = _CHECKSUM.unpack_from(view, at + _UP_TO_MAGIC)
-            computed = crc32c(view[at + _CHECKSUMMED_AT : at + size])
-            if stored != computed:
-                raise self.damaged(at, f"its checksum is {stored:#010x} and its bytes give {computed:#010x}")
+        begins = (self.position + _CHECKSUMMED_AT).tolist()
+        ends = (self.position + self.size_in_bytes).tolist()
+        computed = np.array([crc32c(view[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.int64)
+        wrong = computed != self.checksum
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            reason = f"its checksum is {self.checksum[row]:#010x} and its bytes give {computed[row]:#010x}"
+            raise self.damaged(int(self.position[row]), reason)
 
     def damaged(self, at: int, reason: str) -> DamagedObjectError:
         """
@@ -240,22 +234,20 @@ def size_of_first_batch(data: Data, *, location: str, position: int) -> int | No
     return _checked_size(length, magic, location, position)
 
 
-def _walk(data: Data, location: str, position: int) -> tuple[list[int], list[int], int]:
-    at, end = 0, len(data)
-    positions: list[int] = []
-    sizes: list[int] = []
+def _walk(data: Data, location: str, position: int) -> Array:
+    """Return where the batches begin, and the byte behind the last one."""
+    at, last = 0, len(data) - _UP_TO_MAGIC
+    positions = [at]
     length_and_magic = _LENGTH_AND_MAGIC.unpack_from
-    while at + _UP_TO_MAGIC <= end:
+    while at <= last:
         length, magic = length_and_magic(data, at + _LENGTH_AT)
-        if magic != _MAGIC or length < HEADER_BYTES - _BEFORE_LENGTH:
+        if magic != _MAGIC or length < _LEAST_LENGTH:
             _checked_size(length, magic, location, position + at)
-        size = length + _BEFORE_LENGTH
-        if at + size > end:
-            break
+        at += length + _BEFORE_LENGTH
         positions.append(at)
-        sizes.append(size)
-        at += size
-    return positions, sizes, at
+    if at > len(data):
+        positions.pop()
+    return np.array(positions, np.int64)
 
 
 def _checked_size(length: int, magic: int, location: str, position: int) -> int:
@@ -266,7 +258,7 @@ def _checked_size(length: int, magic: int, location: str, position: int) -> int:
         )
     if magic != _MAGIC:
         raise _damaged(location, position, f"no message format has the number {magic}")
-    if length < HEADER_BYTES - _BEFORE_LENGTH:
+    if length < _LEAST_LENGTH:
         raise _damaged(location, position, f"{length} bytes are too few for a batch")
     return length + _BEFORE_LENGTH
 

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.remote_log.record_batches.varints import read_varints
 Array = npt.NDArray[Any]
 
 _ATTRIBUTES_BYTES: Final = 1  # no bit of a record's attributes is in use
+_PART_BYTES: Final = 8 << 20  # the columns of as many bytes of records fit into a processor's cache
 
 
 def to_arrow(data: Data, headers: BatchHeaders, *, max_decompressed_bytes: int) -> Any:
@@ -41,29 +42,30 @@ def to_arrow(data: Data, headers: BatchHeaders, *, max_decompressed_bytes: int) 
     :raises UnsupportedMessageFormatError: a batch has a codec that Kafka 4.3 does not know.
     :raises RecordsTooLargeError: the records have more bytes.
     """
-    batches = list(to_arrow_batches(data, headers, max_decompressed_bytes=max_decompressed_bytes))
-    if not batches:
+    parts = unpack(data, headers, max_decompressed_bytes, max_decompressed_bytes)
+    part = next(parts, None)
+    if part is None:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    if len(batches) > 1:
+    if len(part.headers) < np.count_nonzero(headers.record_count):
         raise RecordsTooLargeError(
             f"{headers.location}: the records from offset {headers.base_offset[0]} to {headers.last_offset[-1]} have more "
             f"than max_decompressed_bytes = {max_decompressed_bytes:,} bytes: read fewer at a time, or allow more"
         )
-    return batches[0]
+    return _Records(part).to_arrow()
 
 
 def to_arrow_batches(data: Data, headers: BatchHeaders, *, max_decompressed_bytes: int) -> Iterator[Any]:
     """
-    Yield the records of batches, as :func:`to_arrow` returns them, in as many record batches as memory asks for.
+    Yield the records of batches, as :func:`to_arrow` returns them, 8 MB of unpacked records at a time, or those of one batch.
 
     :param data: what the headers were found in.
     :param headers: the batches.
-    :param max_decompressed_bytes: how many bytes the records of each record batch that is yielded may have, unpacked.
+    :param max_decompressed_bytes: how many bytes the records of a single batch may have, unpacked.
     :raises DamagedObjectError: a batch cannot be unpacked, or holds other records than its header says.
     :raises UnsupportedMessageFormatError: a batch has a codec that Kafka 4.3 does not know.
     :raises RecordsTooLargeError: the records of a single batch have more bytes.
     """
-    for part in unpack(data, headers, max_decompressed_bytes):
+    for part in unpack(data, headers, max_decompressed_bytes, _PART_BYTES):
         yield _Records(part).to_arrow()
 
 

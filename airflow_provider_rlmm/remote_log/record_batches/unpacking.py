@@ -36,47 +36,48 @@ class Unpacked:
     end: Array
 
 
-def unpack(data: Data, headers: BatchHeaders, limit_bytes: int) -> Iterator[Unpacked]:
+def unpack(data: Data, headers: BatchHeaders, limit_bytes: int, part_bytes: int) -> Iterator[Unpacked]:
     """
-    Yield the records of batches, in parts of which none has more bytes than allowed.
+    Yield the records of batches in parts.
 
     :param data: what the headers were found in.
     :param headers: the batches.
-    :param limit_bytes: how many bytes the records of one part may have.
+    :param limit_bytes: how many bytes the records of one batch may have.
+    :param part_bytes: how many bytes the records of a part have at most, if they are of more batches than one.
     :raises DamagedObjectError: a batch cannot be unpacked.
     :raises UnsupportedMessageFormatError: a batch has a codec that is not known.
     :raises RecordsTooLargeError: the records of a single batch have more bytes.
     """
     limit = min(limit_bytes, _MOST_BYTES)
+    part = min(part_bytes, limit)
     headers = headers[headers.record_count > 0]
     compressed = headers.codec != Codec.NONE
     if compressed.any():
-        yield from _compressed(memoryview(data), headers, limit)
+        yield from _compressed(memoryview(data), headers, limit, part)
     elif len(headers):
-        yield from _plain(data, headers, limit)
+        yield from _plain(memoryview(data), headers, limit, part)
 
 
-def _plain(data: Data, headers: BatchHeaders, limit: int) -> Iterator[Unpacked]:
+def _plain(data: memoryview, headers: BatchHeaders, limit: int, part_bytes: int) -> Iterator[Unpacked]:
     at = headers.position + HEADER_BYTES
     end = headers.position + headers.size_in_bytes
+    too_large = end - at > limit
+    if too_large.any():
+        raise _too_large(headers, int(np.argmax(too_large)), limit)
     first = 0
     while first < len(headers):
-        # What lies between the batches counts: the column refers to positions within the data.
-        after = int(np.searchsorted(end, at[first] + limit, side="right"))
-        if after == first:
-            raise _too_large(headers, first, limit)
-        part = slice(first, after)
-        base = int(at[first])
-        view = memoryview(data)[base : int(end[after - 1])]
-        yield Unpacked(headers[part], view, at[part] - base, end[part] - base)
+        # What lies between the batches counts: columns refer to positions within the data at first.
+        after = max(int(np.searchsorted(end, at[first] + part_bytes, side="right")), first + 1)
+        part, base = slice(first, after), int(at[first])
+        yield Unpacked(headers[part], data[base : int(end[after - 1])], at[part] - base, end[part] - base)
         first = after
 
 
-def _compressed(data: memoryview, headers: BatchHeaders, limit: int) -> Iterator[Unpacked]:
+def _compressed(data: memoryview, headers: BatchHeaders, limit: int, part_bytes: int) -> Iterator[Unpacked]:
     first, parts, size = 0, list[Any](), 0
     for row in range(len(headers)):
         part = _records_of(data, headers, row, limit)
-        if size + len(part) > limit:
+        if parts and size + len(part) > part_bytes:
             yield _joined(headers[first:row], parts)
             first, parts, size = row, [], 0
         parts.append(part)

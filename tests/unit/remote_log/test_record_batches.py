@@ -124,6 +124,7 @@ def test_golden_headers() -> None:
         "base_offset": [100],
         "last_offset": [102],
         "leader_epoch": [7],
+        "checksum": [0x7C1B984F],
         "attributes": [0x10],
         "base_timestamp_ms": [1_700_000_000_000],
         "max_timestamp_ms": [1_700_000_000_005],
@@ -354,13 +355,21 @@ def test_records_are_bounded(codec: Codec) -> None:
     with pytest.raises(
         RecordsTooLargeError, match="offsets 0 to 0, have more than max_decompressed_bytes = 9,000 bytes"
     ):
-        list(to_arrow_batches(data, headers, max_decompressed_bytes=9_000))
+        next(to_arrow_batches(data, headers, max_decompressed_bytes=9_000))
     with pytest.raises(
         RecordsTooLargeError, match="from offset 0 to 9 have more than max_decompressed_bytes = 35,000 bytes"
     ):
         to_arrow(data, headers, max_decompressed_bytes=35_000)
-    parts = list(to_arrow_batches(data, headers, max_decompressed_bytes=35_000))
-    assert [part.num_rows for part in parts] == [3, 3, 3, 1]
+    assert to_arrow(data, headers, max_decompressed_bytes=110_000).num_rows == 10
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_come_in_parts(codec: Codec) -> None:
+    sizes = (2_000_000, 6_000_000, 6_000_000, 9_000_000, 1_000, 1_000)
+    batches = [Batch((Record(number, value=bytes(size)),), codec=codec) for number, size in enumerate(sizes)]
+    data = log_of(batches)
+    parts = list(to_arrow_batches(data, find(data), max_decompressed_bytes=10_000_000))
+    assert [part.num_rows for part in parts] == [2, 1, 1, 2]
     assert [row for part in parts for row in part.to_pylist()] == expected(batches)
 
 
