@@ -233,6 +233,10 @@ class StorageUnavailableError(StorageError):
     retriable = True
 
 
+class StorageFullError(StorageError):
+    """Raised when the store has no room left, or none for this user: it does not pass before somebody makes room."""
+
+
 class RemoteObjectNotFoundError(StorageError):
     """Raised when an object that must exist does not (Kafka: ``RemoteResourceNotFoundException``)."""
 

@@ -9,6 +9,7 @@ answer where S3 says SlowDown or InternalError of one: obstore has tried again b
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -28,6 +29,12 @@ _BUSY_CODES: Final = frozenset(
 Codes of S3 and of those who speak its language, and of Azure, for what passes by itself. An internal error (500) is none:
 obstore has tried three times more, and what fails for ever must not stay green.
 """
+
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a folder answers that has no room left, or whose user has none."""
+
+_FULL: Final = re.compile(rf"\(os error ({'|'.join(map(str, FULL_ERRNOS))})\)")
+_FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "AccountQuotaExceeded"})  # of Ceph, MinIO, Azure
 
 _NO_ANSWER: Final = (
     "error sending request",
@@ -57,6 +64,16 @@ def is_busy(text: str) -> bool:
         return status in _BUSY_STATUSES
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return not codes.isdisjoint(_BUSY_CODES) if codes else any(words in text for words in _NO_ANSWER)
+
+
+def is_full(text: str) -> bool:
+    """
+    Tell whether a store has no room left, so that somebody must make some.
+
+    :param text: of the error.
+    """
+    codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
+    return status_of(text) == "507" or _FULL.search(text) is not None or not codes.isdisjoint(_FULL_CODES)
 
 
 def key_of_refusal(text: str, keys: Sequence[str]) -> str | None:

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.uploads import BeforeChunk, chunks_of
 
 EffectHook = Callable[[str, str], None]
 """Called with ``"list"``, ``"get"``, ``"put"`` or ``"delete"`` and the key, for a listing the prefix."""
@@ -128,9 +129,14 @@ class _MemoryCalls:
     def remove_folder(self, prefix: str) -> bool:
         return False
 
-    def put(self, key: str, data: bytes | Path) -> None:
+    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
         self._before("put", key)
-        self._owner.put_object(key, data.read_bytes() if isinstance(data, Path) else data)
+        sent = []
+        for chunk in chunks_of(data):
+            if before_chunk is not None:
+                before_chunk(len(chunk))
+            sent.append(chunk)
+        self._owner.put_object(key, b"".join(sent))
         self._after("put", key)
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:

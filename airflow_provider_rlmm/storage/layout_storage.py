@@ -60,6 +60,7 @@ from airflow_provider_rlmm.storage.root import (
     is_stamp,
     stamp_key,
 )
+from airflow_provider_rlmm.storage.uploads import BeforeChunk
 from airflow_provider_rlmm.storage.walk import Walker
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,9 @@ class LayoutRemoteStorageManager:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         return self._layout
 
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, before_chunk: BeforeChunk | None = None
+    ) -> bytes | None:
         """Copy the log last, so that a listed log means that its indexes are there; nothing where a local file is missing."""
         sources: list[tuple[IndexType | None, bytes | Path]] = [
             (IndexType.OFFSET, data.offset_index),
@@ -145,12 +148,15 @@ class LayoutRemoteStorageManager:
         ]
         if data.transaction_index is not None:
             sources.insert(0, (IndexType.TRANSACTION, data.transaction_index))
+        keys = [self._layout.object_key(metadata, index_type) for index_type, _ in sources]
         for _, source in sources:
             if isinstance(source, Path) and not source.is_file():
                 raise FileNotFoundError(f"{source} of segment {metadata.remote_log_segment_id} is no file")
-        self._calls.identities()
-        for index_type, source in sources:
-            self._calls.put(self._layout.object_key(metadata, index_type), source)
+        # Looked at for its links, which are not followed; the folder itself may not be there yet.
+        self._calls.identities([parent_of(keys[0])])
+        with self._steady():
+            for key, (_, source) in zip(keys, sources, strict=True):
+                self._calls.put(key, source, before_chunk)
         return None
 
     def fetch_log_segment(

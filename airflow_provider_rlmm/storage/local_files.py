@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Looks for and deletes files of a local folder by name.
+Looks for, writes and deletes files of a local folder by name.
 
 A listing of a folder costs what lies there, and obstore 0.12 lists all of it whatever the offset says: with 60,000 segments
 in a user partition each batch would cost a hundred times what it deletes. No symbolic link is followed.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
@@ -70,6 +70,60 @@ class LocalFiles:
                 failures.update(dict.fromkeys(inside, str(e)))
         return failures
 
+    def create(self, key: str) -> LocalWriter:
+        """
+        Begin a file, in the place of an older one, in folders that are made where they are missing.
+
+        :param key: the file's.
+        :raises OSError: if it cannot be written, or a folder on the way is a symbolic link.
+        """
+        return LocalWriter(self._root, key)
+
+
+class LocalWriter:
+    """
+    Writes a file below its own name: what a killed process leaves is a file of its segment, and goes with it.
+
+    Who reads that a copy is finished may delete the only other one, so the file is on the disk when it is closed.
+
+    :param root: the storage root.
+    :param key: the file's.
+    """
+
+    def __init__(self, root: Path, key: str) -> None:
+        prefix = parent_of(key)
+        self._name = key[len(prefix) :]
+        self._opened = ExitStack()
+        with ExitStack() as opened:
+            self._folder = opened.enter_context(_opened(root, prefix, create=True))
+            # An older one may have other names, in backups: its bytes stay as they are.
+            with suppress(FileNotFoundError):
+                os.unlink(self._name, dir_fd=self._folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            self._file = os.open(self._name, flags, 0o666, dir_fd=self._folder)
+            opened.callback(os.close, self._file)
+            self._opened = opened.pop_all()
+
+    def write(self, data: bytes) -> None:
+        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+    def close(self) -> None:
+        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        os.fsync(self._file)
+        os.fsync(self._folder)
+        self._opened.close()
+
+    def abort(self) -> None:
+        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        with self._opened, suppress(FileNotFoundError):
+            there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+            # Somebody else may have begun it anew.
+            if os.path.samestat(there, os.fstat(self._file)):
+                os.unlink(self._name, dir_fd=self._folder)
+
 
 def _unlinked(folder: int, prefix: str, keys: Sequence[str]) -> dict[str, str]:
     failures: dict[str, str] = {}
@@ -85,11 +139,15 @@ def _unlinked(folder: int, prefix: str, keys: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(root: Path, prefix: str) -> Iterator[int]:
-    """Open a folder below the root, step by step, so that no step is a symbolic link."""
+def _opened(root: Path, prefix: str, *, create: bool = False) -> Iterator[int]:
+    """Open a folder below the root, step by step, so that no step is a symbolic link; make what is missing, if asked to."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in filter(None, prefix.split("/")):
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+                    os.fsync(folder)
             inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner

@@ -11,6 +11,7 @@ from typing import Protocol
 from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.uploads import BeforeChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,13 @@ class ObjectCalls(Protocol):
     def remove_folder(self, prefix: str) -> bool:
         """Remove a folder if it is empty; tell whether it was there and is gone. Where there are no folders: never."""
 
-    def put(self, key: str, data: bytes | Path) -> None:
-        """Write an object, replacing an older one, or stream it from a file."""
+    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
+        """
+        Write an object, replacing an older one, or stream it from a file. Of one that fails nothing stays.
+
+        :raises LogDirectoryError: if the file cannot be read.
+        :raises StorageFullError: if the store has no room left.
+        """
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
         """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""

@@ -11,21 +11,23 @@ is looked at around them. Local files are deleted without it (:mod:`~airflow_pro
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from airflow_provider_rlmm.errors import (
     RemoteObjectNotFoundError,
     StorageAccessError,
     StorageError,
+    StorageFullError,
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
+from airflow_provider_rlmm.storage.answers import FULL_ERRNOS, is_busy, is_full, key_of_refusal, status_of
 from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
 from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
@@ -39,10 +41,13 @@ from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
+
+T = TypeVar("T")
 
 _LIST_CHUNK: Final = 1_000
 _KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
@@ -54,6 +59,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 _SLOWEST_COPY: Final = 2**20
 """Bytes per second below which a copy counts as hanging."""
+
+_UNDER_WAY: Final = 64 * 2**20
+"""Bytes of an object that may still be under way when the last chunk was taken."""
 
 _SLOWEST_FILES: Final = 100
 """Files per second below which looking for them, or deleting them, counts as hanging."""
@@ -214,11 +222,28 @@ class _ObstoreCalls:
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, remove)
 
-    def put(self, key: str, data: bytes | Path) -> None:
+    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
         what = f"write {key}"
+        writer = self._made(what, lambda: self._writer(key))
+        try:
+            with closing(chunks_of(data)) as chunks:
+                while chunk := self._deadline.call(f"read what is to be written as {key}", lambda: next(chunks, b"")):
+                    if before_chunk is not None:
+                        before_chunk(len(chunk))
+                    self._made(what, partial(writer.write, chunk), len(chunk) / _SLOWEST_COPY)
+            # What was sent before may still be under way.
+            self._made(what, writer.close, _UNDER_WAY / _SLOWEST_COPY)
+        except BaseException:
+            with suppress(StorageError):
+                self._made(f"take back {key}", writer.abort)
+            raise
+
+    def _writer(self, key: str) -> ObjectWriter:
+        return StoreWriter(self._store, key) if self._files is None else self._files.create(key)
+
+    def _made(self, what: str, call: Callable[[], T], extra_s: float = 0.0) -> T:
         with self._translated(what, StorageRootError):
-            size = data.stat().st_size if isinstance(data, Path) else len(data)
-            self._deadline.call(what, lambda: self._store.put(key, data), extra_s=size / _SLOWEST_COPY)
+            return self._deadline.call(what, call, extra_s)
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
         from obstore.exceptions import AlreadyExistsError
@@ -256,7 +281,9 @@ class _ObstoreCalls:
             yield
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
-            raise _error_class(e, missing)(f"cannot {action}: {text}") from None
+            kind = _error_class(e, missing)
+            hint = "; make room in the storage, then run again" if kind is StorageFullError else ""
+            raise kind(f"cannot {action}: {text}{hint}") from None
 
 
 def _stored(meta: ObjectMeta) -> StoredObject:
@@ -290,10 +317,13 @@ def _identity(root: Path, prefix: str) -> object:
 def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageError]:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
+    if (isinstance(error, OSError) and error.errno in FULL_ERRNOS) or is_full(str(error)):
+        return StorageFullError
     # A failing listing is a generic error to obstore, whatever the store's answer was.
     status = status_of(str(error))
     if isinstance(error, FileNotFoundError) or status == "404":
         return missing
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in {"401", "403"}:
+    refused = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+    if isinstance(error, refused) or status in {"401", "403"}:
         return StorageAccessError
     return StorageUnavailableError

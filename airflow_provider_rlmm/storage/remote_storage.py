@@ -18,6 +18,7 @@ from uuid import UUID
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
+from airflow_provider_rlmm.storage.uploads import BeforeChunk
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.storage.layouts import Layout
@@ -153,14 +154,23 @@ class RemoteStorageManager(Protocol):
     def layout(self) -> Layout:
         """Where the objects of a segment lie."""
 
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, before_chunk: BeforeChunk | None = None
+    ) -> bytes | None:
         """
-        Copy all files of a segment, the log last; repeating it overwrites.
+        Copy all files of a segment, the log last; repeating it overwrites. Of what fails, files that were copied before may
+        stay: delete the segment's objects then.
 
         :param metadata: the segment.
         :param data: its local files.
+        :param before_chunk: called with the bytes of each chunk before it is sent, by the thread of the caller. There a quota
+            waits; what it raises cancels the copy and goes through.
         :return: custom metadata to publish with COPY_SEGMENT_FINISHED, ``None`` where the layout keeps none.
         :raises FileNotFoundError: if a local file is missing; nothing was copied then.
+        :raises LogDirectoryError: if a local file cannot be read, or is written to meanwhile.
+        :raises StorageFullError: if the store has no room left.
+        :raises StorageRootError: if another root has taken the place of the one that was checked, also meanwhile.
+        :raises ConfigurationError: if the layout does not say which object holds a file; nothing was copied then.
         """
 
     def fetch_log_segment(

@@ -9,6 +9,7 @@ Derive a test class from ``RemoteStorageContract`` and ``StorageRootContract`` a
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.errors import (
+    CopyCancelledError,
+    LogDirectoryError,
     RemoteObjectNotFoundError,
     StorageRootError,
     StorageUnavailableError,
@@ -53,6 +56,7 @@ from airflow_provider_rlmm.storage.root import (
     StampOutcome,
     stamp_key,
 )
+from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
 
 LAYOUT = LocalTieredStorageLayout()
 (PLACE,) = LAYOUT.places
@@ -410,6 +414,45 @@ class RemoteStorageCopyContract:
             storage.manager.copy_log_segment_data(segment(1), data)
         assert storage.keys() == set()
 
+    def test_every_chunk_is_announced_before_it_is_sent(self, storage: StorageUnderTest, tmp_path: Path) -> None:
+        data, chunks = with_large_log(tmp_path), list[int]()
+        storage.manager.copy_log_segment_data(segment(1), data, chunks.append)
+        others = [len(content) for content in (b"time", b"snapshot", data.leader_epoch_index)]
+        assert chunks == [*others, CHUNK_BYTES, CHUNK_BYTES, CHUNK_BYTES, 5]
+        assert storage.manager.fetch_log_segment(segment(1), 0) == data.log_segment.read_bytes()
+
+    @pytest.mark.parametrize("cancelled_at", [1, 2, 4, 7])
+    def test_a_cancelled_copy_leaves_nothing_of_the_object_under_way(
+        self, storage: StorageUnderTest, tmp_path: Path, cancelled_at: int
+    ) -> None:
+        data, chunks = with_large_log(tmp_path), itertools.count(1)
+
+        def before_chunk(size: int) -> None:
+            if next(chunks) == cancelled_at:
+                raise CopyCancelledError("cancelled by the test")
+
+        with pytest.raises(CopyCancelledError, match="cancelled by the test"):
+            storage.manager.copy_log_segment_data(segment(1), data, before_chunk)
+        copied = [IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH]
+        expected = {storage.layout.object_key(segment(1), index_type) for index_type in copied[: min(cancelled_at, 4)]}
+        assert storage.keys() == expected
+        storage.manager.copy_log_segment_data(segment(1), data)
+        assert storage.manager.fetch_log_segment(segment(1), 0) == data.log_segment.read_bytes()
+
+    @pytest.mark.parametrize("change", [b"", b"x" * 20_000_000], ids=["cut", "grown"])
+    def test_a_log_that_changes_while_it_is_copied_is_refused(
+        self, storage: StorageUnderTest, tmp_path: Path, change: bytes
+    ) -> None:
+        data, chunks = with_large_log(tmp_path), itertools.count(1)
+
+        def before_chunk(size: int) -> None:
+            if next(chunks) == 5:
+                data.log_segment.write_bytes(change)
+
+        with pytest.raises(LogDirectoryError, match=r"large\.log was written to while it was copied"):
+            storage.manager.copy_log_segment_data(segment(1), data, before_chunk)
+        assert storage.keys().isdisjoint({storage.layout.object_key(segment(1), None)})
+
 
 class RemoteStorageCopyFaultContract:
     """The same where the root can be taken away."""
@@ -425,6 +468,18 @@ class RemoteStorageCopyFaultContract:
         ):
             with pytest.raises(StorageRootError):
                 call()
+
+    def test_a_root_that_vanishes_while_a_segment_is_copied_is_an_error(
+        self, storage: RemovableRoot, tmp_path: Path
+    ) -> None:
+        place(storage, segment(1))
+        with pytest.raises(StorageRootError):
+            storage.manager.copy_log_segment_data(segment(1), local_files(tmp_path), lambda _: remove_root(storage))
+
+
+def remove_root(storage: RemovableRoot) -> None:
+    with suppress(FileNotFoundError):
+        storage.remove_root()
 
 
 class StorageRootContract:
@@ -767,6 +822,13 @@ def stamped(storage: StorageUnderTest) -> str:
     assert outcomes(storage, segment(77, partition=77)) == [DeleteOutcome.GONE]
     assert storage.keys() == keys | {own_stamp(storage)}
     return str(result.root_id)
+
+
+def with_large_log(folder: Path) -> LogSegmentData:
+    """Write the local files of a segment whose log has four chunks."""
+    large = folder / "large.log"
+    large.write_bytes(bytes(range(256)) * (3 * CHUNK_BYTES // 256) + b"12345")
+    return replace(local_files(folder), log_segment=large)
 
 
 def local_files(folder: Path) -> LogSegmentData:

@@ -20,9 +20,10 @@ _TIME = "2026-01-01T00:00:00.000Z"
 
 class S3Server(ThreadingHTTPServer):
     """
-    ``objects`` is the bucket; where ``read_only`` is set, writing is forbidden. ``allowed`` holds the IAM actions that the
-    client has, ``None`` for all; they decide as on S3, where a missing object is denied to whoever may not list the bucket.
-    What is read was written just now.
+    ``objects`` is the bucket, ``uploads`` holds the parts of unfinished uploads. Where ``read_only`` is set, writing is
+    forbidden; where ``full``, there is no room. ``allowed`` holds the IAM actions that the client has, ``None`` for
+    all; they decide as on S3, where a missing object is denied to whoever may not list the bucket. What is read was
+    written just now.
     """
 
     daemon_threads = True
@@ -30,6 +31,8 @@ class S3Server(ThreadingHTTPServer):
     def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self.full = False
         self.read_only = False
         self.allowed: frozenset[str] | None = None
 
@@ -81,17 +84,38 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
 
     def do_PUT(self) -> None:
-        key, _ = self._request()
+        key, query = self._request()
         body = self._body()
-        if self.server.read_only or not self.server.allows("s3:PutObject"):
+        if self.server.full:
+            self._error(507, "XMinioStorageFull")
+        elif self.server.read_only or not self.server.allows("s3:PutObject"):
             self._error(403, "AccessDenied")
         elif self.headers.get("If-None-Match") == "*" and key in self.server.objects:
             self._error(412, "PreconditionFailed")
+        elif "uploadId" in query:
+            self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
+            self._answer(200, b"", ETag='"part"')
         else:
             self.server.objects[key] = body
             self._answer(200, b"", ETag='"tag"')
 
+    def do_DELETE(self) -> None:
+        del self.server.uploads[self._request()[1]["uploadId"][0]]
+        self._answer(204, b"")
+
     def do_POST(self) -> None:
+        key, query = self._request()
+        if "uploads" in query:
+            upload = f"upload-{len(self.server.uploads)}"
+            self.server.uploads[upload] = {}
+            self._answer(200, f"<Upload><UploadId>{upload}</UploadId></Upload>".encode())
+            return
+        if "uploadId" in query:
+            parts = self.server.uploads.pop(query["uploadId"][0])
+            self._body()
+            self.server.objects[key] = b"".join(parts[number] for number in sorted(parts))
+            self._answer(200, b"<Done><ETag>tag</ETag></Done>")
+            return
         keys = re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL)
         if not self.server.allows("s3:DeleteObject"):
             denied = "<Code>AccessDenied</Code><Message>refused by the test</Message>"
@@ -138,7 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _request(self) -> tuple[str, dict[str, list[str]]]:
         parts = urlsplit(self.path)
-        return unquote(parts.path.removeprefix(f"/{BUCKET}").removeprefix("/")), parse_qs(parts.query)
+        return unquote(parts.path.removeprefix(f"/{BUCKET}").removeprefix("/")), parse_qs(
+            parts.query, keep_blank_values=True
+        )
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))

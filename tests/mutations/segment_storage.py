@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Mutation, switched_off
+from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 
 AIVEN_MANIFEST = "storage/aiven_manifest.py"
 AIVEN_FILES = "storage/aiven_files.py"
 
+LOCAL_FILES = "storage/local_files.py"
+OBJECT_STORE = "storage/object_store.py"
+UPLOADS = "storage/uploads.py"
+
+_FOLDERS = "storage/test_object_store.py::"
 _MANIFESTS = "storage/test_aiven_manifest.py::"
 
 SEGMENT_STORAGE = [
@@ -32,5 +37,44 @@ SEGMENT_STORAGE = [
         'document.get("encryption") is not None',
         "False",
         f"{_MANIFESTS}test_what_is_not_known_here_is_said",
+    ),
+    switched_off(
+        UPLOADS,
+        "whole copies",
+        "copies a log that is written to meanwhile",
+        "    if left:",
+        f"{_FOLDERS}test_a_log_that_is_cut_while_it_is_copied_is_refused",
+    ),
+    Mutation(
+        "whole copies",
+        "leaves what it wrote of a log when the disk is full",
+        OBJECT_STORE,
+        'self._made(f"take back {key}", writer.abort)',
+        "pass",
+        f"{_FOLDERS}test_a_full_disk_is_said_and_nothing_of_the_log_stays",
+    ),
+    Mutation(
+        "whole copies",
+        "says that a copy is finished before it is on the disk",
+        LOCAL_FILES,
+        "        os.fsync(self._file)\n",
+        "",
+        f"{_FOLDERS}test_a_copy_is_on_the_disk_when_it_ends",
+    ),
+    Mutation(
+        "whole copies",
+        "writes into the older file of the same name, and so into its backups",
+        LOCAL_FILES,
+        "os.unlink(self._name, dir_fd=self._folder)\n            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL",
+        "pass\n            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC",
+        f"{_FOLDERS}test_a_copy_does_not_write_through_links",
+    ),
+    Mutation(
+        "same root",
+        "copies into a root that was replaced meanwhile",
+        LAYOUT_STORAGE,
+        "        with self._steady():\n            for key, (_, source)",
+        "        if True:\n            for key, (_, source)",
+        f"{_FOLDERS}test_a_root_that_is_replaced_while_a_segment_is_copied_is_an_error",
     ),
 ]

@@ -18,7 +18,7 @@ from obstore.store import LocalStore
 from airflow_provider_rlmm.errors import StorageUnavailableError
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.local_files import LocalFiles
+from airflow_provider_rlmm.storage.local_files import LocalFiles, LocalWriter
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, StoredObject
 from tests.contracts.remote_storage import CLUSTER_ID, LAYOUT, TIP, TOPIC_ID, local_files, segment
@@ -163,6 +163,10 @@ class HangingFiles(LocalFiles):
         self._store.maybe_hang("delete")
         return super().delete(keys)
 
+    def create(self, key: str) -> LocalWriter:
+        self._store.maybe_hang("create")
+        return super().create(key)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[HangingStore]:
@@ -198,7 +202,7 @@ CALLS: list[tuple[str, str, Callable[[Any, Path], object]]] = [
     ("get", f"read {LOG}", lambda m, _: m.fetch_log_segment(segment(1), 2, 3)),
     ("get", "read airflow-provider-rlmm/cluster-a/", lambda m, _: m.check_root(frozenset({TOPIC_ID}), CLUSTER_ID)),
     ("list_with_delimiter", "list kafka-tiered-storage/", lambda m, _: m.check_root(frozenset(), CLUSTER_ID)),
-    ("put", "write kafka-tiered-storage/", lambda m, t: m.copy_log_segment_data(segment(2), local_files(t))),
+    ("create", "write kafka-tiered-storage/", lambda m, t: m.copy_log_segment_data(segment(2), local_files(t))),
 ]
 
 

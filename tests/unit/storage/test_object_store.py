@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from obstore.exceptions import GenericError
@@ -16,8 +18,11 @@ from obstore.store import LocalStore, MemoryStore
 
 from airflow_provider_rlmm.errors import (
     ConfigurationError,
+    LogDirectoryError,
     RlmmError,
     StorageAccessError,
+    StorageError,
+    StorageFullError,
     StorageRootError,
     StorageUnavailableError,
 )
@@ -28,6 +33,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from airflow_provider_rlmm.storage.opening import open_store
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootExpectation
+from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
@@ -44,6 +50,7 @@ from tests.contracts.remote_storage import (
     outcomes,
     place,
     segment,
+    with_large_log,
 )
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
 
@@ -323,6 +330,129 @@ def test_large_files_are_copied_whole(folder: LocalFolder, tmp_path: Path) -> No
     large.write_bytes(os.urandom(1 << 20) * 12)
     folder.manager.copy_log_segment_data(segment(1), replace(local_files(tmp_path), log_segment=large))
     assert folder.manager.fetch_log_segment(segment(1), 0) == large.read_bytes()
+
+
+def test_a_full_disk_is_said_and_nothing_of_the_log_stays(
+    folder: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, room, write = with_large_log(tmp_path), 6_000_000, os.write
+
+    def until_it_is_full(file: int, content: memoryview) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(file, content[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.write", until_it_is_full)
+    with pytest.raises(StorageFullError, match=r"cannot write .*\.log: .*make room in the storage") as full:
+        folder.manager.copy_log_segment_data(segment(1), data)
+    assert not full.value.retriable
+    assert folder.keys().isdisjoint({LAYOUT.object_key(segment(1), None)})
+    monkeypatch.undo()
+    folder.manager.copy_log_segment_data(segment(1), data)
+    assert folder.manager.fetch_log_segment(segment(1), 0) == data.log_segment.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.EDQUOT, "quota"), StorageFullError),
+        (GenericError("cannot write: No space left on device (os error 28)"), StorageFullError),
+        (GenericError("Server returned non-2xx status code: 507 : <Error>"), StorageFullError),
+        (GenericError("status code: 403 : <Error><Code>QuotaExceeded</Code></Error>"), StorageFullError),
+        (GenericError("status code: 403 : <Error><Code>AccessDenied</Code></Error>"), StorageAccessError),
+        (PermissionError(errno.EACCES, "denied"), StorageAccessError),
+        (OSError(errno.EIO, "broken"), StorageUnavailableError),
+    ],
+)
+def test_a_failing_write_is_named_for_what_it_is(
+    folder: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: type[StorageError]
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(folder.files, "create", fail)
+    with pytest.raises(StorageError, match="cannot write kafka-tiered-storage/") as failed:
+        folder.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
+    assert type(failed.value) is expected
+
+
+def test_a_log_that_is_cut_while_it_is_copied_is_refused(folder: LocalFolder, tmp_path: Path) -> None:
+    data = with_large_log(tmp_path)
+
+    def cut(size: int) -> None:
+        if size == CHUNK_BYTES:
+            os.truncate(data.log_segment, CHUNK_BYTES)
+
+    with pytest.raises(LogDirectoryError, match=r"large\.log was written to while it was copied"):
+        folder.manager.copy_log_segment_data(segment(1), data, cut)
+
+
+def test_a_root_that_is_replaced_while_a_segment_is_copied_is_an_error(folder: LocalFolder, tmp_path: Path) -> None:
+    """As by an unmount: what is written then lies on another disk."""
+    data, replaced = local_files(tmp_path), tmp_path / "replaced"
+
+    def unmount(size: int) -> None:
+        if not replaced.exists():
+            folder.root.rename(replaced)
+            folder.root.mkdir()
+
+    with pytest.raises(StorageRootError, match="is not the one that this run began with"):
+        folder.manager.copy_log_segment_data(segment(1), data, unmount)
+
+
+def test_a_copy_does_not_write_through_links(folder: LocalFolder, tmp_path: Path) -> None:
+    """Neither through a folder that is a link, nor into a file that has another name elsewhere."""
+    data, log = local_files(tmp_path), folder.root / LAYOUT.object_key(segment(1), None)
+    folder.manager.copy_log_segment_data(segment(1), data)
+    backup = tmp_path / "backup"
+    backup.hardlink_to(log)
+    data.log_segment.write_bytes(b"9876543210")
+    folder.manager.copy_log_segment_data(segment(1), data)
+    assert (backup.read_bytes(), log.read_bytes()) == (b"0123456789", b"9876543210")
+    log.parent.rename(tmp_path / "moved")
+    (folder.root / PARTITION).symlink_to(tmp_path / "moved")
+    with pytest.raises(StorageRootError, match="is a symbolic link"):
+        folder.manager.copy_log_segment_data(segment(1), data)
+
+
+def test_a_copy_is_on_the_disk_when_it_ends(
+    folder: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads that it is finished may delete the only other copy."""
+    kept, fsync = set[tuple[int, int]](), os.fsync
+
+    def seen(file: int) -> None:
+        kept.add((os.fstat(file).st_ino, os.fstat(file).st_size if stat.S_ISREG(os.fstat(file).st_mode) else -1))
+        fsync(file)
+
+    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.fsync", seen)
+    folder.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
+    files = [path for path in folder.root.rglob("*") if path.is_file()]
+    folders = [folder.root, *(path for path in folder.root.rglob("*") if path.is_dir())]
+    assert kept == {(f.stat().st_ino, f.stat().st_size) for f in files} | {(f.stat().st_ino, -1) for f in folders}
+
+
+def test_what_a_killed_copy_leaves_goes_with_its_segment(folder: LocalFolder) -> None:
+    writer = LocalFiles(folder.root).create(LAYOUT.object_key(segment(1), None))
+    writer.write(b"012")
+    deletion = folder.manager.delete_log_segment_data(segment(1))
+    assert (deletion.outcome, deletion.bytes_deleted) == (DeleteOutcome.GONE, 3)
+    writer.write(b"345")
+    writer.close()
+    assert folder.keys() == set(), "a copier that wakes up does not bring it back"
+
+
+def test_a_copy_that_fails_does_not_take_back_what_another_one_wrote(folder: LocalFolder) -> None:
+    key = LAYOUT.object_key(segment(1), None)
+    first = LocalFiles(folder.root).create(key)
+    second = LocalFiles(folder.root).create(key)
+    second.write(b"second")
+    second.close()
+    first.abort()
+    assert folder.read(key) == b"second"
 
 
 @pytest.mark.parametrize(

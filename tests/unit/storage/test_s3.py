@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.errors import CopyCancelledError, StorageFullError, StorageRootError
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
@@ -20,9 +21,11 @@ from tests.contracts.remote_storage import (
     StorageRootContract,
     check_root,
     how,
+    local_files,
     place,
     segment,
     stamped,
+    with_large_log,
 )
 from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract
@@ -58,7 +61,8 @@ class S3Storage:
 @pytest.fixture
 def storage(server: S3Server, layout: Layout) -> S3Storage:
     server.objects.clear()
-    server.read_only = False
+    server.uploads.clear()
+    server.read_only = server.full = False
     return S3Storage(server, layout)
 
 
@@ -130,3 +134,29 @@ def test_known_partitions_are_found_where_their_place_cannot_be_listed(storage: 
     assert {f.prefix for f in met if isinstance(f, Folder) and f.state is FolderState.BROKEN} == {
         "kafka-tiered-storage/"
     }
+
+
+@pytest.mark.parametrize("cancelled_at", [5, 7])
+def test_a_cancelled_copy_leaves_no_unfinished_upload(storage: S3Storage, tmp_path: Path, cancelled_at: int) -> None:
+    data, uploads = with_large_log(tmp_path), list[int]()
+
+    def before_chunk(size: int) -> None:
+        uploads.append(len(storage.server.uploads))
+        if len(uploads) == cancelled_at:
+            raise CopyCancelledError("cancelled by the test")
+
+    with pytest.raises(CopyCancelledError):
+        storage.manager.copy_log_segment_data(segment(1), data, before_chunk)
+    assert storage.server.uploads == {}
+    assert storage.keys().isdisjoint({storage.layout.object_key(segment(1), None)})
+    storage.manager.copy_log_segment_data(segment(1), data)
+    assert storage.server.uploads == {}
+    assert storage.manager.fetch_log_segment(segment(1), 0) == data.log_segment.read_bytes()
+
+
+def test_a_bucket_without_room_is_said(storage: S3Storage, tmp_path: Path) -> None:
+    storage.server.full = True
+    with pytest.raises(StorageFullError, match=r"cannot write .*make room in the storage") as full:
+        storage.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
+    assert not full.value.retriable
+    assert storage.keys() == set()
