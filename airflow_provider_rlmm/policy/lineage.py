@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final
 
 from airflow_provider_rlmm.errors import DamagedObjectError
@@ -199,6 +199,26 @@ def find_highest_remote_offset(
             answered, end_offset = leader_epochs.end_offset_for(leader_epoch, log_end_offset)
             return (end_offset - 1, answered) if end_offset <= highest else (highest, leader_epoch)
     return None
+
+
+def last_shared_offset(
+    metadata: RemoteLogSegmentMetadata, leader_epoch: int, leader_epochs: LeaderEpochCheckpoint
+) -> int:
+    """
+    Return up to where a segment holds what a lineage has, inclusive: behind that, other leaders wrote those offsets.
+
+    :param metadata: the segment.
+    :param leader_epoch: one that both have; the search begins there.
+    :param leader_epochs: the lineage.
+    """
+    of_segment = _with_records(sorted(dict(metadata.segment_leader_epochs).items()))
+    of_segment = [entry for entry in of_segment if entry[0] > leader_epoch]
+    lineage = [entry for entry in leader_epochs.entries if entry[0] > leader_epoch]
+    for ours, theirs in zip_longest(of_segment, lineage):
+        if ours != theirs:
+            ends = [entry[1] - 1 for entry in (ours, theirs) if entry is not None]
+            return min([metadata.end_offset, *ends])
+    return metadata.end_offset
 
 
 def _with_records(epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -3,19 +3,37 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    RemoteObjectNotFoundError,
+    SegmentGoneError,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.read_range import ReadIsolation
-from airflow_provider_rlmm.remote_log.segments import RemoteLogSegments
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
+from airflow_provider_rlmm.remote_log.committed_reading import RecordReading, last_stable_offset
+from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan, nothing_remote
+from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
+from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
+from airflow_provider_rlmm.remote_log.segment_reading import ChunkSizes
+from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, RemoteLogSegments
+from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset, find_in_segment
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_CHUNK_BYTES: Final = 8 * 2**20
 """Bytes of a log that are fetched at once."""
@@ -24,19 +42,9 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 2**20
 DEFAULT_TIMEOUT_S: Final = 60.0
 """For how long a storage that does not answer is asked again."""
 
-
-class FoundOffset(NamedTuple):
-    """
-    The answer of a search by time.
-
-    :param offset: the first offset whose record is as new as was asked for.
-    :param timestamp_ms: its record's timestamp, ms since the epoch.
-    :param leader_epoch: the leader epoch that it was written in.
-    """
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
+_FIRST_CHUNK_BYTES: Final = 2**20
+_NEWS_PAUSES_S: Final = (0.0, 0.1, 0.3, 1.0, 3.0)
+"""Waits for the metadata to say what became of a segment whose objects are gone: its deletion was written before that."""
 
 
 class RemoteLogReader:
@@ -47,13 +55,16 @@ class RemoteLogReader:
 
     :param segments: knows the remote log segments.
     :param storage: has their objects.
+    :param index_cache: keeps their indexes; ``None`` for one of the reader's own.
+    :param metrics: counts; ``None`` for one of the reader's own.
     :param chunk_bytes: bytes of a log that are fetched at once; a larger record batch is fetched whole.
-    :param max_decompressed_bytes: most bytes that the batches of a chunk may decompress to.
+    :param max_decompressed_bytes: most bytes that a record batch may have, compressed or not; as much is yielded at once.
     :param timeout_s: for how long a storage that does not answer is asked again, in seconds.
-    :param bytes_per_second: most bytes that are fetched per second, ``None`` for no limit.
+    :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
     :param clock: seconds, monotonic.
     :param sleep: waits for seconds.
     :param jitter: returns a number from 0 to 1, exclusive.
+    :raises ConfigurationError: if a number is not above 0; ``timeout_s`` may be 0.
     """
 
     def __init__(
@@ -61,6 +72,8 @@ class RemoteLogReader:
         segments: RemoteLogSegments,
         storage: RemoteStorageManager,
         *,
+        index_cache: RemoteIndexCache | None = None,
+        metrics: RemoteLogMetrics | None = None,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -69,8 +82,21 @@ class RemoteLogReader:
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        for name, value in (("chunk_bytes", chunk_bytes), ("max_decompressed_bytes", max_decompressed_bytes)):
+            if value <= 0:
+                raise ConfigurationError(f"{name} is {value}: it has to be above 0")
+        if timeout_s < 0:
+            raise ConfigurationError(f"timeout_s is {timeout_s}: it has to be 0 or more")
+        self.metrics = metrics or RemoteLogMetrics()
+        quota = ByteQuota(bytes_per_second, clock=clock, sleep=sleep)
+        chunk_bytes = min(chunk_bytes, quota.bytes_per_second or chunk_bytes)
+        sizes = ChunkSizes(min(_FIRST_CHUNK_BYTES, chunk_bytes), chunk_bytes, max(chunk_bytes, max_decompressed_bytes))
+        patience = StoragePatience(timeout_s, clock=clock, sleep=sleep, jitter=jitter)
+        fetcher = SegmentFetcher(storage, patience, quota, self.metrics)
         self._segments = segments
-        self._storage = storage
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._access = SegmentAccess(fetcher, index_cache or RemoteIndexCache(storage), patience, sizes)
+        self._sleep = sleep
 
     def fetch_remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
@@ -91,8 +117,58 @@ class RemoteLogReader:
         :param topic_id_partition: the user partition.
         :raises OffsetNotInRemoteLogError: if no segment is there.
         :raises DamagedObjectError: if its checkpoint cannot be read, or is of another lineage than the segment.
+        :raises StorageError: if it is missing, or the storage refuses, or does not answer in time.
         """
-        raise NotImplementedError
+        copied = [
+            metadata
+            for metadata in self._segments.list_remote_log_segments(topic_id_partition)
+            if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        ]
+        if not copied:
+            raise nothing_remote(topic_id_partition)
+        # The latest leader's word counts, also where an earlier one had got further.
+        newest = max(copied, key=lambda m: (m.segment_leader_epochs[-1][0], m.end_offset, m.event_timestamp_ms))
+        return self._access.lineage(newest)
+
+    def remote_offsets(
+        self,
+        topic_id_partition: TopicIdPartition,
+        *,
+        isolation: ReadIsolation = ReadIsolation.READ_UNCOMMITTED,
+        leader_epochs: LeaderEpochCheckpoint | None = None,
+    ) -> OffsetRange:
+        """
+        Return the offsets that can be read.
+
+        :param topic_id_partition: the user partition.
+        :param isolation: with ``READ_COMMITTED`` they end at the first transaction that is open where the remote log ends.
+        :param leader_epochs: the lineage of the log; ``None`` takes that of the newest remote segment.
+        :raises OffsetNotInRemoteLogError: if there are none.
+        :raises DamagedObjectError: if the checkpoint or the producer snapshot of the last segment cannot be read.
+        :raises StorageError: if one is missing, or the storage refuses, or does not answer in time.
+        """
+        extent = self._extent(topic_id_partition, leader_epochs)
+        offsets = extent.require_offsets()
+        if isolation is ReadIsolation.READ_UNCOMMITTED:
+            return offsets
+        return OffsetRange(offsets.start, last_stable_offset(self._access, extent, offsets))
+
+    def spans(
+        self,
+        topic_id_partition: TopicIdPartition,
+        offsets: OffsetRange,
+        *,
+        leader_epochs: LeaderEpochCheckpoint | None = None,
+    ) -> list[SegmentSpan]:
+        """
+        Return the segments that serve a range, in order, each with the offsets that are read from it.
+
+        :param topic_id_partition: the user partition.
+        :param offsets: the range.
+        :param leader_epochs: the lineage of the log; ``None`` takes that of the newest remote segment.
+        :raises OffsetNotInRemoteLogError: if one in the range is missing.
+        """
+        return list(self._extent(topic_id_partition, leader_epochs).spans(offsets))
 
     def find_offset_by_timestamp(
         self,
@@ -106,6 +182,9 @@ class RemoteLogReader:
         """
         Return the first record that is as new as a time, ``None`` where the remote log has none.
 
+        Kafka's own search ends at the first segment that is new enough, even if only its records below the starting offset
+        are; this one goes on.
+
         :param topic_id_partition: the user partition.
         :param timestamp_ms: the time, ms since the epoch.
         :param starting_offset: first offset that may be the answer, inclusive: the log start offset.
@@ -113,8 +192,35 @@ class RemoteLogReader:
         :param log_end_offset: end of the log, exclusive.
         :param local_log_start_offset: where the leader's own disk begins, inclusive: what lies there is the leader's to
             search, and the answer is ``None`` as soon as the search gets there. ``None`` searches all that is remote.
+        :raises SegmentGoneError: if objects of a segment are missing that the metadata says are there.
+        :raises DamagedObjectError: if an object cannot be what a broker has written.
+        :raises StorageError: if the storage refuses, or does not answer in time.
         """
-        raise NotImplementedError
+        missing: RemoteLogSegmentMetadata | None = None
+        while True:
+            for metadata in self._candidates(
+                topic_id_partition, timestamp_ms, starting_offset, leader_epochs, log_end_offset
+            ):
+                if local_log_start_offset is not None and metadata.start_offset >= local_log_start_offset:
+                    return None
+                try:
+                    found = find_in_segment(
+                        self._access,
+                        metadata,
+                        leader_epochs,
+                        timestamp_ms,
+                        starting_offset,
+                        self._max_decompressed_bytes,
+                    )
+                except RemoteObjectNotFoundError as e:
+                    if missing == metadata or not self._is_deleted(metadata):
+                        raise _gone(metadata, e) from e
+                    missing = metadata
+                    break
+                if found is not None:
+                    return found
+            else:
+                return None
 
     def read(
         self,
@@ -139,6 +245,108 @@ class RemoteLogReader:
         :raises SegmentGoneError: if a segment was deleted before its records could be read.
         :raises DamagedObjectError: if an object cannot be what a broker has written.
         :raises UnsupportedMessageFormatError: if record batches are older than message format v2.
+        :raises RecordsTooLargeError: if a record batch is larger than the settings allow.
         :raises StorageError: if the storage refuses, or does not answer in time.
         """
-        raise NotImplementedError
+        extent = self._extent(topic_id_partition, leader_epochs)
+        there = extent.require_offsets()
+        offset = there.start if start_offset is None else start_offset
+        if not there.start <= offset <= there.end:
+            raise extent.hole_at(offset)
+        end = there.end if end_offset is None else min(end_offset, there.end)
+        committed = isolation is ReadIsolation.READ_COMMITTED
+        if committed:
+            end = min(end, last_stable_offset(self._access, extent, there))
+        reading = RecordReading(self._access, extent, self._max_decompressed_bytes, committed=committed)
+        while offset < end:
+            span = extent.span_at(offset)
+            if span is None:
+                offset = self._offset_after_loss(extent, offset, follow=start_offset is None)
+                continue
+            span = SegmentSpan(span.metadata, OffsetRange(offset, min(span.offsets.end, end)))
+            try:
+                for next_offset, batch in reading.records(span):
+                    yield batch
+                    offset = next_offset
+                offset = span.offsets.end
+            except RemoteObjectNotFoundError as e:
+                if not self._is_deleted(span.metadata):
+                    raise _gone(span.metadata, e) from e
+
+    def _extent(
+        self, topic_id_partition: TopicIdPartition, leader_epochs: LeaderEpochCheckpoint | None
+    ) -> RemoteExtent:
+        lineage = self.lineage(topic_id_partition) if leader_epochs is None else leader_epochs
+        return RemoteExtent(self._segments, topic_id_partition, lineage)
+
+    def _candidates(
+        self,
+        topic_id_partition: TopicIdPartition,
+        timestamp_ms: int,
+        starting_offset: int,
+        leader_epochs: LeaderEpochCheckpoint,
+        log_end_offset: int,
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments that may hold a record as new as a time, by leader epoch and start offset."""
+        begin = leader_epochs.epoch_for_offset(starting_offset)
+        if begin is None:
+            return
+        for leader_epoch, _ in leader_epochs.entries:
+            if leader_epoch < begin:
+                continue
+            for metadata in self._segments.list_remote_log_segments(topic_id_partition, leader_epoch):
+                if (
+                    metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+                    and metadata.max_timestamp_ms >= timestamp_ms
+                    and metadata.end_offset >= starting_offset
+                    and is_remote_segment_within_leader_epochs(metadata, log_end_offset, leader_epochs)
+                ):
+                    yield metadata
+
+    def _is_deleted(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Tell whether the metadata says by now that a segment, whose objects are not all there, is deleted."""
+        self._access.forget(metadata)
+        segment_id = metadata.remote_log_segment_id
+        for pause_s in _NEWS_PAUSES_S:
+            self._sleep(pause_s)
+            if isinstance(self._segments, AdvancingSegments):
+                self._segments.advance()
+            known = self._segments.list_remote_log_segments(segment_id.topic_id_partition)
+            if not any(
+                m.remote_log_segment_id == segment_id and m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+                for m in known
+            ):
+                return True
+        return False
+
+    def _offset_after_loss(self, extent: RemoteExtent, offset: int, *, follow: bool) -> int:
+        """Return where a read goes on whose segment was deleted, or is missing."""
+        if isinstance(self._segments, AdvancingSegments):
+            self._segments.advance()
+        if extent.span_at(offset) is not None:
+            # Another one has taken its place.
+            return offset
+        there = extent.offsets()
+        if there is not None and there.start < offset:
+            raise extent.hole_at(offset)
+        if there is None or not follow:
+            rest = "nothing is left" if there is None else f"the remote log begins at {there.start} now"
+            raise SegmentGoneError(
+                f"records of {extent.topic_id_partition} from offset {offset} on were deleted while they were read: {rest}"
+            )
+        logger.warning(
+            "records of %s from offset %d to %d were deleted while they were read: the remote log begins at %d now",
+            extent.topic_id_partition,
+            offset,
+            there.start - 1,
+            there.start,
+        )
+        return there.start
+
+
+def _gone(metadata: RemoteLogSegmentMetadata, error: RemoteObjectNotFoundError) -> SegmentGoneError:
+    return SegmentGoneError(
+        f"segment {metadata.remote_log_segment_id} (offsets {metadata.start_offset} to {metadata.end_offset}) cannot be "
+        f"read, though the metadata says that it is there: {error}. It was deleted since the metadata was read, or its "
+        "objects are missing: read the metadata again, then look for them"
+    )

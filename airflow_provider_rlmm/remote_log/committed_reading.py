@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads segments batch by batch as ``isolation.level`` asks for, and turns them into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.policy.read_range import OffsetRange
+from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
+from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction
+from airflow_provider_rlmm.remote_log.record_batches.control import read_markers
+from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
+from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
+from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
+from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def last_stable_offset(access: SegmentAccess, extent: RemoteExtent, offsets: OffsetRange) -> int:
+    """
+    Return up to where all transactions are decided, exclusive: the first one that is open where the remote log ends.
+
+    :param access: reads segments.
+    :param extent: what is in remote storage.
+    :param offsets: all of it.
+    """
+    end = offsets.end
+    while end > offsets.start:
+        span = extent.span_at(end - 1)
+        if span is None:
+            raise extent.hole_at(end - 1)
+        if span.is_whole:
+            opened = access.producer_snapshot(span.metadata).first_open_offset
+            return end if opened is None else max(offsets.start, min(end, opened))
+        # Its snapshot tells of offsets that other leaders wrote anew; that of the segment before it does not.
+        end = max(offsets.start, span.metadata.start_offset)
+    return end
+
+
+class RecordReading:
+    """
+    One read of a range, over the segments that serve it.
+
+    :param access: reads segments.
+    :param extent: what is in remote storage.
+    :param max_decompressed_bytes: most bytes of what is yielded at once.
+    :param committed: whether records of aborted transactions are left out.
+    """
+
+    def __init__(
+        self, access: SegmentAccess, extent: RemoteExtent, max_decompressed_bytes: int, *, committed: bool
+    ) -> None:
+        self._access = access
+        self._extent = extent
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._committed = committed
+        self._markers = MarkerCheck()
+
+    def records(self, span: SegmentSpan) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """
+        Yield records of a segment, each with the offset at which the read goes on behind them.
+
+        :param span: the segment, and which of its offsets.
+        """
+        metadata, offsets = span.metadata, span.offsets
+        aborted = self._aborted(span) if self._committed else None
+        for part in self._access.parts(metadata, self._extent.lineage, offsets):
+            headers = part.headers
+            wanted = (headers.last_offset >= offsets.start) & (headers.base_offset < offsets.end)
+            wanted_part = SegmentPart(part.data, headers[wanted])
+            if aborted is not None:
+                aborted = self._checked(wanted_part, aborted, span)
+            for batch in self._to_arrow(wanted_part, aborted, offsets):
+                yield int(batch.column("offset")[-1].as_py()) + 1, batch
+
+    def _to_arrow(
+        self, part: SegmentPart, aborted: AbortedTransactions | None, offsets: OffsetRange
+    ) -> Iterator[pa.RecordBatch]:
+        headers = part.headers
+        headers = headers[~headers.is_control]
+        if aborted is not None:
+            headers = headers[~aborted.contain(headers)]
+        for batch in to_arrow_batches(part.data, headers, max_decompressed_bytes=self._max_decompressed_bytes):
+            clipped = _clipped(batch, offsets)
+            if clipped.num_rows:
+                yield clipped
+
+    def _checked(self, part: SegmentPart, aborted: AbortedTransactions, span: SegmentSpan) -> AbortedTransactions:
+        """Return the aborted transactions of a segment, as the end markers in a part of its log bear them out."""
+        headers = part.headers
+        markers = read_markers(part.data, headers[headers.is_control])
+        before = self._markers.copy()
+        if self._markers.disagreement(headers, aborted.contain(headers), markers) is None:
+            return aborted
+        # What is kept may be damaged; what is fetched anew is not, unless the object is.
+        self._markers = before
+        aborted = self._aborted(span, anew=True)
+        marker = self._markers.disagreement(headers, aborted.contain(headers), markers)
+        if marker is not None:
+            location = self._access.location(span.metadata, IndexType.TRANSACTION)
+            raise DamagedObjectError(
+                f"the transaction index {location}, or one of a later segment, is damaged: the transaction of producer "
+                f"{marker.producer_id} that ends at offset {marker.offset} ended in {marker.control_type.name}, says its "
+                "end marker, and the indexes say otherwise",
+                location,
+                0,
+            )
+        return aborted
+
+    def _aborted(self, span: SegmentSpan, *, anew: bool = False) -> AbortedTransactions:
+        """Return the aborted transactions with records in a range, by the indexes of its segment and of later ones."""
+        found: list[AbortedTransaction] = []
+        seen = set()
+        metadata: RemoteLogSegmentMetadata | None = span.metadata
+        while metadata is not None and metadata.remote_log_segment_id not in seen:
+            seen.add(metadata.remote_log_segment_id)
+            if anew:
+                self._access.forget(metadata)
+            if not metadata.txn_idx_empty:
+                index = self._access.transaction_index(metadata)
+                transactions, is_complete = index.overlapping(span.offsets.start, span.offsets.end)
+                found += transactions
+                if is_complete:
+                    break
+            metadata = self._next_with_txn_index(metadata.end_offset + 1)
+        return AbortedTransactions(found)
+
+    def _next_with_txn_index(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the next segment that may have aborted transactions (Kafka: ``findNextSegmentWithTxnIndex``)."""
+        extent = self._extent
+        begin = extent.lineage.epoch_for_offset(offset)
+        if begin is None:
+            return None
+        for leader_epoch, start_offset in extent.lineage.entries:
+            if leader_epoch >= begin:
+                metadata = extent.segments.next_segment_with_txn_index(
+                    extent.topic_id_partition, leader_epoch, max(start_offset, offset)
+                )
+                if metadata is not None:
+                    return metadata
+        return None
+
+
+def _clipped(batch: Any, offsets: OffsetRange) -> Any:
+    """Return the records of a range."""
+    offset = batch.column("offset").to_numpy()
+    first, last = np.searchsorted(offset, [offsets.start, offsets.end])
+    return batch if last - first == offset.size else batch.slice(int(first), int(last - first))

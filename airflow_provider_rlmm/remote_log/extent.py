@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which offsets of a lineage are in remote storage, and which segment holds each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airflow_provider_rlmm.errors import OffsetNotInRemoteLogError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, last_shared_offset
+from airflow_provider_rlmm.policy.read_range import OffsetRange
+from airflow_provider_rlmm.remote_log.segments import RemoteLogSegments
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpan:
+    """A segment, and the offsets of a lineage that it serves."""
+
+    metadata: RemoteLogSegmentMetadata  # the segment
+    offsets: OffsetRange  # from the offset that was asked for, up to where the segment or its share in the lineage ends
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that the segment holds at its end is of the lineage."""
+        return self.offsets.end == self.metadata.end_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteExtent:
+    """
+    What remote storage has of one user partition.
+
+    :param segments: knows the segments.
+    :param topic_id_partition: the user partition.
+    :param lineage: the leader epochs of its log.
+    """
+
+    segments: RemoteLogSegments
+    topic_id_partition: TopicIdPartition
+    lineage: LeaderEpochCheckpoint
+
+    def span_at(self, offset: int) -> SegmentSpan | None:
+        """
+        Return the segment that serves an offset, from that offset on; ``None`` where there is none.
+
+        :param offset: the offset.
+        """
+        leader_epoch = self.lineage.epoch_for_offset(offset)
+        if leader_epoch is None:
+            return None
+        metadata = self.segments.remote_log_segment_metadata(self.topic_id_partition, leader_epoch, offset)
+        if metadata is None or metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            return None
+        end = last_shared_offset(metadata, leader_epoch, self.lineage) + 1
+        return SegmentSpan(metadata, OffsetRange(offset, end)) if offset < end else None
+
+    def offsets(self) -> OffsetRange | None:
+        """Return all offsets from the first to the last that a segment serves, ``None`` where there are none."""
+        spans = [span.offsets for span in self._spans()]
+        return OffsetRange(min(s.start for s in spans), max(s.end for s in spans)) if spans else None
+
+    def require_offsets(self) -> OffsetRange:
+        """
+        Return what :meth:`offsets` does.
+
+        :raises OffsetNotInRemoteLogError: if there are none.
+        """
+        offsets = self.offsets()
+        if offsets is None:
+            raise nothing_remote(self.topic_id_partition)
+        return offsets
+
+    def spans(self, offsets: OffsetRange) -> Iterator[SegmentSpan]:
+        """
+        Yield the segments that serve a range, in order, each from where the one before it ends.
+
+        :param offsets: the range.
+        :raises OffsetNotInRemoteLogError: if one in the range is missing.
+        """
+        offset = offsets.start
+        while offset < offsets.end:
+            span = self.span_at(offset)
+            if span is None:
+                raise self.hole_at(offset)
+            end = min(span.offsets.end, offsets.end)
+            yield SegmentSpan(span.metadata, OffsetRange(offset, end))
+            offset = end
+
+    def hole_at(self, offset: int) -> OffsetNotInRemoteLogError:
+        """
+        Return the error that says that an offset is missing.
+
+        :param offset: the offset.
+        """
+        there = self.offsets()
+        if there is None:
+            return nothing_remote(self.topic_id_partition)
+        return OffsetNotInRemoteLogError(
+            f"offset {offset} of {self.topic_id_partition} is not in the remote log, which has {there.start} to "
+            f"{there.end - 1}"
+        )
+
+    def _spans(self) -> Iterator[SegmentSpan]:
+        for leader_epoch, start_offset in self.lineage.entries:
+            for metadata in self.segments.list_remote_log_segments(self.topic_id_partition, leader_epoch):
+                begin = dict(metadata.segment_leader_epochs).get(leader_epoch, start_offset)
+                span = self.span_at(max(begin, start_offset))
+                if span is not None:
+                    yield span
+
+
+def nothing_remote(topic_id_partition: TopicIdPartition) -> OffsetNotInRemoteLogError:
+    """
+    Return the error that says of a user partition that nothing of it can be read.
+
+    :param topic_id_partition: the user partition.
+    """
+    return OffsetNotInRemoteLogError(
+        f"no remote log segment of {topic_id_partition} can be read: none was copied, all were deleted, or topic, topic id "
+        "or partition are not what the metadata topic names"
+    )

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be asked of one remote log segment: its batches, its indexes, and what lies beside them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.policy.read_range import OffsetRange
+from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
+from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
+from airflow_provider_rlmm.remote_log.indexes.transaction_index import TransactionIndex
+from airflow_provider_rlmm.remote_log.pacing import StoragePatience
+from airflow_provider_rlmm.remote_log.segment_reading import (
+    ChunkSizes,
+    IndexDisagreesError,
+    SegmentPart,
+    SegmentReading,
+)
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentAccess:
+    """
+    Access to segments of any user partition, for any number of threads.
+
+    Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` if an object is missing, or the storage refuses,
+    or does not answer in time; and :class:`~airflow_provider_rlmm.errors.DamagedObjectError` if one cannot be what a broker
+    has written.
+
+    :param fetcher: fetches logs, and what is not kept.
+    :param cache: keeps indexes.
+    :param patience: asks a storage again, for the cache.
+    :param sizes: how much is fetched at once.
+    """
+
+    def __init__(
+        self, fetcher: SegmentFetcher, cache: RemoteIndexCache, patience: StoragePatience, sizes: ChunkSizes
+    ) -> None:
+        self._fetcher = fetcher
+        self._cache = cache
+        self._patience = patience
+        self._sizes = sizes
+
+    def location(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> str:
+        """
+        Return the key of an index, for messages.
+
+        :param metadata: the segment.
+        :param index_type: which.
+        """
+        return self._fetcher.location(metadata, index_type)
+
+    def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
+        """
+        Return where in the segment offsets lie.
+
+        :param metadata: the segment.
+        """
+        return self._patience.call(lambda: self._cache.offset_index(metadata))
+
+    def time_index(self, metadata: RemoteLogSegmentMetadata) -> TimeIndex:
+        """
+        Return at which offsets the timestamps of the segment rise.
+
+        :param metadata: the segment.
+        """
+        return self._patience.call(lambda: self._cache.time_index(metadata))
+
+    def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
+        """
+        Return the aborted transactions that end in the segment.
+
+        :param metadata: the segment.
+        """
+        return self._patience.call(lambda: self._cache.transaction_index(metadata))
+
+    def producer_snapshot(self, metadata: RemoteLogSegmentMetadata) -> ProducerSnapshot:
+        """
+        Return who had written when the segment ended, and whose transactions were open.
+
+        :param metadata: the segment.
+        """
+        data = self._fetcher.index(metadata, IndexType.PRODUCER_SNAPSHOT)
+        return ProducerSnapshot.parse(data, location=self.location(metadata, IndexType.PRODUCER_SNAPSHOT))
+
+    def lineage(self, metadata: RemoteLogSegmentMetadata) -> LeaderEpochCheckpoint:
+        """
+        Return the lineage of the log from its beginning to the end of the segment.
+
+        :param metadata: the segment.
+        """
+        location = self.location(metadata, IndexType.LEADER_EPOCH)
+        data = self._fetcher.index(metadata, IndexType.LEADER_EPOCH)
+        lineage = LeaderEpochCheckpoint.parse(data, location=location)
+        if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):
+            raise DamagedObjectError(
+                f"the leader epoch checkpoint {location} says {lineage.entries}, and its own segment was written in "
+                f"{metadata.segment_leader_epochs}: one of them is damaged, or of another segment",
+                location,
+                0,
+            )
+        return lineage
+
+    def parts(
+        self, metadata: RemoteLogSegmentMetadata, lineage: LeaderEpochCheckpoint, offsets: OffsetRange
+    ) -> Iterator[SegmentPart]:
+        """
+        Yield the batches of a range, and perhaps some before and after.
+
+        Where the offset index does not fit the log it is fetched again, and then done without: the log is read from its
+        beginning.
+
+        :param metadata: the segment.
+        :param lineage: the leader epochs of the log.
+        :param offsets: the range, in leader epochs that segment and lineage share.
+        """
+        reading = SegmentReading(self._fetcher, metadata, lineage, self._sizes)
+        start = offsets.start
+        for trusted in (True, True, False):
+            index = self.offset_index(metadata) if trusted else _index_without_entries(metadata)
+            try:
+                for part in reading.parts(index, start, offsets.end):
+                    yield part
+                    start = max(start, int(part.headers.last_offset[-1]) + 1)
+            except IndexDisagreesError as e:
+                logger.warning("%s; the index is fetched once more, and left out if it stays so", e)
+                self.forget(metadata)
+            else:
+                return
+
+    def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """
+        Forget the indexes of a segment: it is gone, or they do not fit its log.
+
+        :param metadata: the segment.
+        """
+        self._cache.remove(metadata.remote_log_segment_id)
+
+
+def _index_without_entries(metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
+    return OffsetIndex.parse(b"", base_offset=metadata.start_offset, location="")
