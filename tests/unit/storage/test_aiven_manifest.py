@@ -23,15 +23,21 @@ from airflow_provider_rlmm.errors import (
     UnsafeObjectKeyError,
     UnsupportedMessageFormatError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    parse_kafka_uuid,
+)
 from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents, packed_sizes
 from tests.contracts.remote_storage import local_files, segment
-from tests.unit.storage.test_aiven import custom_prefix
+from tests.unit.storage.test_aiven import RECORDED, custom_prefix
 
+GOLDEN = [json.loads(line) for line in (RECORDED / "golden_segments.jsonl").read_text().splitlines()]
 CONTENTS = SegmentContents()
 ZSTD = AivenPacking(chunk_size=4, compressed=True, variable=True)
 
@@ -277,3 +283,26 @@ def test_nothing_is_copied_where_the_layout_packs_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="does not say which object holds index"):
         manager.copy_log_segment_data(segment(1), local_files(tmp_path))
     assert manager.keys == frozenset()
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["partition"]))
+def test_what_the_plugins_own_classes_have_packed_is_read(case: dict[str, Any]) -> None:
+    log, layout = base64.b64decode(case["log"]), AivenLayout("kafka/prod-")
+    tip = TopicIdPartition(parse_kafka_uuid(case["topic_id"]), "orders", case["partition"])
+    metadata = replace(
+        segment(1),
+        remote_log_segment_id=RemoteLogSegmentId(tip, parse_kafka_uuid(case["segment_id"])),
+        start_offset=case["start_offset"],
+        end_offset=case["end_offset"],
+        segment_size_in_bytes=len(log),
+    )
+    manager = InMemoryRemoteStorageManager(layout)
+    for suffix, stored in case["stored"].items():
+        content = stored.encode() if suffix == ".rsm-manifest" else base64.b64decode(stored)
+        manager.put_object(layout.segment_stem(metadata) + suffix, content)
+    assert manager.fetch_log_segment(metadata, 0) == log
+    for start in range(0, len(log), 97):
+        assert manager.fetch_log_segment(metadata, start, start + 150) == log[start : start + 151]
+    indexes = {kind: base64.b64decode(case["indexes"][kind]) for kind in IndexType if kind in case["indexes"]}
+    assert {kind: manager.fetch_index(metadata, kind) for kind in indexes} == indexes
+    assert (IndexType.TRANSACTION in indexes) == (case["partition"] % 2 == 0)
