@@ -17,7 +17,6 @@ from airflow_provider_rlmm.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy import values
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
@@ -120,6 +119,11 @@ class LocalSegment:
     leader_epochs: tuple[tuple[int, int], ...]
     txn_index_empty: bool
 
+    @property
+    def first_offset(self) -> int:
+        """Its first offset that its lineage knows: what lies below was below the directory's log start offset."""
+        return self.leader_epochs[0][1]
+
     def __str__(self) -> str:
         return f"segment {self.base_offset}..{self.end_offset}"
 
@@ -204,14 +208,14 @@ def may_write_about(answer: LeaderAnswer, directory: TopicIdPartition) -> str | 
     return None
 
 
-def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: LocalSegment) -> str | None:
+def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: RemoteLogSegmentMetadata) -> str | None:
     """
     Tell why ``retention.bytes`` forbids to copy a segment, ``None`` where it does not.
 
     While copying is disabled the leader counts what we copy twice, as local and as remote, and deletes what is above.
 
     :param answer: what the cluster says now.
-    :param remote_bytes: bytes of all segments that are not DELETE_SEGMENT_FINISHED.
+    :param remote_bytes: bytes of all other segments that are not DELETE_SEGMENT_FINISHED.
     :param segment: what is to be copied.
     """
     limit = answer.configs.retention_bytes
@@ -223,27 +227,14 @@ def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: LocalSegment
             f"retention.bytes of topic {topic!r} is {limit}, and nobody can tell how many bytes its leader has: set it to -1 "
             "until the copies are complete"
         )
-    total = answer.local_size_in_bytes + remote_bytes + segment.size_in_bytes
+    total = answer.local_size_in_bytes + remote_bytes + segment.segment_size_in_bytes
     if total >= limit:
         return (
             f"retention.bytes of topic {topic!r} is {limit}, and the leader would count {total} bytes, local and remote ones "
-            f"with {segment}: it would delete the oldest; set it to -1 until the copies are complete"
+            f"with {segment.start_offset}..{segment.end_offset}: it would delete the oldest; set it to -1 until the copies "
+            "are complete"
         )
     return None
-
-
-def foreign_copies(cache: RemoteLogMetadataCache, our_broker_id: int) -> list[RemoteLogSegmentMetadata]:
-    """
-    Return the segments that somebody else has begun to copy, of which no event tells how that ended.
-
-    :param cache: the user partition's segments.
-    :param our_broker_id: the copier's own.
-    """
-    return [
-        metadata
-        for metadata in cache.list_remote_log_segments()
-        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and metadata.broker_id != our_broker_id
-    ]
 
 
 def remote_end(cache: RemoteLogMetadataCache, leader_epochs: Sequence[tuple[int, int]], log_start_offset: int) -> int:
@@ -300,10 +291,10 @@ def candidates(
     expiring = tuple(s for s in wanted if expires_before is not None and s.end_offset < expires_before)
     wanted = wanted[len(expiring) :]
     first = expiring[-1].end_offset + 1 if expiring else from_offset
-    if wanted and wanted[0].base_offset > first:
+    if wanted and wanted[0].first_offset > first:
         return Candidates(
             (),
-            f"offsets {first}..{wanted[0].base_offset - 1} are in the leader's log, and neither in remote storage nor in "
+            f"offsets {first}..{wanted[0].first_offset - 1} are in the leader's log, and neither in remote storage nor in "
             "this log directory: copying what lies behind them would lose them; copy them from another replica's directory",
             expiring,
         )
@@ -331,26 +322,24 @@ def expires_before(
     Return the offset below which the leader deletes all within a margin by ``retention.ms``; ``None`` where nothing.
 
     The leader deletes in order and stops at the first segment that has not expired: a segment expires with the youngest one
-    at or below it.
+    at or below it, and nothing is known to expire behind offsets of which nobody knows how old they are.
 
     :param segments: all closed segments of the log directory, ascending.
     :param remote: the segments in remote storage that serve reads.
     :param log_start_offset: the leader's log start offset.
-    :param retention_ms: ``retention.ms``, -1 for unlimited.
+    :param retention_ms: ``retention.ms``, 0 or more.
     :param margin_ms: the margin, ms.
     :param now_ms: now, ms since the epoch, proven.
     """
-    if retention_ms < 0:
-        return None
     until_ms = now_ms + margin_ms - retention_ms
     spans = [(s.base_offset, s.end_offset, s.max_timestamp_ms) for s in segments]
     spans += [(m.start_offset, m.end_offset, m.max_timestamp_ms) for m in remote]
-    expired: int | None = None
-    for _, end, max_timestamp_ms in sorted(span for span in spans if span[1] >= log_start_offset):
-        if max_timestamp_ms >= until_ms:
+    expired = log_start_offset
+    for base, end, max_timestamp_ms in sorted(span for span in spans if span[1] >= log_start_offset):
+        if base > expired or max_timestamp_ms >= until_ms:
             break
-        expired = max(expired or 0, end + 1)
-    return expired
+        expired = max(expired, end + 1)
+    return expired if expired > log_start_offset else None
 
 
 def lease_text(metadata: RemoteLogSegmentMetadata, limits: CopyLimits) -> str:

@@ -69,23 +69,21 @@ class _Found(NamedTuple):
 
 
 def _last_record(directory: LogDirectory, epoch: int, start: int, end: int) -> LeaderRecord | None:
-    following = end
-    for log in _logs_backwards(directory):
-        # From the last log that begins before the end, down to the one that holds the start.
-        if log.base_offset < end and following > start:
-            record = _record_of(log, epoch, start, end)
-            if record is not None:
-                return record
-        following = log.base_offset
+    for log in _logs_backwards(directory, start, end):
+        if (record := _record_of(log, epoch, start, end)) is not None:
+            return record
     return None
 
 
-def _logs_backwards(directory: LogDirectory) -> Iterator[_Log]:
+def _logs_backwards(directory: LogDirectory, start: int, end: int) -> Iterator[_Log]:
+    """From the last log that begins before the end, down to the one that holds the start; of others no file need be there."""
     base = directory.active_base_offset
-    yield _Log(base, directory.path / segment_file_name(base, LOG_SUFFIX), None)
+    if base < end:
+        yield _Log(base, directory.path / segment_file_name(base, LOG_SUFFIX), None)
     for segment in reversed(directory.closed_segments):
-        data = directory.log_segment_data(segment)
-        yield _Log(segment.base_offset, data.log_segment, data.offset_index)
+        if segment.base_offset < end and segment.next_offset > start:
+            data = directory.log_segment_data(segment)
+            yield _Log(segment.base_offset, data.log_segment, data.offset_index)
 
 
 def _record_of(log: _Log, epoch: int, start: int, end: int) -> LeaderRecord | None:

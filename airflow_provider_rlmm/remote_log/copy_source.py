@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a copier copies from: the closed segments of a log directory, and single records that a leader must have, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
+from airflow_provider_rlmm.policy.copying import LeaderRecord, LocalSegment
+from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
+from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
+from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.remote_log.log_directory.verification import verify_segment
+from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCopy:
+    """
+    A segment that was verified, ready to be copied.
+
+    :param segment: what its announcement says.
+    :param data: its files.
+    :param check_unchanged: raises a :class:`~airflow_provider_rlmm.errors.LogDirectoryError` if they have changed since.
+    """
+
+    segment: LocalSegment
+    data: LogSegmentData
+    check_unchanged: Callable[[], object]
+
+
+class CopySource(Protocol):
+    """
+    A log directory as a copier sees it.
+
+    Its methods raise :class:`~airflow_provider_rlmm.errors.LogDirectoryError` where a file is missing or has changed, and
+    :class:`~airflow_provider_rlmm.errors.DamagedObjectError` where one is damaged.
+    """
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """Whose directory it is."""
+
+    def facts(self) -> DirectoryFacts:
+        """Return what the directory says of its user partition."""
+
+    def verify(self, segment: LocalSegment) -> ReadyCopy:
+        """
+        Read a segment whole and compare its files with each other.
+
+        :param segment: one of the closed segments.
+        """
+
+    def last_records(self, start_offset: int, end_offset: int) -> tuple[LeaderRecord, ...]:
+        """
+        Return the last record of each leader epoch between two offsets, ascending; control records do not count.
+
+        :param start_offset: first offset, inclusive.
+        :param end_offset: last offset, exclusive; the active segment counts, too.
+        """
+
+
+class DirectorySource:
+    """
+    A :class:`CopySource` of a broker's log directory.
+
+    :param directory: the directory, of a snapshot that no broker changes.
+    """
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._segments = {segment.base_offset: segment for segment in directory.closed_segments}
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """See :class:`CopySource`."""
+        return self._directory.topic_id_partition
+
+    def facts(self) -> DirectoryFacts:
+        """See :class:`CopySource`."""
+        directory = self._directory
+        wanted = [s for s in directory.closed_segments if s.end_offset >= directory.log_start_offset]
+        return DirectoryFacts(
+            topic_id_partition=directory.topic_id_partition,
+            leader_epochs=directory.leader_epochs,
+            segments=tuple(directory.local_segment(segment) for segment in wanted),
+            log_start_offset=directory.log_start_offset,
+            committed_end=self._committed_end(),
+        )
+
+    def _committed_end(self) -> int | None:
+        try:
+            return end_without_leader(self._directory)
+        except (LogDirectoryError, DamagedObjectError):
+            return None  # it matters only where no leader can be asked, and then nothing is copied
+
+    def verify(self, segment: LocalSegment) -> ReadyCopy:
+        """See :class:`CopySource`."""
+        verified = verify_segment(self._directory, self._segments[segment.base_offset])
+        if verified.local_segment != segment:
+            raise LogDirectoryError(
+                f"{self._directory.path}: {segment} is not what it was: somebody changes the directory; begin again with "
+                "a new snapshot"
+            )
+        return ReadyCopy(verified.local_segment, verified.data, verified.segment.check_unchanged)
+
+    def last_records(self, start_offset: int, end_offset: int) -> tuple[LeaderRecord, ...]:
+        """See :class:`CopySource`."""
+        return last_records_of_epochs(self._directory, log_start_offset=start_offset, end_offset=end_offset)

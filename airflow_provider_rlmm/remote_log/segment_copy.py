@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One segment: announced, copied, seen in storage, and finished; or taken back.
+
+Of two that copy the one whose announcement comes first in the log goes on. A copy that was announced belongs to its run for a
+lease that is counted from the time in the announcement: its run gives it up after half of that, another run takes it back
+after all of it. Should both have been wrong about the time, the log tells: whoever takes back reads what came before his
+DELETE_SEGMENT_STARTED, deletes no object where that was a COPY_SEGMENT_FINISHED, and the range is copied again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass, field
+
+from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
+from airflow_provider_rlmm.errors import (
+    CopyRefusedError,
+    PublishFailedError,
+    PublishOutcomeUnknownError,
+    RlmmError,
+    StorageUnavailableError,
+)
+from airflow_provider_rlmm.event_log.protocol import Failed, MetadataLogReader
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.records import (
+    COPIER_BROKER_ID,
+    MAX_CUSTOM_METADATA_BYTES,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    SegmentEvent,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.copy_situation import CopySituation
+from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
+from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
+from airflow_provider_rlmm.remote_log.copy_source import CopySource, ReadyCopy
+from airflow_provider_rlmm.remote_log.leader import LivingLeader
+from airflow_provider_rlmm.remote_log.leader_comparison import LineageProof, compare_with_leader
+from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
+
+logger = logging.getLogger(__name__)
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETION = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class CopyContext:
+    """
+    What a copier works with.
+
+    :param log: the metadata event log.
+    :param publisher: the write guard around the same log.
+    :param leader: what the cluster says about user partitions.
+    :param storage: remote storage.
+    :param limits: limits of the run.
+    :param hold: what is never touched, asked before every event.
+    :param should_stop: the kill switch, asked before every segment and every chunk.
+    :param clock: time, proven; it goes into the events.
+    :param monotonic: ms, only ever growing.
+    :param metrics: what is counted.
+    """
+
+    log: MetadataLogReader
+    publisher: GuardedPublisher
+    leader: LivingLeader
+    storage: RemoteStorageManager
+    limits: CopyLimits = field(default_factory=CopyLimits)
+    hold: HoldSource = nothing_held
+    should_stop: StopSource = never_stopped
+    clock: Clock = system_clock
+    monotonic: Clock = monotonic_clock
+    metrics: RemoteLogMetrics = field(default_factory=RemoteLogMetrics)
+
+    def why_stop(self) -> str | None:
+        """Return why nothing may be begun now, ``None`` where it may."""
+        return self.should_stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """When a copy of this run was announced, by both clocks: neither may stand still or be set back unnoticed."""
+
+    context: CopyContext
+    began_ms: int  # time of the announcement, ms since the epoch
+    began_monotonic_ms: int
+
+    def why_lost(self) -> str | None:
+        by_time = self.context.limits.still_ours(self.began_ms, self.context.clock())
+        if by_time and self.context.limits.still_ours(self.began_monotonic_ms, self.context.monotonic()):
+            return None
+        return (
+            f"it was announced longer than half of lease_ms = {self.context.limits.lease_ms} ago: another run may take it "
+            "back soon; allow a longer lease or more bytes per second"
+        )
+
+
+class SegmentCopier:
+    """
+    Copies segments of one user partition.
+
+    :param context: what it works with.
+    :param source: the log directory.
+    :raises LogDirectoryError: if the directory cannot be used.
+    :raises TopicInDoubtError: if the metadata topic cannot tell what is copied already.
+    """
+
+    def __init__(self, context: CopyContext, source: CopySource) -> None:
+        self._context = context
+        self._source = source
+        self._directory = source.facts()
+        self.replay = CopyReplay(context.log, source.topic_id_partition)
+        self.taken_back: list[RemoteLogSegmentMetadata] = []
+        """The copies that were taken back, by whichever run they were begun."""
+
+    def look(self, proven_end: int | None = None) -> CopySituation:
+        """
+        Read the metadata topic up to its high watermark, then ask the leader.
+
+        In this order: what the leader has deleted by the time of the reading is below the log start offset that it tells.
+
+        :param proven_end: end of the records that are proven to be the leader's, exclusive.
+        :raises TopicInDoubtError: if the metadata topic cannot tell what is copied already.
+        :raises EventLogError: if metadata topic or leader cannot be asked.
+        """
+        self.replay.advance()
+        tip = self._source.topic_id_partition
+        return CopySituation(
+            directory=self._directory,
+            cache=self.replay.history.cache,
+            answer=self._context.leader.ask(tip.topic, tip.partition),
+            limits=self._context.limits,
+            hold=self._context.hold(),
+            now_ms=self._context.clock(),
+            proven_end=proven_end,
+        )
+
+    def copy(self, segment: LocalSegment, situation: CopySituation) -> RemoteLogSegmentMetadata:
+        """
+        Copy a segment.
+
+        :param segment: the next candidate.
+        :param situation: the moment in which it was chosen.
+        :return: the segment as it was finished.
+        :raises RlmmError: if it was not copied; it was taken back then, or a later run takes it back.
+        """
+        ready = self._source.verify(segment)
+        proof = self._compare(segment, situation)
+        situation = self.look(proof.end)
+        lease = _Lease(self._context, self._context.clock(), self._context.monotonic())
+        metadata = self._announcement(segment, lease.began_ms)
+        self._announce(metadata, situation)
+        update: RemoteLogSegmentMetadataUpdate | None = None
+        try:
+            # Of two announcements the first one in the log counts; the replay has both by now.
+            _require(situation.obstacle_to(metadata))
+            update = self._transfer(metadata, ready, lease)
+            proof = self._compare(segment, situation)
+            situation = self._look_again(metadata.with_update(update), proof, lease)
+        except (RlmmError, OSError) as e:
+            self._context.metrics.mark(RemoteLogMetric.COPY_ERRORS)
+            logger.warning("The copy of %s of %s is taken back: %s", segment, self._source.topic_id_partition, e)
+            self._take_back_after(e, metadata if update is None else metadata.with_update(update))
+            raise
+        # From here on it is never taken back by this run: FINISHED may have been written, whatever is answered.
+        self._finish(update, situation)
+        self._context.metrics.mark(RemoteLogMetric.COPY_BYTES, segment.size_in_bytes)
+        return metadata.with_update(update)
+
+    def _compare(self, segment: LocalSegment, situation: CopySituation) -> LineageProof:
+        if situation.answer is None or situation.answer.offsets is None:
+            return LineageProof(None, None)  # the situation refuses, unless an override says otherwise
+        proof = compare_with_leader(self._source, segment, self._context.leader, situation.answer.offsets)
+        _require(proof.obstacle)
+        return proof
+
+    def _announcement(self, segment: LocalSegment, now_ms: int) -> RemoteLogSegmentMetadata:
+        return RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(self._source.topic_id_partition, uuid.uuid4()),
+            segment.base_offset,
+            segment.end_offset,
+            segment.max_timestamp_ms,
+            COPIER_BROKER_ID,
+            now_ms,
+            segment.size_in_bytes,
+            None,
+            _STARTED,
+            segment.leader_epochs,
+            segment.txn_index_empty,
+        )
+
+    def _announce(self, metadata: RemoteLogSegmentMetadata, situation: CopySituation) -> None:
+        self._context.metrics.mark(RemoteLogMetric.COPY_REQUESTS)
+        self._publish(metadata, situation)
+        self.replay.advance()
+        if self._state(metadata) is not _STARTED:
+            raise PublishOutcomeUnknownError(
+                f"the announcement of {metadata.remote_log_segment_id} is not in the metadata topic, and may still come: "
+                "the run ends; a later one takes it back"
+            )
+
+    def _transfer(
+        self, metadata: RemoteLogSegmentMetadata, ready: ReadyCopy, lease: _Lease
+    ) -> RemoteLogSegmentMetadataUpdate:
+        """Copy all files, see them in storage, and return the event that says so."""
+        storage = self._context.storage
+        pace = CopyPace(
+            self._context.limits.bytes_per_second,
+            lambda: self._context.why_stop() or lease.why_lost(),
+            clock=lambda: self._context.monotonic() / 1000,
+        )
+        custom_metadata = storage.copy_log_segment_data(metadata, ready.data, pace)
+        ready.check_unchanged()
+        update = self._update(metadata, _FINISHED, custom_metadata)
+        if len(custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:
+            storage.delete_log_segment_data(metadata.with_update(update))
+            raise CopyRefusedError(
+                f"the storage layout makes {len(custom_metadata or b'')} bytes of custom metadata of "
+                f"{metadata.remote_log_segment_id}: brokers take {MAX_CUSTOM_METADATA_BYTES} at most"
+            )
+        finished = metadata.with_update(update)
+        if missing := storage.missing_keys(storage.layout.required_keys(finished)):
+            raise StorageUnavailableError(f"{min(missing)} was copied and is not in storage: copy it again")
+        return update
+
+    def _look_again(self, finished: RemoteLogSegmentMetadata, proof: LineageProof, lease: _Lease) -> CopySituation:
+        """Look at everything right before FINISHED, as if nothing had been looked at before."""
+        situation = self.look(proof.end)
+        _require(situation.obstacle_to(finished))
+        if self._state(finished) is not _STARTED:
+            raise CopyRefusedError(f"{finished.remote_log_segment_id} was taken back by somebody else meanwhile")
+        _require(lease.why_lost())
+        return situation
+
+    def _finish(self, update: RemoteLogSegmentMetadataUpdate, situation: CopySituation) -> None:
+        self._publish(update, situation)
+        self.replay.advance()
+        if not self.replay.was_copied(update.remote_log_segment_id):
+            raise PublishOutcomeUnknownError(
+                f"COPY_SEGMENT_FINISHED of {update.remote_log_segment_id} is not in the metadata topic, and may still come: "
+                "the run ends; a later one looks, and takes the copy back if it never came"
+            )
+        if self._state(update) is not _FINISHED:
+            raise CopyRefusedError(
+                f"{update.remote_log_segment_id} was deleted by somebody else as soon as it was copied"
+            )
+
+    def take_back(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """
+        Delete what was copied of a segment and say so, unless its copy was finished, or somebody else deletes it.
+
+        :param metadata: the segment, announced by this package; with custom metadata where some is known.
+        :raises EventLogError: if metadata topic or leader cannot be asked, or the event is not written.
+        :raises StorageError: if storage does not answer.
+        """
+        segment_id = metadata.remote_log_segment_id
+        situation = self.look()
+        if self.replay.was_copied(segment_id):
+            return
+        if self._state(metadata) is _STARTED:
+            # What is known of it in the topic: brokers repeat custom metadata when they delete.
+            self._publish(self._update(metadata, _DELETION, None), situation)
+            situation = self.look()
+        if self.replay.was_copied(segment_id):
+            logger.error(
+                "%s was finished after its lease was lost, and is deleted for brokers now: its offsets are copied again",
+                segment_id,
+            )
+            return
+        if self._state(metadata) is _STARTED:
+            raise PublishOutcomeUnknownError(
+                f"the deletion of {segment_id} is not in the metadata topic: a later run goes on"
+            )
+        deletion = self._context.storage.delete_log_segment_data(metadata)
+        if deletion.outcome not in (DeleteOutcome.GONE, DeleteOutcome.NEVER_SEEN):
+            reason = "; ".join(deletion.reasons.values())
+            raise StorageUnavailableError(f"objects of {segment_id} are left: {reason}; a later run goes on")
+        if self._state(metadata) is _DELETION and self.replay.is_ours(segment_id):
+            self._publish(self._update(metadata, _DELETED, None), situation)
+        self.taken_back.append(metadata)
+
+    def _take_back_after(self, error: Exception, metadata: RemoteLogSegmentMetadata) -> None:
+        """Take a failed copy back if that is possible now; what ended it is what is told."""
+        try:
+            self.take_back(metadata)
+        except (RlmmError, OSError) as e:
+            error.add_note(f"It is not taken back yet, a later run does that: {e}")
+
+    def _publish(self, event: SegmentEvent, situation: CopySituation) -> None:
+        outcome = self._context.publisher.publish_copy(event, CopyBelief(self.replay, situation))
+        if isinstance(outcome, Failed):
+            raise PublishFailedError(
+                f"{event.state.name} of {event.remote_log_segment_id} was not written: {outcome.reason}"
+            )
+
+    def _update(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom_metadata: bytes | None
+    ) -> RemoteLogSegmentMetadataUpdate:
+        return RemoteLogSegmentMetadataUpdate(
+            metadata.remote_log_segment_id, self._context.clock(), custom_metadata, state, COPIER_BROKER_ID
+        )
+
+    def _state(self, of: SegmentEvent) -> RemoteLogSegmentState | None:
+        """State of a segment as of the replay, ``None`` where it is not known or deleted."""
+        known = self.replay.history.cache.segment(of.remote_log_segment_id)
+        return None if known is None else known.state
+
+
+def _require(obstacle: str | None) -> None:
+    if obstacle is not None:
+        raise CopyRefusedError(obstacle)
