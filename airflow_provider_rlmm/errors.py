@@ -294,3 +294,7 @@ class CopyCancelledError(RemoteLogError):
 
 class ArchiveError(RemoteLogError):
     """Raised when an archive is incomplete or does not compare with what was archived: what it holds must not be deleted."""
+
+
+class RestoreError(RemoteLogError):
+    """Raised when a topic cannot hold archived records as they were, or does not hold them after they were written."""

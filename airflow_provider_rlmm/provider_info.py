@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
                 "connection_check",
                 "check",
                 "approval",
+                "archive",
                 "cleaner",
                 "retention",
                 "doctor",
@@ -229,6 +230,15 @@ def _connection_type() -> dict[str, Any]:
             "sole_owner": _field(
                 "Sole owner",
                 "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
+                kind="boolean",
+                default=False,
+            ),
+            "archive_uri": _field(
+                "Archive URI", "Folder of archives, such as s3://archives/rlmm: outside of the storage root"
+            ),
+            "archive_before_deletion": _field(
+                "Archive before deletion",
+                "Every run of the cleaner archives what it deletes, and deletes nothing that does not compare",
                 kind="boolean",
                 default=False,
             ),

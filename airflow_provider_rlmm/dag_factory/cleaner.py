@@ -2,17 +2,19 @@
 """
 ### Remote log cleaner
 
-Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in seven steps:
+Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), in eight steps:
 
 0. **check** finds everything that can be known to be wrong before anything is written, and says which cluster, clock and
    storage root it has verified, and how.
 1. **mark** writes `DELETE_PARTITION_MARKED` for partitions whose topic id is gone: the first observation of absence.
 2. **plan** finds the markers that are older than `min_absence` and writes down every segment that would go.
 3. **approve** asks a person before a real run deletes more than `approve_above_segments` or `approve_above_bytes`.
-4. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
-5. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
+4. **archive**, where the run or the connection asks for it, copies every planned segment and its records to `archive_uri` of
+   the connection, reads them back and compares. What does not compare is not deleted.
+5. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
+6. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
    steps before; nothing that deletes reads it.
-6. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+7. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
    acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
    succeeds emits the asset `remote_log_cleanup` with the counts.
 
@@ -34,6 +36,7 @@ from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT, ApproveRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.archive import ArchivePlannedSegmentsOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -127,12 +130,22 @@ def _tasks(conn_id: str) -> None:
         answer_within="{{ params.answer_within }}",
         dry_run_only=AS_CHECKED,
     )
+    archive = ArchivePlannedSegmentsOperator(
+        task_id="archive",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        limits=LIMITS,
+        archive_first="{{ params.archive }}",
+        dry_run_only=AS_CHECKED,
+        execution_timeout=timedelta(hours=24),
+        **RETRY_WHAT_MAY_PASS,
+    )
     clean = CleanMetadataPartitionOperator.partial(
         task_id="clean",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         limits=LIMITS,
         hold="{{ params.hold }}",
         dry_run_only=AS_CHECKED,
+        archive_first="{{ params.archive }}",
         approve_above=APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
@@ -157,7 +170,7 @@ def _tasks(conn_id: str) -> None:
         execution_timeout=timedelta(hours=1),
         outlets=[cleanup_asset(conn_id)],
     )
-    check >> mark >> plan >> approve >> clean >> [survey, report]
+    check >> mark >> plan >> approve >> archive >> clean >> [survey, report]
     # The report counts the failures of the tasks right before it: those of the cleaning must be among them.
     survey >> report
 
@@ -197,6 +210,13 @@ def _params(conn_id: str) -> dict[str, Param]:
             items={"type": "string", "enum": sorted(QUARANTINE_KINDS)},
             examples=sorted(QUARANTINE_KINDS),
             description="Kinds of unusable records that stop nothing",
+        ),
+        "archive": Param(
+            False,
+            type="boolean",
+            title="Archive before deletion",
+            section=params.PROTECTIONS,
+            description="Copy segments and records to archive_uri of the connection, and delete only what compares",
         ),
         **params.of_deletion("Segments started and deleted together"),
         "approve_above_segments": Param(

@@ -26,7 +26,10 @@ from airflow_provider_rlmm.kafka.client import (
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
-_INT_SETTINGS = ("min.insync.replicas", "retention.bytes", "retention.ms")
+_INT_SETTINGS = (
+    "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
+    "retention.bytes", "retention.ms",
+)  # fmt: skip
 _BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable")
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 

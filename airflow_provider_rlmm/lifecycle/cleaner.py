@@ -21,6 +21,7 @@ from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
@@ -69,6 +70,7 @@ class RemoteLogCleaner:
     :param dry_run: say what would be written and deleted, do nothing.
     :param hold: what is never touched, asked before every batch.
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
+    :param archive: what may be deleted because it is archived; by default nothing needs to be.
     :param root: what is known about the storage root.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
@@ -90,6 +92,7 @@ class RemoteLogCleaner:
     dry_run: bool = False
     hold: HoldSource = nothing_held
     should_stop: StopSource = never_stopped
+    archive: ArchiveGuard = NO_ARCHIVE
     root: RootExpectation = UNKNOWN_ROOT
     samples: Sequence[Sample] | None = None
     on_root: Callable[[ProvenRoot], object] = _forget
@@ -221,6 +224,7 @@ class RemoteLogCleaner:
             self.clock,
             self.hold,
             self.should_stop,
+            self.archive,
         )
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
@@ -25,6 +26,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
@@ -111,6 +113,7 @@ class CleaningContext:
     clock: Clock  # time
     hold: HoldSource = nothing_held  # what is never touched, asked before every batch
     should_stop: StopSource = never_stopped  # why no batch may be begun, asked before every one
+    archive: ArchiveGuard = NO_ARCHIVE  # what may go because it is archived, asked before every batch
 
     def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """
@@ -130,7 +133,8 @@ class CleaningContext:
         """
         tip = history.topic_id_partition
         held = self.hold().refusal_of(tip, seen.names[tip.topic_id])
-        return held or refusal_of(history, seen.observations[tip.topic_id], self.clock(), self.limits)
+        observation = seen.observations[tip.topic_id]
+        return held or refusal_of(history, observation, self.clock(), self.limits) or self.archive.refusal_of(tip)
 
     def incompleteness(self, history: UserPartitionHistory, listed: Collection[UUID]) -> Refusal | None:
         """
@@ -273,6 +277,9 @@ def _why_left(
     segment_id = metadata.remote_log_segment_id
     if segment_id.id not in planned:
         return Left(str(segment_id), "not in the plan", "make a new plan")
+    if not context.archive.holds(metadata):
+        why = "the archive of this run does not hold it as the log names it"
+        return Left(str(segment_id), why, NOT_ARCHIVED_ADVICE, RefusalKind.ARCHIVE)
     try:
         for place in context.storage.layout.places_of(metadata):
             context.storage.layout.segment_stem(metadata, place)

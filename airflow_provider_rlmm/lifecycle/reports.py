@@ -19,6 +19,7 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.attention import Judgement
 from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 
@@ -182,6 +183,7 @@ def cleanup_document(
     not_planned: Sequence[Refusal] = (),
     partitions_marked: int = 0,
     deletion: str | None = None,
+    archive: PlanArchive | None = None,
 ) -> dict[str, Any]:
     """
     Put what the tasks of a run left into one document, in the form that ``check_report`` asks for.
@@ -199,6 +201,7 @@ def cleanup_document(
     :param not_planned: refusals of the planner; waits among them and in the reports count apart.
     :param partitions_marked: how many partitions were marked.
     :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
+    :param archive: what was archived before anything was deleted, ``None`` where nothing was.
     """
     judgement, waiting = judgement or Judgement(), waiting or Count(0, 0)
     counted = totals(reports)
@@ -220,6 +223,7 @@ def cleanup_document(
         "dry_run": dry_run,
         "stopped": stopped,
         "deletion": deletion,
+        "archive": None if archive is None else archive.to_report(),
         **entries,
         "waiting": {**asdict(waiting), "refusals": [waits[what] for what in sorted(waits)]},
         "totals": {
@@ -327,6 +331,18 @@ _mark = _fields(
     refusals=_refusals,
 )
 
+_archive = _fields(
+    name=_text,
+    uri=_text,
+    counts=strict_json.by_name(strict_json.integer),
+    partitions=strict_json.array(
+        _fields(
+            **dict.fromkeys(("topic", "topic_id", "manifest", "manifest_sha256", "records_sha256"), _text),
+            **dict.fromkeys(("partition", "segments", "not_whole", "bytes", "records"), strict_json.integer),
+        )
+    ),
+)
+
 _report = _fields(
     format_version=_version,
     report_id=_text,
@@ -336,6 +352,7 @@ _report = _fields(
     dry_run=strict_json.boolean,
     stopped=strict_json.optional(_fields(why=_text, what_to_do=_text, left=_count)),
     deletion=_maybe_text,
+    archive=strict_json.optional(_archive),
     needs_person=_entries,
     acknowledged=_entries,
     waiting=_fields(segments=strict_json.integer, bytes=strict_json.integer, refusals=_refusals),
@@ -353,7 +370,8 @@ def check_report(document: Mapping[str, Any]) -> None:
     :param document: as it was read.
     :raises ValueError: naming the first field that is wrong.
     """
-    _report(document, "report")
+    # Reports of earlier releases know of no archive.
+    _report({"archive": None, **document}, "report")
 
 
 def check_part(document: Mapping[str, Any]) -> None:

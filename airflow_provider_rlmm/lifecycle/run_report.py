@@ -7,11 +7,12 @@ What is missing or cannot be read is noted and never an error: the run may have 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.errors import ArchiveError, PlanError
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -27,6 +28,7 @@ from airflow_provider_rlmm.policy.approval import Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 CHECK_DOCUMENT = "check.json"
@@ -71,6 +73,7 @@ class _RunDocuments:
     no_plan: str = ""
     mark: dict[str, Any] | None = None  # the marker's document
     doctor: dict[str, Any] | None = None  # the doctor's, where the run has one
+    archive: PlanArchive | None = None  # what was archived of this very plan, where anything was
     answer: Approval | None = None  # what a person has answered about this very plan, where somebody was asked
     parts: dict[int, dict[str, Any]] = field(default_factory=dict)  # metadata partition → its report
     absent: dict[int, str] = field(default_factory=dict)  # metadata partition that was planned → why it has no report
@@ -87,6 +90,7 @@ class _RunDocuments:
         run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
         run.doctor = run._document(DOCTOR_DOCUMENT, _check_doctor)
         run._read_answer()
+        run._read_archive()
         for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
             run._read_part(metadata_partition)
         return run
@@ -149,6 +153,17 @@ class _RunDocuments:
         if found is not None and self.plan is not None:
             answer = Approval.of_dict(found)
             self.answer = answer if answer.is_of(self.plan) else None
+
+    def _read_archive(self) -> None:
+        def check(document: Mapping[str, Any]) -> None:
+            try:
+                found = PlanArchive.from_json(json.dumps(document))
+            except ArchiveError as e:
+                raise ValueError(str(e)) from e
+            if self.plan is not None and found.plan_sha256 == self.plan.sha256:
+                self.archive = found
+
+        self._document(ARCHIVE_DOCUMENT, check)
 
     def _document(
         self,
@@ -261,6 +276,7 @@ def report_of_run(
         not_planned=run.not_planned,
         partitions_marked=run.mark["marked"] if run.mark else 0,
         deletion=_deletion(run),
+        archive=run.archive,
     )
     return RunReport(document, judgement)
 
@@ -337,6 +353,7 @@ def _own_problems(run: _RunDocuments, failed_tasks: int, told_dry: bool) -> Iter
 def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
     """Yield what the run found that needs a person; of two that are the same the first is kept."""
     met: list[tuple[int | None, Refusal]] = [(None, r) for r in (*run.not_planned, *run.not_marked)]
+    met += [(None, refusal) for refusal in run.archive.refused.values()] if run.archive else []
     met += [(number, refusal_of_dict(r)) for number, part in run.parts.items() for r in refusals_of([part])]
     stopped = [refusal for _, refusal in met if refusal.kind is RefusalKind.STOPPED]
     if stopped:

@@ -197,6 +197,15 @@ def topic_id(name: str, value: object) -> UUID:
     return found
 
 
+def partitions(name: str, value: object) -> tuple[int, ...] | None:
+    """Return user partitions, ``None`` for all of them; see :data:`Reader`."""
+    if value is None or value in ("", "None", [], ()):
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise refused(name, value, "a list of partitions, or nothing for all of them")
+    return tuple(integer(f"{name}[{i}]", number, maximum=MAX_PARTITION) for i, number in enumerate(value))
+
+
 def _window_or_none(name: str, value: object) -> str | None:
     return None if value in ("", "None") else str(DeletionWindow.of(name, value))
 

@@ -191,24 +191,36 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: say what would be written and deleted, do nothing; ``"as checked"``: what ``check`` has decided.
+    :param archive_first: delete only what
+        :class:`~airflow_provider_rlmm.operators.archive.ArchivePlannedSegmentsOperator` has archived of exactly this plan;
+        the connection's field ``archive_before_deletion`` may ask for it, too.
     :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied
         for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteLogCleanupOperator` asks; ``None``: no plan needs that.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
         ``dry_run``.
     :raises NotApprovedError: if the plan needs an approval that it does not have.
+    :raises ArchiveError: if the plan must be archived before, and the run has no archive of exactly this plan.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above")
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id",
+        "limits",
+        "hold",
+        "dry_run_only",
+        "archive_first",
+        "approve_above",
+    )
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "metadata_partition": given.metadata_partition,
         "rlmm_conn_id": given.text,
         "limits": given.cleaner_limits,
         "hold": given.hold_entries,
         "dry_run_only": flag_or_as_checked,
+        "archive_first": given.flag,
         "approve_above": given.approval_limits,
     }
     operator_extra_links = (PlanLink(), ReportLink())
@@ -223,6 +235,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
+        archive_first: bool | str = False,
         approve_above: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -232,6 +245,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.archive_first = archive_first
         self.approve_above = approve_above
         self.check_literals()
 
@@ -261,6 +275,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
                 limits=read.limits,
                 dry_run=dry_run,
                 run=run,
+                archive_first=read.archive_first,
             )
         counts = totals([kept])
         # The UI names the mapped task by its template, which is rendered again after this.

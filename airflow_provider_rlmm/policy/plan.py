@@ -324,7 +324,7 @@ _BLAST_RADIUS = strict.record(
     BlastRadius, {"max_segments": strict.integer, "max_bytes": strict.integer, "max_share": strict.share}
 )
 _TAIL = strict.record(ReadTail, {"begin": strict.integer, "end": strict.integer, "sha256": strict.string})
-_REFUSAL = strict.record(
+REFUSAL_READER: strict.Reader[Refusal] = strict.record(
     Refusal,
     {
         **dict.fromkeys(("what", "why", "what_to_do"), strict.string),
@@ -344,7 +344,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "by_metadata_partition": strict.by_partition(_COUNT),
     "quarantined": strict.by_partition(strict.integer),
     "unresolved": strict.integer,
-    "refusals": strict.array(_REFUSAL),
+    "refusals": strict.array(REFUSAL_READER),
     "waiting": _COUNT,
     "files": strict.by_partition(_FILE),
     "blast_radius": strict.optional(_BLAST_RADIUS),

@@ -25,6 +25,7 @@ class RefusalKind(StrEnum):
     BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
     STOPPED = "STOPPED"  # the kill switch is on, or nobody can tell whether it is
     CLOCK = "CLOCK"  # times contradict each other, or cannot be proven
+    ARCHIVE = "ARCHIVE"  # what was to be archived before its deletion is not in the archive, or did not compare
     AUDIT = "AUDIT"  # the audit log lacks what became of a deletion
     REPORT = "REPORT"  # a report is missing or cannot be read
     OTHER = "OTHER"  # anything else that a person has to look at

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.steps import step
 
@@ -102,6 +103,7 @@ def clean(
     limits: CleanerLimits,
     dry_run: bool,
     run: RunIdentity,
+    archive_first: bool = False,
 ) -> dict[str, Any]:
     """
     Clean one metadata partition as the plan of the run allows. Restartable: another try goes on where the topic stands.
@@ -113,9 +115,11 @@ def clean(
     :param limits: of destructive work.
     :param dry_run: say what would be written and deleted, do nothing.
     :param run: who deletes, for the audit log.
+    :param archive_first: delete only what the run has archived; the settings may ask for it, too.
     :return: the report of all tries of the run, as its folder holds it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
+    :raises ArchiveError: if it must be archived before, and the run has no archive of exactly this plan.
     :raises RlmmError: if the rules forbid to go on; what was done stays done, and is in the folder.
     """
     from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
@@ -126,6 +130,8 @@ def clean(
     summary.check_valid(session.cluster_id, session.clock())
     summary.check_blast_radius()
     planned = planned_segments(uri, summary, metadata_partition)
+    wanted = archive_wanted(session.access.get_connection_settings(), archive_first) and not dry_run
+    guard = guard_of(uri, summary, metadata_partition, wanted=wanted)
 
     def on_root(root: ProvenRoot) -> None:
         if not dry_run:
@@ -145,6 +151,7 @@ def clean(
         dry_run=dry_run,
         hold=lambda: Hold.of(session.hold().entries, summary.hold),
         should_stop=session.should_stop,
+        archive=guard,
         root=session.root_expectation(limits),
         samples=samples_of(summary.root),
         on_root=on_root,

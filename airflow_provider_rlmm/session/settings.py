@@ -11,13 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.file_systems import local_path
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
-from airflow_provider_rlmm.store_uris import refuse_secrets_in_uri
+from airflow_provider_rlmm.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 
-_BOOLEANS = ("allow_writes", "allow_copy", "sole_owner")
+_BOOLEANS = ("allow_writes", "allow_copy", "sole_owner", "archive_before_deletion")
 _INTEGERS = ("objects_per_second",)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TOPIC_ALLOWED = "a name that Kafka allows: 1 to 249 letters, digits, dots, dashes and underscores"
@@ -53,6 +54,9 @@ class RemoteLogSettings:
         ``None`` for any.
     :param objects_per_second: the most that each cleaning task deletes, where a run says nothing; ``None`` for as many as
         the store allows.
+    :param archive_uri: folder of archives, outside of the storage root: an absolute path or the URI of an object store.
+    :param archive_before_deletion: whether whatever a run of the cleaner deletes must be archived before, whatever the run is
+        told.
     """
 
     storage_uri: str | None = None
@@ -71,6 +75,8 @@ class RemoteLogSettings:
     sole_owner: bool = False
     deletion_window: str | None = None
     objects_per_second: int | None = None
+    archive_uri: str | None = None
+    archive_before_deletion: bool = False
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -97,6 +103,19 @@ class RemoteLogSettings:
             if self.storage_uri is None:
                 raise ConfigurationError("storage_uri is missing, and storage is needed here")
             return self.storage_uri
+
+    def required_archive_uri(self) -> str:
+        """
+        Return the folder of archives.
+
+        :raises ConfigurationError: if there is none.
+        """
+        with self.naming():
+            if self.archive_uri is None:
+                raise ConfigurationError(
+                    "archive_uri is missing, and an archive is needed here: name a folder outside of the storage root"
+                )
+            return self.archive_uri.rstrip("/")
 
     def check_writable(self) -> None:
         """
@@ -130,6 +149,7 @@ class RemoteLogSettings:
         Hold.of(self.hold)
         if self.deletion_window is not None:
             DeletionWindow.of("deletion_window", self.deletion_window)
+        self._check_archive()
         if self.storage_uri is None:
             return
         layout_named(self.layout, self.layout_options)
@@ -139,6 +159,38 @@ class RemoteLogSettings:
             raise refused(
                 "storage_uri", self.storage_uri, "a URI with a scheme, such as s3://bucket/prefix or file:///folder"
             )
+
+    def _check_archive(self) -> None:
+        if self.archive_uri is None:
+            if self.archive_before_deletion:
+                raise ConfigurationError("archive_before_deletion needs archive_uri, the folder of the archives")
+            return
+        refuse_secrets_in_uri(
+            "archive_uri", self.archive_uri, "stores take credentials from elsewhere, as the work folder does"
+        )
+        try:
+            path = local_path(self.archive_uri)
+        except ConfigurationError as e:
+            raise ConfigurationError(f"archive_uri: {e}") from None
+        if path is not None and not path.is_absolute():
+            raise refused(
+                "archive_uri", self.archive_uri, "an absolute path or a URI: every worker must find the same folder"
+            )
+        if self.storage_uri is not None and _overlap(self.archive_uri, self.storage_uri):
+            raise refused(
+                "archive_uri", self.archive_uri,
+                "a folder outside of storage_uri: what is archived must not lie where segments are deleted",
+            )  # fmt: skip
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Tell whether one of two folders lies below the other, or both are the same."""
+    here, there = local_path(first), local_path(second)
+    if here is None or there is None:
+        one_uri, other_uri = read_store_uri(first).uri, read_store_uri(second).uri
+        return here is there and (is_below(one_uri, other_uri) or is_below(other_uri, one_uri))
+    one, other = here.resolve(), there.resolve()
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:

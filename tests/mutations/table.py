@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.alarms import ALARMS
 from tests.mutations.approvals import APPROVALS
+from tests.mutations.archiving import ARCHIVING
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
 from tests.mutations.clocks import CLOCKS
@@ -43,6 +44,7 @@ MUTATIONS = [
     *SCRUBS,
     *KILL_SWITCH,
     *AUDIT,
+    *ARCHIVING,
     *COMMAND,
     *INPUTS,
     *WATCHING,

@@ -18,6 +18,11 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.archive import (
+    ArchivePlannedSegmentsOperator,
+    ArchiveRemoteLogOperator,
+    RestoreRemoteLogOperator,
+)
 from airflow_provider_rlmm.operators.arguments import artifact_name, blast_radius, cleaner_limits, flag
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -188,7 +193,39 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "hold": HOLDS,
             "dry_run_only": FLAGS,
+            "archive_first": FLAGS,
             "approve_above": APPROVAL_LIMITS,
+        },
+    ),
+    (
+        ArchivePlannedSegmentsOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": LIMITS,
+            "archive_first": FLAGS,
+            "dry_run_only": FLAGS,
+        },
+    ),
+    (
+        ArchiveRemoteLogOperator,
+        {"topic_id": "AAAAAAAAAAAAAAAAAAAABw"},
+        {
+            "topic_id": [None, "", "orders", 7],
+            "partitions": [-1, 0, "0", {}, [-1], ["x"], [1.5], [True], [2**31]],
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": LIMITS,
+        },
+    ),
+    (
+        RestoreRemoteLogOperator,
+        {"topic_id": "AAAAAAAAAAAAAAAAAAAABw", "topic": "orders"},
+        {
+            "topic_id": [None, "", "orders", 7],
+            "topic": [None, "", *TEXTS],
+            "archived_cluster_id": [*TEXTS, 0, False, [], {}],
+            "dry_run_only": FLAGS,
+            "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),
     (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),

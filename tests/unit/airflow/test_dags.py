@@ -226,7 +226,7 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
 
 
 def test_the_steps_follow_each_other(cleaner: DAG, retention: DAG) -> None:
-    steps = ["check", "mark", "plan", "approve", "clean", "survey", "report"]
+    steps = ["check", "mark", "plan", "approve", "archive", "clean", "survey", "report"]
     assert [t.task_id for t in cleaner.topological_sort()] == steps
     assert [t.task_id for t in retention.topological_sort()] == ["evaluate", "publish"]
     assert cleaner.get_task("report").trigger_rule == "all_done"

@@ -37,9 +37,12 @@ COMMANDS = [
     for line in example.text.splitlines() if line.startswith("airflow ")
 ]  # fmt: skip
 NOT_RUN = frozenset(
-    {"SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor"}
-)
-"""What needs Spark or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""
+    {
+        "SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor",
+        "RestoreRemoteLogOperator",
+    }
+)  # fmt: skip
+"""What needs Spark, a broker or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""
 
 
 def load(text: str, folder: Path) -> DAG:

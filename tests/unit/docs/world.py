@@ -35,6 +35,8 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from tests.archiving import files_of
+from tests.kafka_log import Batch, Record
 from tests.unit.airflow.test_operators import connect, put_behind_the_hooks
 from tests.unit.manager.topics import TieredTopics
 
@@ -97,14 +99,16 @@ class World:
         copied_ms = NOW_MS - 20 * DAY_MS
         segment = RemoteLogSegmentId(tip, UUID(int=tip.topic_id.int * 1000 + tip.partition * 100 + number))
         start = number * 10
+        files = files_of([Batch(tuple(Record(start + i, copied_ms) for i in range(10)))])
         added = RemoteLogSegmentMetadata(
-            segment, start, start + 9, copied_ms, 1, copied_ms, 100, None, _S.COPY_SEGMENT_STARTED, ((0, start),)
-        )
+            segment, start, start + 9, copied_ms, 1, copied_ms, len(files[None]), None, _S.COPY_SEGMENT_STARTED,
+            ((0, start),), True,
+        )  # fmt: skip
         self._say(added, copied_ms)
         for state in then:
             self._say(RemoteLogSegmentMetadataUpdate(segment, copied_ms, None, state, 1), copied_ms)
-        for key in self.layout.required_keys(added):
-            self.storage.put_object(key, b"x" * 10)
+        for kind, data in files.items():
+            self.storage.put_object(self.layout.object_key(added, kind), data)
 
     def _say(self, event: RemoteLogMetadata, at_ms: int) -> None:
         tip = topic_id_partition_of(event)
@@ -116,7 +120,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """A cluster behind the hooks, with a connection that allows everything."""
     fake = World()
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
-    connect(monkeypatch, storage_uri="s3://tiered/kafka")
+    connect(monkeypatch, storage_uri="s3://tiered/kafka", archive_uri=str(tmp_path / "archives"))
     monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: lambda: NOW_MS)
     monkeypatch.setattr(file_systems, "modified_ms", lambda uri: NOW_MS)
     put_behind_the_hooks(monkeypatch, fake)

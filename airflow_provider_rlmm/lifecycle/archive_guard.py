@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a run may delete because it has archived it: asked before every batch, like the rules of absence.
+
+It goes by what lies in the archive at that moment, and not by what the task before has become: the manifests are read again,
+as the very bytes that were written for this very plan, and every file that they name must be there in its size.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    parse_kafka_uuid,
+)
+from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
+from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+
+
+class ArchiveGuard(Protocol):
+    """What may be deleted as far as an archive is concerned."""
+
+    def refusal_of(self, tip: TopicIdPartition) -> Refusal | None:
+        """
+        Return why nothing of a user partition may be deleted, ``None`` where its archived segments may.
+
+        :param tip: the user partition.
+        """
+
+    def holds(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether the archive holds a segment.
+
+        :param metadata: as the log says them now.
+        """
+
+
+class NoArchive:
+    """The guard of a run that archives nothing: it stands against nothing."""
+
+    def refusal_of(self, tip: TopicIdPartition) -> Refusal | None:
+        """See :class:`ArchiveGuard`."""
+        return None
+
+    def holds(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """See :class:`ArchiveGuard`."""
+        return True
+
+
+NO_ARCHIVE = NoArchive()
+
+
+class ArchivedPlan:
+    """
+    The guard of a run that archives before it deletes.
+
+    :param archive: what was archived of the plan.
+    :param summary: the plan that is applied.
+    :param metadata_partition: which part of it.
+    :raises ArchiveError: if the archive is of another plan.
+    """
+
+    def __init__(self, archive: PlanArchive, summary: PlanSummary, metadata_partition: int) -> None:
+        archive.check_plan(summary)
+        self._archive = archive
+        self._metadata_partition = metadata_partition
+        self._segments: dict[RemoteLogSegmentId, tuple[int, int, int]] = {}
+        self._broken: dict[TopicIdPartition, Refusal] = {}
+        for found in archive.partitions_of(metadata_partition):
+            self._read(found)
+
+    def refusal_of(self, tip: TopicIdPartition) -> Refusal | None:
+        """See :class:`ArchiveGuard`."""
+        return self._archive.refusal_of(tip) or self._broken.get(tip)
+
+    def holds(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """See :class:`ArchiveGuard`."""
+        return self._segments.get(metadata.remote_log_segment_id) == _unchanging(metadata)
+
+    def _read(self, found: ArchivedUserPartition) -> None:
+        from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest, require_files
+
+        tip = TopicIdPartition(parse_kafka_uuid(found.topic_id), found.topic, found.partition)
+        try:
+            manifest = read_manifest(found.folder, found.manifest, found.manifest_sha256)
+            self._check(manifest, tip)
+            require_files(found.folder, manifest)
+        except ArchiveError as e:
+            self._broken[tip] = not_archived(tip, self._metadata_partition, str(e))
+            return
+        for segment in manifest.segments:
+            metadata = segment.as_metadata()
+            self._segments[metadata.remote_log_segment_id] = _unchanging(metadata)
+
+    def _check(self, manifest: ArchiveManifest, tip: TopicIdPartition) -> None:
+        """Refuse a manifest of another run, plan or user partition, whatever named it."""
+        archive = self._archive
+        named = (archive.name, archive.plan_id, archive.plan_sha256, archive.cluster_id, tip)
+        says = (manifest.name, manifest.plan_id, manifest.plan_sha256, manifest.cluster_id, manifest.topic_id_partition)
+        if says != named:
+            raise ArchiveError(f"the manifest of {tip} is of another plan, cluster or user partition: archive again")
+
+
+def _unchanging(metadata: RemoteLogSegmentMetadata) -> tuple[int, int, int]:
+    """Return what no event ever changes of a segment."""
+    return metadata.start_offset, metadata.end_offset, metadata.segment_size_in_bytes

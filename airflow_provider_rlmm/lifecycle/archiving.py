@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Archives what a plan would delete: every planned segment, user partition by user partition, read back and compared.
+
+A topic of which anything does not compare is refused as a whole, and the others go on. What concerns the archive itself, such
+as a full disk, ends the step: nothing is deleted then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StorageError
+from airflow_provider_rlmm.event_log.log_tail import require_tail
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
+from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
+from airflow_provider_rlmm.remote_log.archive.places import folder_of
+from airflow_provider_rlmm.remote_log.archive.segments import SegmentToArchive
+from airflow_provider_rlmm.remote_log.archive.writing import ArchiveOrigin, archive_user_partition
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanArchiver:
+    """
+    :param log: the metadata event log that the plan was made from.
+    :param storage: remote storage.
+    :param archive_uri: the folder of all archives.
+    :param clock: time.
+    """
+
+    log: MetadataLogReader
+    storage: RemoteStorageManager
+    archive_uri: str
+    _: KW_ONLY
+    clock: Clock
+
+    def archive(self, name: str, summary: PlanSummary, planned: Mapping[int, PlannedSegments]) -> PlanArchive:
+        """
+        Archive all segments of a plan that are not finished yet.
+
+        :param name: of the archive.
+        :param summary: of the plan.
+        :param planned: metadata partition → its planned segments.
+        :raises LogReplacedError: if the log is not the one that the plan was made from.
+        :raises EventLogError: if the log cannot be read.
+        :raises ArchiveError: if the archive cannot be written or read.
+        :raises StorageError: if storage fails in a way that may pass.
+        """
+        began = self.clock()
+        archived: list[ArchivedUserPartition] = []
+        refused: dict[str, Refusal] = {}
+        for metadata_partition in sorted(planned):
+            for history, ids in self._work(summary, metadata_partition, planned[metadata_partition]):
+                tip = history.topic_id_partition
+                try:
+                    archived.append(self._archive(name, summary, metadata_partition, history, ids))
+                except (RemoteLogError, StorageError) as e:
+                    if e.retriable or isinstance(e.__cause__, OSError):
+                        raise
+                    logger.error("%s is not archived, and nothing of its topic will be deleted: %s", tip, e)
+                    refused.setdefault(kafka_uuid_str(tip.topic_id), not_archived(tip, metadata_partition, str(e)))
+        return PlanArchive(
+            name, summary.plan_id, summary.sha256, summary.cluster_id, self.archive_uri, began, tuple(archived), refused
+        )
+
+    def _work(
+        self, summary: PlanSummary, metadata_partition: int, planned: PlannedSegments
+    ) -> Iterator[tuple[UserPartitionHistory, frozenset[UUID]]]:
+        if not planned:
+            return
+        require_tail(self.log, metadata_partition, summary.tail_of(metadata_partition))
+        replay = MetadataPartitionReplay(self.log, metadata_partition, frozenset(topic_id for topic_id, _ in planned))
+        replay.advance()
+        for tip, history in replay.histories.items():
+            if ids := planned.get((tip.topic_id, tip.partition)):
+                yield history, ids
+
+    def _archive(
+        self,
+        name: str,
+        summary: PlanSummary,
+        metadata_partition: int,
+        history: UserPartitionHistory,
+        ids: frozenset[UUID],
+    ) -> ArchivedUserPartition:
+        tip = history.topic_id_partition
+        origin = ArchiveOrigin(name, summary.cluster_id, tip, self.clock(), summary.plan_id, summary.sha256)
+        return archive_segments(self.storage, self.archive_uri, origin, metadata_partition, history, ids)
+
+
+def archive_user_partitions(
+    log: MetadataLogReader,
+    storage: RemoteStorageManager,
+    archive_uri: str,
+    tips: Sequence[TopicIdPartition],
+    *,
+    cluster_id: str,
+    name: str,
+    clock: Clock,
+    allowed_quarantine: frozenset[str],
+) -> list[ArchivedUserPartition]:
+    """
+    Archive all segments of some user partitions of a topic, as the log names them now.
+
+    :param log: the metadata event log.
+    :param storage: remote storage.
+    :param archive_uri: the folder of all archives.
+    :param tips: the user partitions, of one topic.
+    :param cluster_id: the cluster.
+    :param name: of the archive.
+    :param clock: time.
+    :param allowed_quarantine: names of error codes that raise no doubt about a history.
+    :return: what was archived, by partition.
+    :raises ArchiveError: if something does not compare, the log may not name all segments, or a user partition has two names.
+    :raises RlmmError: if log or storage cannot be read.
+    """
+    archived = []
+    if len({tip.partition for tip in tips}) != len(tips):
+        raise ArchiveError(f"the log names the topic id of {tips[0]} under several names: look at its records")
+    for tip in sorted(tips, key=lambda t: t.partition):
+        number = metadata_partition_for(tip, log.partition_count)
+        replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
+        replay.advance()
+        if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
+            raise ArchiveError(
+                f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
+            )
+        origin = ArchiveOrigin(name, cluster_id, tip, clock())
+        archived.append(archive_segments(storage, archive_uri, origin, number, replay.histories[tip]))
+    return archived
+
+
+def archive_segments(
+    storage: RemoteStorageManager,
+    archive_uri: str,
+    origin: ArchiveOrigin,
+    metadata_partition: int,
+    history: UserPartitionHistory,
+    ids: frozenset[UUID] | None = None,
+) -> ArchivedUserPartition:
+    """
+    Archive segments of one user partition, and write the manifest that makes an archive of it.
+
+    :param storage: remote storage.
+    :param archive_uri: the folder of all archives.
+    :param origin: what it is an archive of.
+    :param metadata_partition: where the events of the user partition lie.
+    :param history: of the user partition.
+    :param ids: of its segments that are archived, ``None`` for all that are not finished.
+    :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
+    :raises RemoteLogError: if a log cannot be what a broker has written.
+    :raises StorageError: if storage fails.
+    """
+    tip = origin.topic_id_partition
+    segments = [
+        SegmentToArchive(m, m.remote_log_segment_id.id in history.copied)
+        for m in history.unfinished()
+        if ids is None or m.remote_log_segment_id.id in ids
+    ]
+    folder = folder_of(archive_uri, origin.cluster_id, tip)
+    try:
+        manifest = archive_user_partition(storage, folder, origin, segments)
+        written = write_manifest(folder, manifest)
+    except OSError as e:
+        raise ArchiveError(f"the archive {folder} cannot be written or read: {e}") from e
+    not_whole = sum(not segment.whole for segment in manifest.segments)
+    logger.info(
+        "%s: %d segments, %d records, %d bytes are archived in %s",
+        tip, len(segments), manifest.records.count, manifest.bytes, folder,
+    )  # fmt: skip
+    return ArchivedUserPartition(
+        metadata_partition, tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, folder, written.name, written.sha256,
+        len(segments), not_whole, manifest.bytes, manifest.records.count, manifest.records.sha256,
+    )  # fmt: skip

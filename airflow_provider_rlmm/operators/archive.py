@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that archive: the step of the DAG ``remote_log_cleaner``, a topic by its id; and one that restores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.lifecycle.plan_files import read_plan
+from airflow_provider_rlmm.links.artifacts import PlanLink
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.observability.lineage import Place, Touched
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.settings import artifact_uri
+
+
+class ArchivePlannedSegmentsOperator(CheckedOperator):
+    """
+    Archive every segment that the run's plan would delete, read it back and compare it, before the cleaning tasks run.
+
+    The archive lies below ``archive_uri`` of the connection: for each user partition its raw segments, its records as
+    Parquet, and a manifest with counts and checksums. ``archive.json`` in the folder of the run names it, bound to the plan
+    by its checksum; cleaning tasks delete nothing that it does not name. A topic that does not compare is left as a whole,
+    and the report of the run is red.
+
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
+    :param archive_first: whether anything is archived; the connection's field ``archive_before_deletion`` may ask for it.
+    :param dry_run_only: nothing is archived, as nothing is deleted; ``"as checked"``: what the task ``check`` of the run has
+        decided.
+    :return: ``archived`` (whether anything was to be), and, where it was, ``partitions``, ``segments``, ``not_whole``,
+        ``records``, ``bytes``, ``refused_topics`` and the ``archive_uri``.
+    :raises ConfigurationError: if the connection names no ``archive_uri``.
+    :raises ArchiveError: if the archive cannot be written or read.
+    :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
+    :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
+    :raises RlmmError: if cluster, log or storage cannot be read.
+    """
+
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "archive_first", "dry_run_only")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "rlmm_conn_id": given.text,
+        "limits": given.cleaner_limits,
+        "archive_first": given.flag,
+        "dry_run_only": flag_or_as_checked,
+    }
+    operator_extra_links = (PlanLink(),)
+    ui_color = "#d5e8d4"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
+
+    def __init__(
+        self,
+        *,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        archive_first: bool | str = True,
+        dry_run_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.archive_first = archive_first
+        self.dry_run_only = dry_run_only
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Archive."""
+        from airflow_provider_rlmm.session.archiving import archive_plan, archive_wanted
+
+        read, name = self.read_arguments(), given.artifact_name(context)
+        settings = RemoteLogMetadataHook(read.rlmm_conn_id).get_connection_settings()
+        if not archive_wanted(settings, read.archive_first):
+            self.log.info("nothing is archived: neither the run nor the connection asks for it")
+            return self.told({"archived": False})
+        if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
+            self.log.info("a dry run deletes nothing, and archives nothing")
+            return self.told({"archived": False})
+        uri = artifact_uri(name)
+        summary = read_plan(uri)
+        PlanLink.persist(context, name)
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=False) as session:
+            archive = archive_plan(session, uri, name, summary)
+        return self.told({"archived": True, **archive.counts(), "archive_uri": archive.archive_uri})
+
+
+class ArchiveRemoteLogOperator(CheckedOperator):
+    """
+    Archive all remote segments of a topic id, or of some of its partitions: raw segments, records as Parquet, and a manifest
+    with counts and checksums for each user partition. Nothing is deleted, and the topic may live.
+
+    :param topic_id: of the topic, in Kafka's form.
+    :param partitions: user partitions, ``None`` or an empty list for all.
+    :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; ``allowed_quarantine`` counts here.
+    :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
+        ``not_whole``, ``records``, ``records_sha256``, ``bytes``, ``manifest``, ``manifest_sha256``.
+    :raises ConfigurationError: if the connection names no ``archive_uri``.
+    :raises TopicNeverNamedError: if the metadata topic has never named the topic id.
+    :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
+    :raises RlmmError: if cluster, log or storage cannot be read.
+    """
+
+    template_fields: Sequence[str] = ("topic_id", "partitions", "rlmm_conn_id", "limits")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "topic_id": given.topic_id,
+        "partitions": given.partitions,
+        "rlmm_conn_id": given.text,
+        "limits": given.cleaner_limits,
+    }
+    ui_color = "#d5e8d4"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
+
+    def __init__(
+        self,
+        *,
+        topic_id: str,
+        partitions: Sequence[int] | str | None = None,
+        rlmm_conn_id: str = "rlmm_default",
+        limits: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.rlmm_conn_id = rlmm_conn_id
+        self.limits = limits
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Archive."""
+        from airflow_provider_rlmm.session.archiving import archive_topic
+
+        read, name = self.read_arguments(), given.artifact_name(context)
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True) as session:
+            archived = archive_topic(
+                session,
+                read.topic_id,
+                name,
+                partitions=read.partitions,
+                allowed_quarantine=read.limits.allowed_quarantine,
+            )
+        return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
+
+
+class RestoreRemoteLogOperator(CheckedOperator):
+    """
+    Write the committed records of an archived topic into an empty one: each into its partition, in its order, with its time,
+    key, value and headers; only its offset is another one. What was written is read back and compared.
+
+    Whether the topic can hold them as they were is asked before: enough partitions, ``message.timestamp.type=CreateTime``,
+    the limits of timestamps and sizes, a retention that does not delete them at once. The connection must allow writes.
+
+    :param topic_id: of the archived topic, in Kafka's form.
+    :param topic: name of the topic that is written to; it exists, and nobody has written to it.
+    :param archived_cluster_id: the cluster that the archive is of, ``None`` or empty for the one of the connection.
+    :param dry_run_only: read and compare the archive, check the topic, write nothing.
+    :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
+    :return: what :class:`~airflow_provider_rlmm.session.restoring.RestoreReport` holds: per partition ``count``,
+        ``content_sha256``, ``left_out`` and ``gaps``, and the sums ``records`` and ``left_out``.
+    :raises ArchiveError: if the archive is not as it was written.
+    :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
+    :raises WritesNotAllowedError: if the connection does not allow writes.
+    :raises StoppedError: if the kill switch is on.
+    :raises RlmmError: if the cluster cannot be asked.
+    """
+
+    template_fields: Sequence[str] = ("topic_id", "topic", "archived_cluster_id", "dry_run_only", "rlmm_conn_id")
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "topic_id": given.topic_id,
+        "topic": given.text,
+        "archived_cluster_id": given.text_or_none,
+        "dry_run_only": given.flag,
+        "rlmm_conn_id": given.text,
+    }
+    ui_color = "#d5e8d4"
+    touched = Touched()
+
+    def __init__(
+        self,
+        *,
+        topic_id: str,
+        topic: str,
+        archived_cluster_id: str | None = None,
+        dry_run_only: bool | str = False,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topic_id = topic_id
+        self.topic = topic
+        self.archived_cluster_id = archived_cluster_id
+        self.dry_run_only = dry_run_only
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Restore."""
+        from airflow_provider_rlmm.session.restoring import restore
+
+        read = self.read_arguments()
+        report = restore(
+            RemoteLogMetadataHook(read.rlmm_conn_id),
+            kafka_uuid_str(read.topic_id),
+            read.topic,
+            archived_cluster_id=read.archived_cluster_id,
+            dry_run=read.dry_run_only,
+        )
+        return self.told(json.loads(json.dumps(report.to_dict())))

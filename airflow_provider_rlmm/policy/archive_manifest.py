@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What an archive says of itself: one manifest per user partition and run, a JSON document with a checksum of its own.
+
+It names every segment with its metadata and the checksums of its files, and the records with their count and the checksum of
+their content. It is written last: files that no manifest names are no archive.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import ArchiveError, MalformedMetadataError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
+from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.policy import strict_json as strict
+
+ARCHIVE_FORMAT: Final = 1
+"""Version of the form; an archive of another one is not read."""
+
+MAX_MANIFEST_BYTES: Final = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """
+    One file of an archive.
+
+    :param name: its path below the folder of the user partition.
+    :param bytes: its size.
+    :param sha256: of its bytes, lower-case hex.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSegment:
+    """
+    One segment of an archive.
+
+    :param metadata: its metadata as Kafka would write them, base64.
+    :param whole: whether all that a broker needs to serve it is there: then its records are among those of the archive.
+        A copy that was never finished, and a segment whose deletion had begun, may lack files: what was there is kept.
+    :param transactional: whether its log holds records of transactions, as far as it was looked at.
+    :param files: its files by kind: ``log`` and the values of
+        :class:`~airflow_provider_rlmm.storage.remote_storage.IndexType`.
+    :param missing: kinds of files that storage did not have.
+    """
+
+    metadata: str
+    whole: bool
+    transactional: bool
+    files: Mapping[str, ArchivedFile]
+    missing: tuple[str, ...] = ()
+
+    def as_metadata(self) -> RemoteLogSegmentMetadata:
+        """
+        Return its metadata.
+
+        :raises ArchiveError: if they cannot be read.
+        """
+        try:
+            found = deserialize(base64.b64decode(self.metadata, validate=True))
+        except (ValueError, MalformedMetadataError) as e:
+            raise ArchiveError(f"the metadata of an archived segment cannot be read: {e}") from e
+        if not isinstance(found, RemoteLogSegmentMetadata):
+            raise ArchiveError("an archived segment has metadata of another kind")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRecords:
+    """
+    The records of an archive, as a consumer would have read them from its whole segments.
+
+    :param count: records, those of transactions that were aborted or never ended among them.
+    :param committed: those of them that a consumer with ``isolation.level=read_committed`` would have read.
+    :param gaps: offsets between the first and the last record that no whole segment of the lineage holds: first and last of
+        each gap, both inclusive.
+    :param first_offset: of the first record, ``None`` where there is none.
+    :param last_offset: of the last record, ``None`` where there is none.
+    :param min_timestamp_ms: the smallest timestamp, ms since the epoch, ``None`` where there is none.
+    :param max_timestamp_ms: the largest timestamp, ms since the epoch, ``None`` where there is none.
+    :param sha256: of the content of all records, offsets included, lower-case hex.
+    :param committed_sha256: of the content of the committed ones without their offsets: what a restored topic is compared by.
+    :param files: the Parquet files, in the order of their offsets.
+    """
+
+    count: int
+    committed: int
+    gaps: tuple[tuple[int, int], ...]
+    first_offset: int | None
+    last_offset: int | None
+    min_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    sha256: str
+    committed_sha256: str
+    files: tuple[ArchivedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveManifest:
+    """
+    What one run has archived of a user partition.
+
+    :param name: of the archive: the run, or what somebody has called it.
+    :param cluster_id: the cluster.
+    :param topic: name of the topic, as data only.
+    :param topic_id: its id in Kafka's form.
+    :param partition: the user partition.
+    :param created_at_ms: ms since the epoch.
+    :param plan_id: the plan whose segments these are, ``None`` where it is none.
+    :param plan_sha256: of that plan, as its summary says.
+    :param segments: by start offset.
+    :param records: those of the whole segments.
+    """
+
+    name: str
+    cluster_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    created_at_ms: int
+    plan_id: str | None
+    plan_sha256: str | None
+    segments: tuple[ArchivedSegment, ...]
+    records: ArchivedRecords
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """The user partition."""
+        return TopicIdPartition(parse_kafka_uuid(self.topic_id), self.topic, self.partition)
+
+    @property
+    def segment_ids(self) -> frozenset[UUID]:
+        """The ids of its segments."""
+        return frozenset(segment.as_metadata().remote_log_segment_id.id for segment in self.segments)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all its files."""
+        files = [file for segment in self.segments for file in segment.files.values()]
+        return sum(file.bytes for file in (*files, *self.records.files))
+
+    def to_json(self) -> str:
+        """
+        Return the document.
+
+        :raises ArchiveError: if it does not read back.
+        """
+        text = json.dumps(strict.sealed(asdict(self), ARCHIVE_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise ArchiveError(f"the manifest of the archive {self.name} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> ArchiveManifest:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises ArchiveError: if it is not, to the letter.
+        """
+        try:
+            manifest: ArchiveManifest = strict.record(cls, _FIELDS)(strict.unsealed(text, ARCHIVE_FORMAT), "manifest")
+            manifest._check_consistent()
+        except ValueError as e:
+            raise ArchiveError(f"the manifest of an archive cannot be read: {e}") from e
+        return manifest
+
+    def _check_consistent(self) -> None:
+        tip = self.topic_id_partition
+        ids = set()
+        for segment in self.segments:
+            metadata = segment.as_metadata()
+            if metadata.remote_log_segment_id.topic_id_partition != tip:
+                raise ValueError(
+                    f"it names a segment of {metadata.remote_log_segment_id.topic_id_partition}, not of {tip}"
+                )
+            ids.add(metadata.remote_log_segment_id.id)
+            if segment.whole and "log" not in segment.files:
+                raise ValueError(f"segment {metadata.remote_log_segment_id} is called whole and has no log")
+        if len(ids) != len(self.segments):
+            raise ValueError("it names a segment twice")
+        if self.records.committed > self.records.count:
+            raise ValueError("more records are committed than there are")
+
+
+def _file_name(value: object, what: str) -> str:
+    """Read a path below a folder that leaves it nowhere."""
+    name = strict.string(value, what)
+    if any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or "\0" in name:
+        raise ValueError(f"{what} is {strict.shown(name)}, no path below a folder")
+    return name
+
+
+def _gap(value: object, what: str) -> tuple[int, int]:
+    """Read the first and the last offset of a gap."""
+    first, last = strict.array(strict.integer)(value, what)
+    return first, last
+
+
+def _timestamp(value: object, what: str) -> int:
+    """Read a record's timestamp, ms since the epoch; -1 stands for none."""
+    return -1 if type(value) is int and value == -1 else strict.integer(value, what)
+
+
+_FILE = strict.record(ArchivedFile, {"name": _file_name, "bytes": strict.integer, "sha256": strict.string})
+_SEGMENT = strict.record(
+    ArchivedSegment,
+    {
+        "metadata": strict.string,
+        "whole": strict.boolean,
+        "transactional": strict.boolean,
+        "files": strict.by_name(_FILE),
+        "missing": strict.array(strict.string),
+    },
+)
+_RECORDS = strict.record(
+    ArchivedRecords,
+    {
+        **dict.fromkeys(("count", "committed"), strict.integer),
+        "gaps": strict.array(_gap),
+        **dict.fromkeys(("first_offset", "last_offset"), strict.optional(strict.integer)),
+        **dict.fromkeys(("min_timestamp_ms", "max_timestamp_ms"), strict.optional(_timestamp)),
+        **dict.fromkeys(("sha256", "committed_sha256"), strict.string),
+        "files": strict.array(_FILE),
+    },
+)
+_FIELDS: Mapping[str, strict.Reader[Any]] = {
+    **dict.fromkeys(("name", "cluster_id", "topic", "topic_id"), strict.string),
+    **dict.fromkeys(("partition", "created_at_ms"), strict.integer),
+    **dict.fromkeys(("plan_id", "plan_sha256"), strict.optional(strict.string)),
+    "segments": strict.array(_SEGMENT),
+    "records": _RECORDS,
+}

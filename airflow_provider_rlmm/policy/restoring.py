@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a topic can take archived records as they were: asked before the first of them is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS, time_text
+
+RECORD_OVERHEAD_BYTES: Final = 256
+"""At most what a record batch with one record has besides key, value and headers."""
+
+_MARGIN_MS: Final = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsToRestore:
+    """
+    What is to be written into one partition.
+
+    :param partition: which one.
+    :param count: records.
+    :param bytes: of their keys, values and headers.
+    :param largest_bytes: of the largest of them.
+    :param min_timestamp_ms: ms since the epoch; 0 where there are none.
+    :param max_timestamp_ms: ms since the epoch; 0 where there are none.
+    :param without_time: offset of the first record whose timestamp is 0 or less, ``None`` where there is none.
+    :param content_sha256: checksum of the records without their offsets.
+    :param left_out: records of transactions that were aborted or open, and what lies behind the first open one.
+    :param gaps: offsets that the archive does not hold, first and last of each gap.
+    """
+
+    partition: int
+    count: int
+    bytes: int
+    largest_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    without_time: int | None
+    content_sha256: str
+    left_out: int
+    gaps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """
+    The topic that is written to.
+
+    :param topic: its name.
+    :param topic_id: its id: another one is another topic.
+    :param begins: first offset of each partition.
+    :param ends: end of each partition, exclusive.
+    :param settings: Kafka's name of a setting → its value, in effect now.
+    """
+
+    topic: str
+    topic_id: UUID
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+    settings: Mapping[str, int | bool | str]
+
+
+def obstacles(target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int) -> list[str]:
+    """
+    Return what keeps a topic from holding the records as they were: each a sentence that says what to set. None is missing.
+
+    :param target: the topic.
+    :param records: what is to be written, by partition.
+    :param now_ms: ms since the epoch.
+    """
+    return [*_of_topic(target, records), *(why for found in records for why in _of_partition(target, found, now_ms))]
+
+
+def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore]) -> Iterator[str]:
+    settings, name = target.settings, target.topic
+    needed = max((found.partition for found in records), default=-1) + 1
+    if len(target.ends) < needed:
+        yield f"topic {name} has {len(target.ends)} partitions, the archive needs {needed}: create it with as many"
+    used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p))
+    if used:
+        yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
+    if (kind := settings.get("message.timestamp.type")) != "CreateTime":
+        yield f"topic {name} has message.timestamp.type={kind}: set CreateTime, or all records get the time of today"
+    if "compact" in str(settings.get("cleanup.policy", "")):
+        yield f"topic {name} has cleanup.policy={settings['cleanup.policy']}: set delete, or older records of a key would go"
+
+
+def _of_partition(target: TargetTopic, found: RecordsToRestore, now_ms: int) -> Iterator[str]:
+    if not found.count:
+        return
+    where = f"{target.topic}-{found.partition}"
+    if found.without_time is not None:
+        yield (
+            f"{where}: the record at offset {found.without_time} of the archive has no time that a producer could write: "
+            "read its Parquet files instead"
+        )
+    yield from _of_times(target.settings, found, where, now_ms)
+    yield from _of_sizes(target.settings, found, where)
+
+
+def _of_times(
+    settings: Mapping[str, int | bool | str], found: RecordsToRestore, where: str, now_ms: int
+) -> Iterator[str]:
+    oldest, newest = time_text(found.min_timestamp_ms), time_text(found.max_timestamp_ms)
+    before = _limit(settings, "message.timestamp.before.max.ms")
+    if before is not None and found.min_timestamp_ms < now_ms - before:
+        yield f"{where}: the oldest record is of {oldest}: raise message.timestamp.before.max.ms, it is {before}"
+    after = _limit(settings, "message.timestamp.after.max.ms")
+    if after is not None and found.max_timestamp_ms > now_ms + after:
+        yield f"{where}: the newest record is of {newest}: raise message.timestamp.after.max.ms, it is {after}"
+    retention = _limit(settings, "retention.ms")
+    if retention is not None and found.min_timestamp_ms < now_ms - retention + _MARGIN_MS:
+        yield (
+            f"{where}: the oldest record is of {oldest}, and retention.ms={retention} would delete it within a day: set "
+            "retention.ms=-1, or more"
+        )
+
+
+def _of_sizes(settings: Mapping[str, int | bool | str], found: RecordsToRestore, where: str) -> Iterator[str]:
+    size = found.bytes + found.count * RECORD_OVERHEAD_BYTES
+    retention = _limit(settings, "retention.bytes")
+    if retention is not None and size > retention:
+        yield f"{where}: about {size} bytes are to be written, and retention.bytes={retention}: set retention.bytes=-1"
+    largest = found.largest_bytes + RECORD_OVERHEAD_BYTES
+    most = _limit(settings, "max.message.bytes")
+    if most is not None and largest > most:
+        yield f"{where}: the largest record has about {largest} bytes: raise max.message.bytes, it is {most}"
+
+
+def _limit(settings: Mapping[str, int | bool | str], name: str) -> int | None:
+    """Return a limit, ``None`` where there is none, or the broker does not know it."""
+    value = settings.get(name)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

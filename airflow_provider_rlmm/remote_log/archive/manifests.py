@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests in the archive: written last, read back, and read only as the bytes that somebody has named."""
+
+from __future__ import annotations
+
+import hashlib
+
+from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.file_systems import read_file, replace_file
+from airflow_provider_rlmm.policy.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
+from airflow_provider_rlmm.remote_log.archive.files import size_of
+from airflow_provider_rlmm.remote_log.archive.places import manifest_file
+
+
+def write_manifest(folder_uri: str, manifest: ArchiveManifest) -> ArchivedFile:
+    """
+    Write a manifest in the place of an earlier try's, read it back and compare.
+
+    :param folder_uri: of the user partition.
+    :param manifest: what is to be written.
+    :raises ArchiveError: if it does not read back.
+    :raises OSError: if it cannot be written or read.
+    """
+    name, data = manifest_file(manifest.name), manifest.to_json().encode()
+    replace_file(f"{folder_uri}/{name}", [data])
+    described = ArchivedFile(name, len(data), hashlib.sha256(data).hexdigest())
+    if read_manifest(folder_uri, name, described.sha256) != manifest:
+        raise ArchiveError(f"{folder_uri}/{name} does not read back as it was written")
+    return described
+
+
+def read_manifest(folder_uri: str, name: str, sha256: str | None = None) -> ArchiveManifest:
+    """
+    Read a manifest.
+
+    :param folder_uri: of the user partition.
+    :param name: its path below.
+    :param sha256: of the only bytes to take, lower-case hex; ``None`` takes any that are a manifest.
+    :raises ArchiveError: if it is not there, not the one that was named, or cannot be read.
+    """
+    uri = f"{folder_uri}/{name}"
+    try:
+        data = bytes(read_file(uri, MAX_MANIFEST_BYTES))
+        if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+            raise ArchiveError(f"{uri} is not the manifest that was written: archive again")
+        return ArchiveManifest.from_json(data.decode())
+    except (OSError, UnicodeDecodeError) as e:
+        raise ArchiveError(f"{uri} cannot be read ({e}): without it there is no archive") from e
+
+
+def require_files(folder_uri: str, manifest: ArchiveManifest) -> None:
+    """
+    Look for every file of a manifest, without reading it.
+
+    :param folder_uri: of the user partition.
+    :param manifest: of an archive there.
+    :raises ArchiveError: naming the first one that is not there, or has another size.
+    """
+    segments = [file for segment in manifest.segments for file in segment.files.values()]
+    for file in (*segments, *manifest.records.files):
+        try:
+            size = size_of(folder_uri, file.name)
+        except OSError as e:
+            raise ArchiveError(f"{folder_uri}/{file.name} cannot be looked at: {e}") from e
+        if size != file.bytes:
+            found = "is not there" if size is None else f"has {size} bytes, not {file.bytes}"
+            raise ArchiveError(
+                f"{folder_uri}/{file.name} {found}: the archive {manifest.name} is not whole; archive again"
+            )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where the files of an archive lie.
+
+Below the archive folder each user partition has its own: ``<cluster>/<topic>-<topic id>/<partition>``, with ``segments/``,
+``records/<name>/`` and ``manifests/<name>.json``. A segment never changes, so its files have one place, whatever
+run archives it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+
+LOG: Final = "log"
+"""Stands among the kinds of files for the log itself."""
+
+MANIFESTS: Final = "manifests"
+
+_SUFFIXES: Final = {
+    LOG: ".log",
+    IndexType.OFFSET.value: ".index",
+    IndexType.TIMESTAMP.value: ".timeindex",
+    IndexType.PRODUCER_SNAPSHOT.value: ".snapshot",
+    IndexType.LEADER_EPOCH.value: ".leader-epoch-checkpoint",
+    IndexType.TRANSACTION.value: ".txnindex",
+}
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def folder_of(archive_uri: str, cluster_id: str, tip: TopicIdPartition) -> str:
+    """
+    Return the folder of a user partition.
+
+    :param archive_uri: of all archives.
+    :param cluster_id: the cluster.
+    :param tip: the user partition.
+    :raises ArchiveError: if Kafka does not allow the topic's name: it is data of the log, and must walk no path.
+    """
+    if not _TOPIC.fullmatch(tip.topic):
+        raise ArchiveError(f"the topic name {in_quotes(tip.topic)} is none that Kafka allows: {tip} cannot be archived")
+    topic = f"{tip.topic}-{kafka_uuid_str(tip.topic_id)}"
+    return f"{archive_uri.rstrip('/')}/{cluster_folder(cluster_id)}/{topic}/{tip.partition}"
+
+
+def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
+    """
+    Return the path of a segment's file below the folder of its user partition.
+
+    :param metadata: the segment.
+    :param kind: :data:`LOG`, or the value of an
+        :class:`~airflow_provider_rlmm.storage.remote_storage.IndexType`.
+    """
+    segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
+    return f"segments/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
+
+
+def records_file(name: str, number: int) -> str:
+    """
+    Return the path of a file of records below the folder of its user partition.
+
+    :param name: of the archive.
+    :param number: of the file, 0 or more.
+    """
+    return f"records/{checked_name(name)}/part-{number:05d}.parquet"
+
+
+def manifest_file(name: str) -> str:
+    """
+    Return the path of a manifest below the folder of its user partition.
+
+    :param name: of the archive.
+    """
+    return f"{MANIFESTS}/{checked_name(name)}.json"
+
+
+def checked_name(name: str) -> str:
+    """
+    Return the name of an archive.
+
+    :param name: letters, digits, dots, dashes and underscores, at most 128, a letter or digit first.
+    :raises ArchiveError: for any other name.
+    """
+    if not _NAME.fullmatch(name):
+        raise ArchiveError(f"{in_quotes(name)} cannot name an archive: it must match {_NAME.pattern}")
+    return name

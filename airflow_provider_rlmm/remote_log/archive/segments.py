@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives the files of one segment: fetched from remote storage in pieces, checked, written, read back and compared."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_rlmm.errors import ArchiveError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
+from airflow_provider_rlmm.remote_log.archive.files import CHUNK_BYTES, keep
+from airflow_provider_rlmm.remote_log.archive.log_check import LogCheck
+from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
+from airflow_provider_rlmm.storage.remote_storage import IndexType, RemoteStorageManager
+
+_OPTIONAL: Final = IndexType.TRANSACTION
+"""Brokers write it only where the segment has aborted transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentToArchive:
+    """
+    A segment, and what the log says of it besides.
+
+    :param metadata: as the log says them.
+    :param was_copied: whether its copy was ever finished.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    was_copied: bool
+
+    @property
+    def must_be_whole(self) -> bool:
+        """Whether all its files must be there: its copy was finished, and nobody has begun to delete it."""
+        return self.was_copied and self.metadata.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class SegmentArchiver:
+    """
+    :param storage: remote storage.
+    :param folder_uri: of the user partition in the archive.
+    :param chunk_bytes: how much of a log is held in memory.
+    """
+
+    def __init__(self, storage: RemoteStorageManager, folder_uri: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._storage = storage
+        self._folder_uri = folder_uri
+        self._chunk_bytes = chunk_bytes
+
+    def archive(self, segment: SegmentToArchive) -> ArchivedSegment:
+        """
+        Archive the files of a segment.
+
+        :param segment: which one.
+        :raises ArchiveError: if something of it is missing that must be there, or the archive holds other bytes of it.
+        :raises DamagedObjectError: if its log cannot be what a broker has written.
+        :raises StorageError: if storage fails.
+        :raises OSError: if the archive cannot be written or read.
+        """
+        files: dict[str, ArchivedFile] = {}
+        missing: list[str] = []
+        for index_type in IndexType:
+            try:
+                index = self._storage.fetch_index(segment.metadata, index_type)
+            except RemoteObjectNotFoundError:
+                if index_type is not _OPTIONAL:
+                    missing.append(index_type.value)
+                continue
+            files[index_type.value] = keep(self._folder_uri, segment_file(segment.metadata, index_type.value), [index])
+        complete = segment.was_copied and not missing
+        check = LogCheck(segment.metadata, f"log of segment {segment.metadata.remote_log_segment_id}")
+        try:
+            pieces = self._checked_log(segment.metadata, check) if complete else self._log(segment.metadata)
+            files[LOG] = keep(self._folder_uri, segment_file(segment.metadata, LOG), pieces)
+        except RemoteObjectNotFoundError:
+            missing.append(LOG)
+        if missing and segment.must_be_whole:
+            raise ArchiveError(
+                f"segment {segment.metadata.remote_log_segment_id} lacks {', '.join(missing)} in storage, though its copy "
+                "was finished and nobody has begun to delete it: it cannot be archived; check storage URI, layout and mount, "
+                "or put its topic on hold"
+            )
+        metadata = base64.b64encode(serialize(segment.metadata)).decode()
+        return ArchivedSegment(metadata, complete and not missing, check.transactional, files, tuple(missing))
+
+    def _checked_log(self, metadata: RemoteLogSegmentMetadata, check: LogCheck) -> Iterator[bytes]:
+        for piece in self._log(metadata):
+            check.feed(piece)
+            yield piece
+        check.end()
+
+    def _log(self, metadata: RemoteLogSegmentMetadata) -> Iterator[bytes]:
+        """Yield the log in pieces; the last one is asked for a byte more than there ought to be."""
+        position, size = 0, metadata.segment_size_in_bytes
+        while position <= size:
+            end = min(position + self._chunk_bytes - 1, size)
+            piece = self._storage.fetch_log_segment(metadata, position, end)
+            yield piece
+            if len(piece) < end - position + 1:
+                return
+            position += len(piece)

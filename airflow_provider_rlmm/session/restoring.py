@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restores an archived topic into another: verified, measured, compared with what the topic can hold, written, read back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.errors import RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
+from airflow_provider_rlmm.policy.restoring import RecordsToRestore, TargetTopic, obstacles
+from airflow_provider_rlmm.session.access import RemoteLogAccess
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """
+    What was restored, or would be.
+
+    :param cluster_id: the cluster that was written to.
+    :param archived_cluster_id: the cluster that the archive is of.
+    :param archived_topic: name of the archived topic.
+    :param archived_topic_id: its id in Kafka's form.
+    :param topic: the topic that was written to.
+    :param topic_id: its id.
+    :param dry_run: whether nothing was written.
+    :param partitions: what was written, and read back with the same checksums.
+    """
+
+    cluster_id: str
+    archived_cluster_id: str
+    archived_topic: str
+    archived_topic_id: str
+    topic: str
+    topic_id: str
+    dry_run: bool
+    partitions: tuple[RecordsToRestore, ...]
+
+    @property
+    def records(self) -> int:
+        """All records."""
+        return sum(found.count for found in self.partitions)
+
+    @property
+    def left_out(self) -> int:
+        """Records that were not restored, as no consumer with ``read_committed`` would have read them."""
+        return sum(found.left_out for found in self.partitions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "records": self.records, "left_out": self.left_out}
+
+
+def restore(
+    access: RemoteLogAccess, topic_id: str, topic: str, *, archived_cluster_id: str | None = None, dry_run: bool
+) -> RestoreReport:
+    """
+    Write the committed records of an archived topic into an empty one, each into its partition, with its time.
+
+    :param access: opens the cluster that is written to.
+    :param topic_id: of the archived topic, in Kafka's form.
+    :param topic: the topic to write to; it exists and is empty.
+    :param archived_cluster_id: the cluster that the archive is of, ``None`` for the one that is written to.
+    :param dry_run: check all that can be checked, write nothing.
+    :raises ConfigurationError: if no folder for archives is named.
+    :raises WritesNotAllowedError: if the settings do not allow writes.
+    :raises StoppedError: if the kill switch is on.
+    :raises ArchiveError: if the archive is not as it was written.
+    :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
+    :raises EventLogError: if the cluster cannot be asked.
+    """
+    from airflow_provider_rlmm.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.remote_log.archive.measuring import measure
+    from airflow_provider_rlmm.remote_log.archive.reading import open_topic
+
+    _require_allowed(access, dry_run)
+    cluster_id = access.check_cluster()
+    source = archived_cluster_id or cluster_id
+    logs = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
+    with access.naming_connection(), RestoringTopic(access.get_client_config(), cluster_id, topic) as target:
+        look = target.look()
+        for log in logs:
+            log.verify()
+        measured = tuple(measure(log) for log in logs)
+        if found := obstacles(look, measured, system_clock()):
+            raise RestoreError("nothing was written: " + "; ".join(found))
+        if not dry_run:
+            _write(target, look, logs, measured)
+    return RestoreReport(
+        cluster_id,
+        source,
+        logs[0].manifests[0].topic,
+        topic_id,
+        topic,
+        kafka_uuid_str(look.topic_id),
+        dry_run,
+        measured,
+    )
+
+
+def _require_allowed(access: RemoteLogAccess, dry_run: bool) -> None:
+    settings = access.get_connection_settings()
+    settings.check_writable()
+    if dry_run:
+        return
+    if not settings.allow_writes:
+        with settings.naming():
+            raise WritesNotAllowedError("allow_writes is off: nothing is written, and a restored topic would be")
+    if (why := access.read_stop()) is not None:
+        raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+
+
+def _write(
+    target: RestoringTopic, look: TargetTopic, logs: Sequence[ArchivedLog], measured: Sequence[RecordsToRestore]
+) -> None:
+    """Write partition by partition, and compare what is read back; at the end the topic must still be the same one."""
+    from airflow_provider_rlmm.policy.read_range import ReadIsolation
+    from airflow_provider_rlmm.remote_log.archive.content import WITHOUT_OFFSETS, ContentDigest
+    from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
+
+    most = int(look.settings.get("max.message.bytes", 0))
+    for log, expected in zip(logs, measured, strict=True):
+        number, begin = log.partition, look.begins[log.partition]
+        written = target.write(number, log.stream().read(ReadIsolation.READ_COMMITTED), begin, most)
+        digest = ContentDigest(WITHOUT_OFFSETS)
+        for batch in target.read_back(number, begin, begin + written, SCHEMA):
+            digest.update(batch)
+        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):
+            raise RestoreError(
+                f"{look.topic}-{number} does not hold what the archive does: {digest.count} records with the checksum "
+                f"{digest.hexdigest()[:12]}…, the archive has {expected.count} with {expected.content_sha256[:12]}…; delete "
+                "the topic, and restore into a new one"
+            )
+        logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
+    after = target.look()
+    ends = {p: look.begins[p] for p in look.begins} | {
+        f.partition: look.begins[f.partition] + f.count for f in measured
+    }
+    if (after.topic_id, after.ends) != (look.topic_id, ends):
+        raise RestoreError(
+            f"topic {look.topic} is not as it was left: it was replaced, or somebody else has written into it; compare it "
+            "with the archive, or restore into a new one"
+        )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deleted topics whose segments hold real records, in the small cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
+from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
+from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_plan
+from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.plan_archive import PlanArchive
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index, transaction_index
+from tests.unit.lifecycle.builders import BROKER, START_MS, STEPS, Cluster, update
+
+RECORDS = 10
+"""Of each segment that nobody gives records."""
+
+
+def records_of(number: int) -> tuple[Record, ...]:
+    """Records of segment ``number``: empty and null keys and values among them, and headers."""
+    first = number * RECORDS
+    return tuple(
+        Record(
+            first + i,
+            START_MS + first + i,
+            key=(None, b"", f"key-{first + i}".encode())[i % 3],
+            value=(b"", None, b"v" * (i + 1))[i % 3],
+            headers=(("h", b"1"), ("h", None), ("", b"")) if i % 4 == 0 else (),
+        )
+        for i in range(RECORDS)
+    )
+
+
+def files_of(
+    batches: Sequence[Batch],
+    open_transactions: Sequence[tuple[int, int]] = (),
+    aborted: Sequence[tuple[int, int, int, int]] = (),
+) -> dict[IndexType | None, bytes]:
+    """Return the files of a segment; of the log as ``None``."""
+    start, end = batches[0].records[0].offset, batches[-1].records[-1].offset
+    newest = max(record.timestamp for batch in batches for record in batch.records)
+    entries = [(batches[1].records[0].offset, len(batches[0].to_bytes()))] if len(batches) > 1 else []
+    files: dict[IndexType | None, bytes] = {
+        None: log_of(batches),
+        IndexType.OFFSET: offset_index(start, entries),
+        IndexType.TIMESTAMP: time_index(start, [(newest, end)]),
+        IndexType.PRODUCER_SNAPSHOT: producer_snapshot(open_transactions),
+        IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+    }
+    return files | ({IndexType.TRANSACTION: transaction_index(aborted)} if aborted else {})
+
+
+class ArchivingCluster(Cluster):
+    """A cluster whose segments can be archived."""
+
+    def real_segment(
+        self,
+        partition: TopicIdPartition,
+        number: int,
+        batches: Sequence[Batch] | None = None,
+        *,
+        state: S = S.COPY_SEGMENT_FINISHED,
+        aborted: Sequence[tuple[int, int, int, int]] = (),
+        open_transactions: Sequence[tuple[int, int]] = (),
+    ) -> RemoteLogSegmentMetadata:
+        """A segment as a broker leaves it, with all its objects."""
+        written = batches or [Batch(records_of(number)[:4]), Batch(records_of(number)[4:])]
+        log = log_of(written)
+        start, end = written[0].records[0].offset, written[-1].records[-1].offset
+        times = [record.timestamp for batch in written for record in batch.records]
+        metadata = RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(partition, UUID(int=1000 + number)),
+            start,
+            end,
+            max(times),
+            BROKER,
+            START_MS,
+            len(log),
+            None,
+            S.COPY_SEGMENT_STARTED,
+            ((0, start),),
+            not aborted,
+        )
+        self.foreign(metadata)
+        for step in STEPS[state]:
+            self.foreign(update(partition, number, step))
+        for kind, data in files_of(written, open_transactions, aborted).items():
+            self.storage.put_object(self.layout.object_key(metadata, kind), data)
+        return replace(metadata, state=state)
+
+    def real_segments(self, partition: TopicIdPartition, count: int) -> list[RemoteLogSegmentMetadata]:
+        return [self.real_segment(partition, number) for number in range(count)]
+
+
+class Run:
+    """
+    A run that archives before it deletes.
+
+    :param cluster: whose segments.
+    :param folder: for the run and for the archives.
+    """
+
+    def __init__(self, cluster: ArchivingCluster, folder: Path, name: str = "run-1") -> None:
+        self.cluster = cluster
+        self.uri = str(folder / name)
+        self.archive_uri = str(folder / "archives")
+        self.name = name
+        self.summary = self._plan()
+
+    def _plan(self, **kwargs: int) -> PlanSummary:
+        made = self.cluster.plan(CleanerLimits(), **kwargs)
+        return write_plan(self.uri, made.rows, made.summary.judged_by(BlastRadius(max_share=1.0)))
+
+    def plan_again(self, **kwargs: int) -> PlanSummary:
+        """Make another plan of the same name."""
+        self.cluster.now_ms += HOUR_MS // 2
+        self.summary = self._plan(**kwargs)
+        return self.summary
+
+    def archive(self, name: str | None = None) -> PlanArchive:
+        """Archive the plan."""
+        archiver = PlanArchiver(self.cluster.log, self.cluster.storage, self.archive_uri, clock=self.cluster.clock)
+        planned = {n: planned_segments(self.uri, self.summary, n) for n in self.summary.by_metadata_partition}
+        return archiver.archive(name or self.name, self.summary, planned)
+
+    def clean(self, archive: PlanArchive, metadata_partition: int = 0) -> MetadataPartitionReport:
+        """Clean what the archive lets go."""
+        guard = ArchivedPlan(archive, self.summary, metadata_partition)
+        planned = planned_segments(self.uri, self.summary, metadata_partition)
+        return replace(self.cluster.cleaner(), archive=guard).clean(metadata_partition, planned)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that delete what is not archived, or archive what does not compare."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import ELIGIBILITY, Mutation, switched_off
+
+ARCHIVING_FILE = "lifecycle/archiving.py"
+GUARD = "lifecycle/archive_guard.py"
+PLAN_ARCHIVE = "policy/plan_archive.py"
+SESSION = "session/archiving.py"
+LOG_CHECK = "remote_log/archive/log_check.py"
+SEGMENTS = "remote_log/archive/segments.py"
+FILES = "remote_log/archive/files.py"
+MANIFESTS = "remote_log/archive/manifests.py"
+RECORDS = "remote_log/archive/records.py"
+ARCHIVE = "archive before deletion"
+TESTS = "lifecycle/test_archiving.py"
+SPOILT = f"{TESTS}::test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it"
+
+ARCHIVING = [
+    Mutation(
+        ARCHIVE,
+        "a topic that was refused by the archive is cleaned",
+        ELIGIBILITY,
+        " or self.archive.refusal_of(tip)\n",
+        "\n",
+        f"{TESTS}::test_where_one_partition_is_damaged_the_others_of_its_topic_stay_too",
+    ),
+    switched_off(
+        ELIGIBILITY,
+        ARCHIVE,
+        "segments outside of the archive are deleted",
+        "    if not context.archive.holds(metadata):",
+        f"{TESTS}::test_segments_that_the_archive_does_not_hold_stay",
+    ),
+    Mutation(
+        ARCHIVE,
+        "an archive of another plan counts",
+        GUARD,
+        "        archive.check_plan(summary)\n",
+        "",
+        f"{TESTS}::test_an_archive_of_another_plan_deletes_nothing",
+    ),
+    switched_off(
+        GUARD,
+        ARCHIVE,
+        "a manifest of another plan counts",
+        "        if says != named:",
+        f"{TESTS}::test_a_manifest_of_an_earlier_plan_is_none_even_where_it_is_named",
+    ),
+    Mutation(
+        ARCHIVE,
+        "files of the archive are not looked for before the deletion",
+        GUARD,
+        "            require_files(found.folder, manifest)\n",
+        "",
+        SPOILT,
+    ),
+    Mutation(
+        ARCHIVE,
+        "a manifest that was changed counts",
+        MANIFESTS,
+        "        if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:",
+        "        if False:",
+        SPOILT,
+    ),
+    Mutation(
+        ARCHIVE,
+        "a run that must archive and has not goes on",
+        SESSION,
+        "    if archive is None:\n        raise ArchiveError(",
+        "    if archive is None:\n        return NO_ARCHIVE\n        raise ArchiveError(",
+        f"{TESTS}::test_a_run_that_must_archive_and_has_not_deletes_nothing",
+    ),
+    Mutation(
+        ARCHIVE,
+        "the connection's demand for an archive is not heard",
+        SESSION,
+        "    return archive_first or settings.archive_before_deletion",
+        "    return archive_first",
+        f"{TESTS}::test_a_run_that_must_archive_and_has_not_deletes_nothing",
+    ),
+    switched_off(
+        LOG_CHECK,
+        ARCHIVE,
+        "the size of a log is not compared",
+        "        if size != expected:",
+        f"{TESTS}::test_a_log_of_another_size_keeps_its_topic",
+    ),
+    switched_off(
+        LOG_CHECK,
+        ARCHIVE,
+        "the offsets of a log are not compared",
+        "        if first < self._next_offset or last > self._metadata.end_offset:",
+        f"{TESTS}::test_a_log_of_other_offsets_keeps_its_topic",
+    ),
+    switched_off(
+        SEGMENTS,
+        ARCHIVE,
+        "a finished copy may lack files",
+        "        if missing and segment.must_be_whole:",
+        f"{TESTS}::test_a_finished_copy_that_lacks_a_file_keeps_its_topic",
+    ),
+    switched_off(
+        FILES,
+        ARCHIVE,
+        "what is written is not read back",
+        "    if kept != given:",
+        f"{TESTS}::test_a_file_that_does_not_read_back_keeps_its_topic",
+    ),
+    Mutation(
+        ARCHIVE,
+        "records are not read back",
+        RECORDS,
+        "    if (found := _content_of(folder_uri, files)) != written:",
+        "    if (found := written) != written:",
+        f"{TESTS}::test_records_that_do_not_read_back_keep_their_topic",
+    ),
+]

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is archived before it is deleted: bound to the plan, compared, and nothing outside of it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_rlmm.errors import ArchiveError, LogReplacedError, StorageUnavailableError
+from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
+from airflow_provider_rlmm.policy.plan_archive import PlanArchive
+from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.remote_log.archive import files, records
+from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
+from airflow_provider_rlmm.remote_log.archive.places import folder_of
+from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.storage.remote_storage import IndexType
+from tests.archiving import ArchivingCluster, Run, records_of
+from tests.kafka_log import Batch, Record, log_of
+from tests.unit.lifecycle.builders import tip
+
+GONE = tip()
+OTHER = tip("other", 0, 8)
+
+
+@pytest.fixture
+def cluster() -> ArchivingCluster:
+    """Two deleted topics, marked a day ago."""
+    cluster = ArchivingCluster()
+    cluster.real_segments(GONE, 3)
+    cluster.real_segments(OTHER, 2)
+    cluster.mark_and_wait()
+    return cluster
+
+
+@pytest.fixture
+def run(cluster: ArchivingCluster, tmp_path: Path) -> Run:
+    return Run(cluster, tmp_path)
+
+
+def by_topic(run: Run, archive: PlanArchive) -> dict[str, tuple[str, int, set[RefusalKind]]]:
+    """Outcome, deleted segments and kinds of refusals of each topic."""
+    report = run.clean(archive)
+    return {p.topic: (p.outcome.value, p.segments_deleted, {r.kind for r in p.refusals}) for p in report.partitions}
+
+
+def test_what_is_archived_is_deleted_and_the_archive_holds_all_of_it(cluster: ArchivingCluster, run: Run) -> None:
+    logs = {key: data for key, (data, _) in cluster.storage._objects.items() if key.endswith(".log")}
+    archive = run.archive()
+    assert PlanArchive.from_json(archive.to_json()) == archive
+    assert archive.counts() | {"bytes": 0} == {
+        "partitions": 2, "segments": 5, "not_whole": 0, "records": 50, "bytes": 0, "refused_topics": 0,
+    }  # fmt: skip
+    assert by_topic(run, archive) == {"gone": ("FINISHED", 3, set()), "other": ("FINISHED", 2, set())}
+    (gone,) = [found for found in archive.partitions if found.topic == "gone"]
+    folder = Path(gone.folder)
+    manifest = read_manifest(gone.folder, gone.manifest, gone.manifest_sha256)
+    kept = [(folder / segment.files["log"].name).read_bytes() for segment in manifest.segments]
+    assert kept == [data for key, data in sorted(logs.items()) if "gone" in key]
+    rows = pq.read_table(folder / "records" / "run-1").to_pylist()
+    assert rows == [r.as_row() | {"committed": True} for n in range(3) for r in records_of(n)]
+
+
+def test_a_log_that_is_damaged_keeps_its_topic_and_the_others_go(cluster: ArchivingCluster, run: Run) -> None:
+    metadata = cluster.replay().histories[GONE].unfinished()[1]
+    key = cluster.layout.object_key(metadata, None)
+    data = bytearray(cluster.storage._objects[key][0])
+    data[-1] ^= 1
+    cluster.storage.put_object(key, bytes(data))
+    before = cluster.keys_of(GONE)
+    archive = run.archive()
+    assert "checksum" in next(iter(archive.refused.values())).why
+    assert by_topic(run, archive) == {"gone": ("REFUSED", 0, {RefusalKind.ARCHIVE}), "other": ("FINISHED", 2, set())}
+    assert cluster.keys_of(GONE) == before
+    assert cluster.states().count("DELETE_PARTITION_STARTED") == 1
+
+
+@pytest.mark.parametrize("kind", [None, IndexType.OFFSET, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH])
+def test_a_finished_copy_that_lacks_a_file_keeps_its_topic(
+    cluster: ArchivingCluster, run: Run, kind: IndexType | None
+) -> None:
+    metadata = cluster.replay().histories[GONE].unfinished()[1]
+    del cluster.storage._objects[cluster.layout.object_key(metadata, kind)]
+    archive = run.archive()
+    (refusal,) = archive.refused.values()
+    assert (kind.value if kind else "log") in refusal.why
+    assert by_topic(run, archive)["gone"] == ("REFUSED", 0, {RefusalKind.ARCHIVE})
+
+
+@pytest.mark.parametrize("cut", [1, 40])
+def test_a_log_of_another_size_keeps_its_topic(cluster: ArchivingCluster, run: Run, cut: int) -> None:
+    metadata = cluster.replay().histories[GONE].unfinished()[0]
+    key = cluster.layout.object_key(metadata, None)
+    cluster.storage.put_object(key, cluster.storage._objects[key][0][:-cut])
+    assert "its metadata say" in next(iter(run.archive().refused.values())).why
+
+
+def test_a_log_of_other_offsets_keeps_its_topic(cluster: ArchivingCluster, tmp_path: Path) -> None:
+    metadata = cluster.real_segment(tip("shifted", 0, 9), 0, [Batch(tuple(Record(n) for n in range(10)))])
+    shifted = log_of([Batch(tuple(Record(n) for n in range(100, 110)))])
+    cluster.storage.put_object(cluster.layout.object_key(metadata, None), shifted)
+    cluster.mark_and_wait()
+    (refusal,) = Run(cluster, tmp_path).archive().refused.values()
+    assert "it holds offsets 100 to 109, its metadata say 0 to 9" in refusal.why
+
+
+def test_copies_that_were_never_finished_are_kept_as_they_are_and_go(cluster: ArchivingCluster, tmp_path: Path) -> None:
+    dangling = cluster.real_segment(tip("dangling", 0, 9), 7, state=S.COPY_SEGMENT_STARTED)
+    del cluster.storage._objects[cluster.layout.object_key(dangling, IndexType.OFFSET)]
+    cluster.mark_and_wait()
+    run = Run(cluster, tmp_path)
+    archive = run.archive()
+    (found,) = [p for p in archive.partitions if p.topic == "dangling"]
+    assert (found.segments, found.not_whole, found.records) == (1, 1, 0)
+    (segment,) = read_manifest(found.folder, found.manifest).segments
+    assert (segment.whole, segment.missing) == (False, ("offset",))
+    assert by_topic(run, archive)["dangling"] == ("FINISHED", 1, set())
+
+
+def test_what_an_interrupted_run_has_left_can_be_archived_and_goes(cluster: ArchivingCluster, tmp_path: Path) -> None:
+    started = cluster.real_segment(tip("half", 0, 9), 7, state=S.DELETE_SEGMENT_STARTED)
+    whole = cluster.real_segment(tip("half", 0, 9), 8, state=S.DELETE_SEGMENT_STARTED)
+    del cluster.storage._objects[cluster.layout.object_key(started, None)]
+    cluster.mark_and_wait()
+    run = Run(cluster, tmp_path)
+    archive = run.archive()
+    (found,) = [p for p in archive.partitions if p.topic == "half"]
+    assert (found.segments, found.not_whole, found.records) == (2, 1, 10)
+    assert whole.end_offset == 89
+    assert by_topic(run, archive)["half"] == ("FINISHED", 2, set())
+
+
+def test_an_archive_of_another_plan_deletes_nothing(cluster: ArchivingCluster, run: Run) -> None:
+    archive = run.archive()
+    run.plan_again(max_segments=4)
+    with pytest.raises(ArchiveError, match="of plan plan-1 with the checksum"):
+        ArchivedPlan(archive, run.summary, 0)
+    assert cluster.states() == ["DELETE_PARTITION_MARKED"] * 2
+
+
+def test_segments_that_the_archive_does_not_hold_stay(cluster: ArchivingCluster, run: Run) -> None:
+    archive = run.archive()
+    kept = replace(archive, partitions=tuple(p for p in archive.partitions if p.topic != "gone"))
+    assert by_topic(run, kept) == {"gone": ("REFUSED", 0, {RefusalKind.ARCHIVE}), "other": ("FINISHED", 2, set())}
+
+
+def spoil(folder: Path, how: str, archive: PlanArchive) -> None:
+    """Change something in the archived folder of a user partition after it was compared."""
+    (manifest,) = (folder / "manifests").iterdir()
+    if how == "gone":
+        next((folder / "segments").glob("*.log")).unlink()
+    elif how == "shorter":
+        log = next((folder / "segments").glob("*.log"))
+        log.write_bytes(log.read_bytes()[:-1])
+    elif how == "records":
+        next((folder / "records" / "run-1").iterdir()).unlink()
+    elif how == "manifest":
+        manifest.write_text(manifest.read_text() + " ")
+    elif how == "of another":
+        other = next(p for p in archive.partitions if p.topic == "other")
+        manifest.write_bytes((Path(other.folder) / other.manifest).read_bytes())
+    else:
+        manifest.unlink()
+
+
+@pytest.mark.parametrize("how", ["gone", "shorter", "records", "manifest", "of another", "no manifest"])
+def test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it(
+    cluster: ArchivingCluster, run: Run, how: str
+) -> None:
+    archive = run.archive()
+    (gone,) = [p for p in archive.partitions if p.topic == "gone"]
+    spoil(Path(gone.folder), how, archive)
+    before = cluster.keys_of(GONE)
+    assert by_topic(run, archive) == {"gone": ("REFUSED", 0, {RefusalKind.ARCHIVE}), "other": ("FINISHED", 2, set())}
+    assert cluster.keys_of(GONE) == before
+
+
+def test_a_manifest_of_another_user_partition_is_none_even_where_it_is_named(run: Run) -> None:
+    archive = run.archive()
+    gone, other = sorted(archive.partitions, key=lambda p: p.topic)
+    mixed = replace(gone, folder=other.folder, manifest=other.manifest, manifest_sha256=other.manifest_sha256)
+    assert by_topic(run, replace(archive, partitions=(mixed,)))["gone"] == ("REFUSED", 0, {RefusalKind.ARCHIVE})
+
+
+def test_a_manifest_of_an_earlier_plan_is_none_even_where_it_is_named(run: Run) -> None:
+    earlier = run.archive()
+    run.plan_again()
+    archive = run.archive("run-2")
+    old = next(p for p in earlier.partitions if p.topic == "gone")
+    kept = tuple(old if p.topic == "gone" else p for p in archive.partitions)
+    assert by_topic(run, replace(archive, partitions=kept))["gone"] == ("REFUSED", 0, {RefusalKind.ARCHIVE})
+
+
+def test_where_one_partition_is_damaged_the_others_of_its_topic_stay_too(
+    cluster: ArchivingCluster, tmp_path: Path
+) -> None:
+    second = tip("gone", 1)
+    cluster.real_segments(second, 2)
+    cluster.mark_and_wait()
+    damaged = cluster.layout.object_key(cluster.replay().histories[GONE].unfinished()[0], None)
+    cluster.storage.put_object(damaged, b"no log")
+    before = cluster.keys_of(second)
+    run = Run(cluster, tmp_path)
+    report = run.clean(run.archive())
+    outcomes = {(p.topic, p.partition): p.outcome.value for p in report.partitions}
+    assert outcomes == {("gone", 0): "REFUSED", ("gone", 1): "REFUSED", ("other", 0): "FINISHED"}
+    assert cluster.keys_of(second) == before
+
+
+def test_archiving_again_finds_its_own_files_and_says_the_same(cluster: ArchivingCluster, run: Run) -> None:
+    first = run.archive()
+    logs = {p: p.stat().st_mtime_ns for p in Path(run.archive_uri).rglob("*.log")}
+    cluster.now_ms += 1
+    again = run.archive()
+    assert [p.records_sha256 for p in again.partitions] == [p.records_sha256 for p in first.partitions]
+    assert {p: p.stat().st_mtime_ns for p in Path(run.archive_uri).rglob("*.log")} == logs
+    assert by_topic(run, again) == {"gone": ("FINISHED", 3, set()), "other": ("FINISHED", 2, set())}
+
+
+def test_other_bytes_of_the_same_segment_in_the_archive_keep_its_topic(cluster: ArchivingCluster, run: Run) -> None:
+    run.archive()
+    log = next(p for p in Path(run.archive_uri).rglob("*.log") if "gone-" in str(p))
+    log.write_bytes(log.read_bytes()[:-1] + b"x")
+    (refusal,) = run.archive().refused.values()
+    assert "holds other bytes from before" in refusal.why
+
+
+def test_a_full_archive_ends_the_step(cluster: ArchivingCluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("airflow_provider_rlmm.remote_log.archive.files.replacing", full)
+    with pytest.raises(ArchiveError, match="No space left"):
+        run.archive()
+
+
+def test_a_file_that_does_not_read_back_keeps_its_topic(
+    cluster: ArchivingCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = files.describe
+
+    def lying(folder_uri: str, name: str) -> ArchivedFile:
+        found = real(folder_uri, name)
+        return replace(found, sha256="0" * 64) if name.endswith(".log") and "gone-" in folder_uri else found
+
+    monkeypatch.setattr(files, "describe", lying)
+    (refusal,) = run.archive().refused.values()
+    assert "does not read back" in refusal.why
+
+
+def test_records_that_do_not_read_back_keep_their_topic(
+    cluster: ArchivingCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = records.batches_of
+
+    def lying(folder_uri: str, file: ArchivedFile) -> Iterator[pa.RecordBatch]:
+        for batch in real(folder_uri, file):
+            yield batch.slice(1) if "gone-" in folder_uri else batch
+
+    monkeypatch.setattr(records, "batches_of", lying)
+    (refusal,) = run.archive().refused.values()
+    assert refusal.topic == "gone"
+    assert "do not read back" in refusal.why
+
+
+@pytest.mark.parametrize(("asked", "demanded"), [(True, False), (False, True)])
+def test_a_run_that_must_archive_and_has_not_deletes_nothing(run: Run, asked: bool, demanded: bool) -> None:
+    settings = RemoteLogSettings(archive_uri="/archives", archive_before_deletion=demanded)
+    wanted = archive_wanted(settings, asked)
+    with pytest.raises(ArchiveError, match="clear the task archive"):
+        guard_of(run.uri, run.summary, 0, wanted=wanted)
+    Path(run.uri, "archive.json").write_text(run.archive().to_json()[:-2])
+    with pytest.raises(ArchiveError, match=r"archive\.json cannot be read"):
+        guard_of(run.uri, run.summary, 0, wanted=wanted)
+
+
+def test_a_run_that_need_not_archive_is_not_asked(run: Run) -> None:
+    guard = guard_of(run.uri, run.summary, 0, wanted=archive_wanted(RemoteLogSettings(), False))
+    assert guard.refusal_of(GONE) is None
+
+
+def test_storage_that_does_not_answer_ends_the_step(cluster: ArchivingCluster, run: Run) -> None:
+    def down(effect: str, key: str) -> None:
+        raise StorageUnavailableError("down")
+
+    cluster.storage.on_effect = down
+    with pytest.raises(StorageUnavailableError):
+        run.archive()
+
+
+def test_a_log_that_was_replaced_since_the_plan_ends_the_step(
+    cluster: ArchivingCluster, run: Run, tmp_path: Path
+) -> None:
+    other = ArchivingCluster()
+    other.real_segments(GONE, 6)
+    other.mark_and_wait()
+    run.cluster = other
+    with pytest.raises(LogReplacedError):
+        run.archive()
+
+
+def test_a_topic_name_that_walks_is_refused(tmp_path: Path) -> None:
+    cluster = ArchivingCluster()
+    cluster.real_segments(tip("gone", 0, 7), 1)
+    with pytest.raises(ArchiveError, match="none that Kafka allows"):
+        folder_of(str(tmp_path), "c", tip("../../etc", 0, 7))
