@@ -44,9 +44,10 @@ def get_provider_info() -> dict[str, Any]:
                 "doctor",
                 "dead_man",
                 "scrub",
+                "remote_log",
             )
         ],
-        "sensors": [_modules("sensors", "remote_log_gone")],
+        "sensors": [_modules("sensors", "remote_log_gone", "remote_log_copied")],
         "triggers": [_modules("triggers", "markers", "topic_gone", "spark_driver")],
         "connection-types": [_connection_type()],
         "extra-links": [

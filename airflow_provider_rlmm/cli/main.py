@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import click
 
-from airflow_provider_rlmm.cli import cleaning, health, reading, scrubbing
+from airflow_provider_rlmm.cli import cleaning, health, reading, remote_log, scrubbing
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.errors import RlmmError
@@ -64,7 +64,7 @@ def _logging(verbose: int) -> Iterator[None]:
         package.setLevel(before)
 
 
-for _command in (*reading.COMMANDS, *health.COMMANDS, *cleaning.COMMANDS, *scrubbing.COMMANDS):
+for _command in (*reading.COMMANDS, *remote_log.COMMANDS, *health.COMMANDS, *cleaning.COMMANDS, *scrubbing.COMMANDS):
     rlmm.add_command(_command)
 
 
@@ -77,28 +77,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None, command: click.Command = rlmm, name: str = "rlmm") -> int:
     """
     Run the command.
 
     :param arguments: of the command line, ``None`` for those of this process.
+    :param command: the command; another program may have one with the same options.
+    :param name: under which the program says why it ends.
     :return: an :class:`ExitCode`.
     """
     with remembering_interrupts():
         try:
-            return _run(arguments)
+            return _run(arguments, command, name)
         except KeyboardInterrupt:
             pass
         except Exception:
             if not was_interrupted():
                 raise
-    _say("interrupted: what was done stays done, and the next run goes on from there")
+    _say(name, "interrupted: what was done stays done, and the next run goes on from there")
     return ExitCode.INTERRUPTED
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, command: click.Command, name: str) -> int:
+    given = None if arguments is None else list(arguments)
     try:
-        code = rlmm.main(args=None if arguments is None else list(arguments), prog_name="rlmm", standalone_mode=False)
+        code = command.main(args=given, prog_name=name, standalone_mode=False)
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as e:
@@ -108,12 +111,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         if was_interrupted():
             raise
         if isinstance(e, RlmmError):
-            _say(str(e))
+            _say(name, str(e))
             return ExitCode.UNAVAILABLE if e.retriable else ExitCode.FAILED
-        _say(f"{e.strerror or type(e).__name__}{f': {e.filename}' if e.filename else ''}")
+        _say(name, f"{e.strerror or type(e).__name__}{f': {e.filename}' if e.filename else ''}")
         return ExitCode.FAILED
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def _say(message: str) -> None:
-    click.echo(f"rlmm: {printable(message, _MAX_MESSAGE)}", err=True)
+def _say(name: str, message: str) -> None:
+    click.echo(f"{name}: {printable(message, _MAX_MESSAGE)}", err=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from airflow_provider_rlmm.kafka.client import (
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+from airflow_provider_rlmm.policy.remote_copies import OffsetsByTime
 
 _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
@@ -193,13 +194,36 @@ class KafkaClusterTopics:
         # Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
         existing = self.partition_counts(partition_counts)
         partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
+        return self._offsets(partitions, admin_api.OffsetSpec.earliest(), "log start offset")
+
+    def offsets_by_time(self, topic: str, timestamp_ms: int) -> dict[int, OffsetsByTime]:
+        """
+        Return where the partitions of a topic begin and end, and where they reach a time.
+
+        :param topic: its name.
+        :param timestamp_ms: ms since the epoch.
+        :return: partition → offsets; none where the topic does not exist.
+        :raises EventLogAccessError: if the topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        partitions = [(topic, p) for p in range(self.partition_counts([topic]).get(topic, 0))]
+        # The time first: what is written meanwhile is behind it.
+        reached = self._offsets(partitions, admin_api.OffsetSpec.for_timestamp(timestamp_ms), "offset by time")
+        starts = self._offsets(partitions, admin_api.OffsetSpec.earliest(), "log start offset")
+        ends = self._offsets(partitions, admin_api.OffsetSpec.latest(), "log end offset")
+        return {
+            key[1]: OffsetsByTime(starts[key], None if reached[key] < 0 else reached[key], ends[key])
+            for key in partitions
+            if key in reached and key in starts and key in ends
+        }
+
+    def _offsets(self, partitions: Sequence[tuple[str, int]], spec: Any, what: str) -> dict[tuple[str, int], int]:
         offsets: dict[tuple[str, int], int] = {}
         for chunk in chunks(partitions):
-            outcomes = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())
-            for (topic, partition), outcome in outcomes.items():
+            for (topic, partition), outcome in self._admin.list_offsets(chunk, spec).items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
-                    what = f"asking for the log start offset of {topic}-{partition}"
-                    offsets[topic, partition] = self._admin.checked(what, outcome).offset
+                    asked = f"asking for the {what} of {topic}-{partition}"
+                    offsets[topic, partition] = self._admin.checked(asked, outcome).offset
         return offsets
 
     def describe_metadata_topic(self, topic: str = METADATA_TOPIC) -> MetadataTopicDescription:

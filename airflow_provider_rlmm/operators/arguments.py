@@ -30,6 +30,7 @@ from airflow_provider_rlmm.policy.guards import (
     CleanerLimits,
 )
 from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
@@ -111,15 +112,39 @@ def metadata_partition(name: str, value: object) -> int:
     return integer(name, value, 0, MAX_PARTITION)
 
 
-def offsets(name: str, value: object) -> dict[int, int]:
-    """Return metadata partition → offset, both integers or the text of one, ``None`` for none; see :data:`Reader`."""
+def _offsets(what: str, name: str, value: object) -> dict[int, int]:
     given = {} if value is None else value
     if not isinstance(given, Mapping):
-        raise refused(name, value, "a mapping of metadata partitions to offsets")
-    found = {metadata_partition(f"{name}: a metadata partition", p): o for p, o in given.items()}
+        raise refused(name, value, f"a mapping of {what}s to offsets")
+    found = {metadata_partition(f"{name}: a {what}", p): o for p, o in given.items()}
     if len(found) != len(given):
-        raise ConfigurationError(f"{name} names a metadata partition twice")
-    return {p: integer(f"{name}: the offset of metadata partition {p}", o) for p, o in found.items()}
+        raise ConfigurationError(f"{name} names a {what} twice")
+    return {p: integer(f"{name}: the offset of {what} {p}", o) for p, o in found.items()}
+
+
+offsets = partial(_offsets, "metadata partition")
+"""Returns metadata partition → offset, both integers or the text of one, ``None`` for none: a :data:`Reader`."""
+
+partition_offsets = partial(_offsets, "partition")
+"""Returns partition of a topic → offset, as :data:`offsets`."""
+
+moment = values.moment_ms
+"""Returns a point in time, ms since the epoch: a :data:`Reader`."""
+
+
+def moment_or_none(name: str, value: object) -> int | None:
+    """
+    Return a point in time, ms since the epoch, ``None`` where it is absent or a template that rendered as nothing; see
+    :func:`~airflow_provider_rlmm.policy.values.moment_ms` and :data:`Reader`.
+    """
+    return None if value is None or value in ("", "None") else values.moment_ms(name, value)
+
+
+def isolation(name: str, value: object) -> ReadIsolation:
+    """Return an isolation level of Kafka's consumers; see :data:`Reader`."""
+    if not isinstance(value, str) or value not in list(ReadIsolation):
+        raise refused(name, value, " or ".join(ReadIsolation))
+    return ReadIsolation(value)
 
 
 def mappings(name: str, value: object) -> list[Mapping[str, Any]]:

@@ -121,7 +121,7 @@ def moment_ms(name: str, value: object) -> int:
     if not isinstance(value, datetime):
         return spelled_integer(name, value)
     if value.tzinfo is None:
-        raise ConfigurationError(f"{name} {value.isoformat()} has no zone: add one, such as Z or +01:00")
+        raise refused(name, value.isoformat(), f"{_MOMENT} (and this one has no zone: add Z or +01:00)")
     found = (value - _EPOCH) // timedelta(milliseconds=1)
     if found < 0:
         raise refused(name, value.isoformat(), "a time since 1970")

@@ -36,6 +36,7 @@ from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOpera
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.scrub import (
     DeleteScrubbedObjectsOperator,
@@ -44,6 +45,7 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
 
 HUGE = 10**400
@@ -125,6 +127,8 @@ HOLDS: list[Any] = [
     ["x" * 250],
     ["\u00e9"],
 ]
+PARTITIONS: list[Any] = [-1, 0, "0", {}, [-1], ["x"], [1.5], [True], [2**31]]
+MOMENTS: list[Any] = ["now", "2026-03-01T00:00:00", "1969-12-31T00:00:00Z", 1.5, True, [], -1, HUGE]
 CANARIES: list[Any] = [*(i for i in INTEGERS if i != ""), 0]
 EVENTS: list[Any] = [None, 5, "event", {"topic": "a"}, ["event"], [{1: 2}], [[]], [{}] * 10_001, [{"topic": 5}]]
 
@@ -212,7 +216,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         {"topic_id": "AAAAAAAAAAAAAAAAAAAABw"},
         {
             "topic_id": [None, "", "orders", 7],
-            "partitions": [-1, 0, "0", {}, [-1], ["x"], [1.5], [True], [2**31]],
+            "partitions": PARTITIONS,
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
         },
@@ -309,6 +313,33 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "allowed_quarantine": ["KEYED", ["NONE"], [5]],
             "overrides": ["unproven_root", ["nonsense"], [5]],
+        },
+    ),
+    (
+        RemoteLogReadOperator,
+        {"topic": "orders", "output_uri": "/nowhere"},
+        {
+            "topic": [None, "", *TEXTS],
+            "output_uri": [None, "", *TEXTS],
+            "partitions": PARTITIONS,
+            "start_offsets": OFFSETS,
+            "end_offsets": OFFSETS,
+            "start_time": MOMENTS,
+            "end_time": MOMENTS,
+            "isolation_level": [None, "", "committed", "READ_COMMITTED", 1, True, []],
+            "allow_incomplete": FLAGS,
+            "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "rlmm_conn_id": [None, "", *TEXTS],
+        },
+    ),
+    (
+        RemoteLogCopiedSensor,
+        {"topic": "orders", "up_to": 5},
+        {
+            "topic": [None, "", *TEXTS],
+            "up_to": [None, "", *MOMENTS],
+            "partitions": PARTITIONS,
+            "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),
 ]

@@ -52,7 +52,8 @@ FORGOTTEN = TopicIdPartition(UUID(int=77), "orders", 1)
 UNMARKED = TopicIdPartition(UUID(int=77), "orders", 2)
 """Deleted, and nobody has looked at it yet; one segment is left."""
 PAYMENTS = [TopicIdPartition(UUID(int=81), "payments", n) for n in range(2)]
-"""Living, with ten segments each."""
+"""Living, with ten segments each, of ten records: a new one each hour, the last one an hour ago."""
+HOUR_MS = 3_600_000
 
 MARKED = {"payload": {"topic_ids": []}}
 """What an event of the watcher holds besides; the pages know several assets, and the events here are of one."""
@@ -99,9 +100,10 @@ class World:
         copied_ms = NOW_MS - 20 * DAY_MS
         segment = RemoteLogSegmentId(tip, UUID(int=tip.topic_id.int * 1000 + tip.partition * 100 + number))
         start = number * 10
-        files = files_of([Batch(tuple(Record(start + i, copied_ms) for i in range(10)))])
+        records = tuple(_record(tip, offset, copied_ms) for offset in range(start, start + 10))
+        files = files_of([Batch(records)])
         added = RemoteLogSegmentMetadata(
-            segment, start, start + 9, copied_ms, 1, copied_ms, len(files[None]), None, _S.COPY_SEGMENT_STARTED,
+            segment, start, start + 9, records[-1].timestamp, 1, copied_ms, len(files[None]), None, _S.COPY_SEGMENT_STARTED,
             ((0, start),), True,
         )  # fmt: skip
         self._say(added, copied_ms)
@@ -113,6 +115,12 @@ class World:
     def _say(self, event: RemoteLogMetadata, at_ms: int) -> None:
         tip = topic_id_partition_of(event)
         self.log.append(metadata_partition_for(tip, PARTITIONS), serialize(event), timestamp_ms=at_ms)
+
+
+def _record(tip: TopicIdPartition, offset: int, copied_ms: int) -> Record:
+    if tip not in PAYMENTS:
+        return Record(offset, copied_ms)
+    return Record(offset, NOW_MS - (100 - offset) * HOUR_MS, b"card", b"%d EUR" % offset)
 
 
 @pytest.fixture

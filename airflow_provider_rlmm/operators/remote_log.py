@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that read remote log segments without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.observability.lineage import Place, Touched
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.read_range import ReadIsolation, ReadRange
+
+
+class RemoteLogReadOperator(CheckedOperator):
+    """
+    Read records of a topic from remote storage into Parquet, one file per user partition, without loading a broker.
+
+    Each file ``partition-<n>.parquet`` has the columns ``offset``, ``timestamp`` (ms since the epoch), ``key``, ``value`` and
+    ``headers``. What is not in remote storage cannot be read: a range of which some is missing fails the task before anything
+    is written.
+
+    :param topic: its name, or its id in Kafka's text form where several topics have had the name.
+    :param output_uri: directory for the files; those of an earlier read are replaced.
+    :param partitions: of the topic; ``None`` for all that have ever been copied.
+    :param start_offsets: partition → first offset, inclusive; a missing one begins where remote storage does;
+        the ``next_offsets`` that an earlier read returned fit here.
+    :param end_offsets: partition → last offset, exclusive; a missing one ends where remote storage does.
+    :param start_time: instead of ``start_offsets``: from the first record on whose timestamp is this or later. A time with
+        its zone, such as ``2026-03-01T22:30:00Z``, or ms since the epoch.
+    :param end_time: instead of ``end_offsets``: up to the first record whose timestamp is this or later, exclusive.
+    :param isolation_level: as of Kafka's consumers: ``read_uncommitted`` or ``read_committed``.
+    :param allow_incomplete: take what there is of a range.
+    :param bytes_per_second: the most that is fetched in a second; ``None`` for as much as the store gives.
+    :param rlmm_conn_id: connection of type ``rlmm``.
+    :return: ``uri``, ``records``, ``bytes`` before compression, ``next_offsets``, and ``partitions``: for each of them its
+        ``file``, ``records``, ``start_offset`` and ``end_offset``.
+    :raises OffsetNotInRemoteLogError: if some of a range is not in remote storage.
+    :raises RlmmError: if metadata topic or storage cannot be read, or an object is damaged.
+    """
+
+    template_fields: Sequence[str] = (
+        "topic",
+        "output_uri",
+        "partitions",
+        "start_offsets",
+        "end_offsets",
+        "start_time",
+        "end_time",
+        "isolation_level",
+        "allow_incomplete",
+        "bytes_per_second",
+        "rlmm_conn_id",
+    )
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "topic": given.text,
+        "output_uri": given.folder,
+        "partitions": given.partitions,
+        "start_offsets": given.partition_offsets,
+        "end_offsets": given.partition_offsets,
+        "start_time": given.moment_or_none,
+        "end_time": given.moment_or_none,
+        "isolation_level": given.isolation,
+        "allow_incomplete": given.flag,
+        "bytes_per_second": partial(given.optional_integer, minimum=1),
+        "rlmm_conn_id": given.text,
+    }
+    ui_color = "#cfe2f3"
+    touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        output_uri: str,
+        partitions: Sequence[int] | str | None = None,
+        start_offsets: Mapping[Any, Any] | None = None,
+        end_offsets: Mapping[Any, Any] | None = None,
+        start_time: Any = None,
+        end_time: Any = None,
+        isolation_level: str = ReadIsolation.READ_UNCOMMITTED,
+        allow_incomplete: bool | str = False,
+        bytes_per_second: int | str | None = None,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.output_uri = output_uri
+        self.partitions = partitions
+        self.start_offsets = start_offsets
+        self.end_offsets = end_offsets
+        self.start_time = start_time
+        self.end_time = end_time
+        self.isolation_level = isolation_level
+        self.allow_incomplete = allow_incomplete
+        self.bytes_per_second = bytes_per_second
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Read."""
+        from airflow_provider_rlmm.session.remote_log import open_remote_log, read_into_parquet
+
+        read = self.read_arguments()
+        ReadRange(start_ms=read.start_time, end_ms=read.end_time)  # refused before anything is opened
+        with session_of(context, read.rlmm_conn_id, CleanerLimits(), dry_run=True) as session:
+            log = open_remote_log(session, read.topic, read.partitions, bytes_per_second=read.bytes_per_second)
+            numbers = [tip.partition for tip in log.partitions]
+            for name in ("start_offsets", "end_offsets"):
+                if strangers := sorted(getattr(read, name).keys() - set(numbers)):
+                    raise ConfigurationError(f"{name} names partitions {strangers}, which are not read")
+            wanted = {
+                number: ReadRange(
+                    read.start_offsets.get(number), read.end_offsets.get(number), read.start_time, read.end_time
+                )
+                for number in numbers
+            }
+            done = read_into_parquet(
+                log, read.output_uri, wanted, read.isolation_level, allow_incomplete=read.allow_incomplete
+            )
+        records = sum(one.written.records for one in done)
+        self.log.info("%d records of %d user partitions were read", records, len(done))
+        return self.told(
+            {
+                "uri": read.output_uri,
+                "records": records,
+                "bytes": sum(one.written.bytes for one in done),
+                # An XCom's keys are strings.
+                "next_offsets": {str(one.partition): one.range.end for one in done},
+                "partitions": {
+                    str(one.partition): {
+                        "file": one.uri,
+                        "records": one.written.records,
+                        "start_offset": one.range.start,
+                        "end_offset": one.range.end,
+                    }
+                    for one in done
+                },
+            }
+        )

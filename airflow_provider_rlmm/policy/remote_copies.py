@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether all records up to a time are in remote storage: what the leader has, beside what was copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_provider_rlmm.policy.read_range import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsByTime:
+    """
+    Where a living user partition begins and ends, and where it reaches a time.
+
+    :param log_start_offset: its first offset, inclusive, be it remote or local.
+    :param reached: offset of the first record with that timestamp or a later one, ``None`` where there is none.
+    :param log_end_offset: its end, exclusive.
+    """
+
+    log_start_offset: int
+    reached: int | None
+    log_end_offset: int
+
+    @property
+    def wanted(self) -> OffsetRange:
+        """The offsets of all that was written before the time."""
+        end = self.log_end_offset if self.reached is None else self.reached
+        return OffsetRange(self.log_start_offset, max(self.log_start_offset, end))
+
+
+def why_not_copied(partition: int, offsets: OffsetsByTime, copied: Iterable[OffsetRange]) -> str | None:
+    """
+    Return why not all records before the time are in remote storage, ``None`` where they are.
+
+    :param partition: number of the user partition, for the sentence.
+    :param offsets: what its leader says.
+    :param copied: offsets of the copied segments that belong to the leader's history.
+    """
+    wanted, ranges = offsets.wanted, sorted((r.start, r.end) for r in copied)
+    if wanted.start >= wanted.end:
+        return None
+    if ranges and max(end for _, end in ranges) > offsets.log_end_offset:
+        return (
+            f"partition {partition}: remote storage goes beyond offset {offsets.log_end_offset - 1}, where its leader's log "
+            "ends: another leader wrote that"
+        )
+    reached = wanted.start
+    for start, end in ranges:
+        if start > reached:
+            break
+        reached = max(reached, end)
+    if reached >= wanted.end:
+        return None
+    return f"partition {partition}: offsets {reached} to {wanted.end - 1} are not in remote storage"

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rlmm read` and `rlmm find-offset` over the in-process log and an in-memory store."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
+
+ORDERS_ID = kafka_uuid_str(ORDERS[0].topic_id)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TieredOrders:
+    fake = TieredOrders()
+
+    def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
+        return ProvenClock(lambda: TimeProof(START_MS, system_clock(), "a test", proven=True))
+
+    monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setattr(CommandLineAccess, "get_proven_clock", proven)
+    monkeypatch.setattr(CommandLineAccess, "check_cluster", lambda self, *_: "cluster-1")
+    for kind, name, value in (
+        (CommandLineAccess, "get_event_log", nullcontext(fake.log)),
+        (CommandLineAccess, "get_cluster_topics", fake.topics),
+        (CommandLineStorage, "get_storage_manager", fake.storage),
+    ):
+        monkeypatch.setattr(kind, name, lambda self, value=value: value)
+    return fake
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert run([*arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def as_printed(partition: int, offset: int) -> dict[str, Any]:
+    row = record(offset)
+    headers = [{"key": key, "value": encoded(value)} for key, value in row.headers]
+    return {
+        "partition": partition, "offset": offset, "timestamp": row.timestamp, "key": encoded(row.key),
+        "value": encoded(row.value), "headers": headers,
+    }  # fmt: skip
+
+
+def test_records_are_printed_one_a_line(world: TieredOrders, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, "read", "orders") == [as_printed(p, offset) for p in (0, 1) for offset in range(90)]
+    some = lines(capsys, "read", ORDERS_ID, "1", "--from-offset", "28", "--to-offset", "33", "--limit", "4")
+    assert some == [as_printed(1, offset) for offset in range(28, 32)]
+    timed = lines(
+        capsys, "read", "orders", "0", "--from-time", "2023-11-14T22:13:23Z", "--to-time", str(START_MS + 5_000)
+    )
+    assert timed == [as_printed(0, 3), as_printed(0, 4)]
+
+
+def test_people_get_text_and_not_more_than_they_can_look_at(
+    world: TieredOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.copy(ORDERS[0], batches(90, 5))
+    assert run(["read", "orders", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert "value 99" in printed
+    assert "value 100" not in printed
+    assert "2023-11-14 22:13:20 UTC" in printed
+    assert "n=17" in printed
+    assert "there are more than 100: --limit prints more" in printed
+    assert run(["read", "orders", "0", "--limit", "140"]) == 0
+    printed = capsys.readouterr().out
+    assert "value 139" in printed
+    assert "there are more" not in printed
+
+
+def test_records_go_into_files(world: TieredOrders, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = lines(capsys, "read", "orders", "--output", str(tmp_path / "out"), "--bytes-per-second", "1000000000")
+    assert [(row["partition"], row["records"], row["start"], row["end"]) for row in found] == [
+        (0, 90, 0, 90),
+        (1, 90, 0, 90),
+    ]
+    assert [row["first_offset"] for row in found] == [0, 0]
+    assert pq.read_table(found[1]["file"]).column("offset").to_pylist() == list(range(90))
+    assert run(["read", "orders", "--output", str(tmp_path / "out")]) == 0
+    assert "180 records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["read", "orders", "--from-offset", "3"], 2, "an offset is one of a partition: give PARTITION, too"),
+        (["read", "orders", "0", "--limit", "3", "--output", "x"], 2, "--limit is for what is printed"),
+        (["read", "orders", "0", "--from-offset", "5", "--to-offset", "4"], 1, "the end, 4, lies before the start, 5"),
+        (["read", "orders", "0", "--from-offset", "5", "--from-time", "4"], 1, "as an offset and as a time"),
+        (["read", "orders", "0", "--from-time", "yesterday"], 2, "a time with its zone"),
+        (["find-offset", "orders", "2023-11-14T22:13:20"], 2, "has no zone"),
+        (["read", "orders", "0", "--to-offset", "91"], 1, "offset 90 of"),
+        (["read", "payments"], 1, "names no topic 'payments'"),
+        (["find-offset", "orders", "5", "--partition", "4"], 1, "names no partitions [4]"),
+    ],
+)
+def test_what_cannot_be_read_has_a_line(
+    world: TieredOrders, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    assert run(arguments) == code
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.err.split())
+    assert captured.out == ""
+
+
+def test_offsets_are_found_by_time(world: TieredOrders, capsys: pytest.CaptureFixture[str]) -> None:
+    world.copy(ORDERS[1], batches(90, 1))
+    time = str(START_MS + 89_001)
+    found = lines(capsys, "find-offset", "orders", time)
+    assert found == [
+        {"partition": 0},
+        {"partition": 1, "offset": 90, "timestamp_ms": START_MS + 90_000, "leader_epoch": 0},
+    ]
+    assert lines(capsys, "find-offset", "orders", "2023-11-14T22:13:20Z", "--partition", "0")[0]["offset"] == 0
+    assert run(["find-offset", "orders", time]) == 0
+    printed = capsys.readouterr().out
+    assert "2023-11-14 22:14:50 UTC" in printed
+    assert "remote storage has no such record of partitions [0]" in printed
