@@ -181,3 +181,49 @@ def _record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
 
 def _bytes(value: bytes | None) -> bytes:
     return varint(-1) if value is None else varint(len(value)) + value
+
+
+def read_records(batch: bytes) -> list[Record]:
+    """Read the records of a batch that is not compressed, one after the other: what the columnar reader is compared with."""
+    base_offset = int.from_bytes(batch[:8], "big", signed=True)
+    attributes, _, base_timestamp, max_timestamp = struct.unpack_from(">hiqq", batch, 21)
+    (count,) = struct.unpack_from(">i", batch, 57)
+    at = 61
+    records: list[Record] = []
+
+    def number(bits: int) -> int:
+        nonlocal at
+        raw = shift = 0
+        while True:
+            byte = batch[at]
+            at += 1
+            raw |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                raw &= (1 << bits) - 1
+                return (raw >> 1) ^ -(raw & 1)
+
+    def text() -> bytes | None:
+        nonlocal at
+        size = number(32)
+        at += max(size, 0)
+        return batch[at - size : at] if size >= 0 else None
+
+    for _ in range(count):
+        size = number(32)
+        end = at + size
+        at += 1
+        delta = number(64)
+        timestamp = max_timestamp if attributes & LOG_APPEND_TIME else _wrapped(base_timestamp + delta)
+        offset = base_offset + number(32)
+        key, value = text(), text()
+        headers = tuple(((text() or b"").decode("utf-8", "replace"), text()) for _ in range(number(32)))
+        assert at == end
+        records.append(Record(offset, timestamp, key, value, headers))
+    # As Kafka does: what follows in a batch without records is not looked at.
+    assert at == len(batch) or not count
+    return records
+
+
+def _wrapped(number: int) -> int:
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

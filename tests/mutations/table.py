@@ -27,6 +27,7 @@ from tests.mutations.store_access import STORE_ACCESS
 from tests.mutations.stores import STORES
 from tests.mutations.watched_runs import WATCHED_RUNS
 from tests.mutations.watching import WATCHING
+from tests.mutations.whole_records import WHOLE_RECORDS
 
 MUTATIONS = [
     *INVARIANTS,
@@ -52,6 +53,7 @@ MUTATIONS = [
     *ALARMS,
     *WATCHED_RUNS,
     *COPYING,
+    *WHOLE_RECORDS,
 ]
 
 
