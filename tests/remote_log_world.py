@@ -107,8 +107,9 @@ class RemoteLogWorld:
 class _Writer:
     """Writes a log batch by batch."""
 
-    def __init__(self, rng: random.Random, start: int, *, gaps: bool) -> None:
+    def __init__(self, rng: random.Random, start: int, *, gaps: bool, distinct_times: bool) -> None:
         self.rng = rng
+        self.distinct_times = distinct_times
         self.offset = start
         self.gaps = gaps
         self.batches: list[Batch] = []
@@ -167,13 +168,16 @@ class _Writer:
 
     def _record(self, offset: int) -> Record:
         rng = self.rng
-        self.time_ms += rng.randint(-20, 30)
+        self.time_ms += rng.randint(-20, 30) * (1000 if self.distinct_times else 1)
         some = (None, b"", b"k", rng.randbytes(rng.choice((3, 40))))
         headers = tuple((f"h{i}", rng.choice(some)) for i in range(rng.choice((0, 0, 0, 2))))
-        return Record(offset, self.time_ms, rng.choice(some), rng.choice(some), headers)
+        time_ms = self.time_ms + offset % 1000 if self.distinct_times else self.time_ms
+        return Record(offset, time_ms, rng.choice(some), rng.choice(some), headers)
 
 
-def random_world(seed: int | str, *, batches: int = 60, start: int | None = None, gaps: bool = False) -> RemoteLogWorld:
+def random_world(
+    seed: int | str, *, batches: int = 60, start: int | None = None, gaps: bool = False, distinct_times: bool = False
+) -> RemoteLogWorld:
     """
     Return a log with whatever a broker may hold.
 
@@ -181,9 +185,12 @@ def random_world(seed: int | str, *, batches: int = 60, start: int | None = None
     :param batches: how many.
     :param start: first offset; by chance if not given.
     :param gaps: whether offsets are missing, as where a topic was compacted before.
+    :param distinct_times: whether no two records have the same timestamp.
     """
     rng = random.Random(f"world {seed}")
-    writer = _Writer(rng, rng.choice((0, 17, 2**40)) if start is None else start, gaps=gaps)
+    writer = _Writer(
+        rng, rng.choice((0, 17, 2**40)) if start is None else start, gaps=gaps, distinct_times=distinct_times
+    )
     writer.write(batches)
     cuts = sorted({0, *rng.sample(range(1, batches), min(batches - 1, rng.randint(0, 6))), batches})
     segments = []

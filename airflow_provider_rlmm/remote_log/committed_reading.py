@@ -13,7 +13,7 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction
-from airflow_provider_rlmm.remote_log.record_batches.control import read_markers
+from airflow_provider_rlmm.remote_log.record_batches.control import EndTransactionMarker, read_markers
 from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
@@ -105,15 +105,40 @@ class RecordReading:
         aborted = self._aborted(span, anew=True)
         marker = self._markers.disagreement(headers, aborted.contain(headers), markers)
         if marker is not None:
-            location = self._access.location(span.metadata, IndexType.TRANSACTION)
-            raise DamagedObjectError(
-                f"the transaction index {location}, or one of a later segment, is damaged: the transaction of producer "
-                f"{marker.producer_id} that ends at offset {marker.offset} ended in {marker.control_type.name}, says its "
-                "end marker, and the indexes say otherwise",
-                location,
-                0,
-            )
+            raise self._damaged(span.metadata, marker)
         return aborted
+
+    def require_decided(self, offset: int) -> None:
+        """
+        Read on behind the range, for no more than the end markers of the transactions that records of it belong to.
+
+        :param offset: the end of the range.
+        :raises DamagedObjectError: if an end marker says otherwise than was said of a record, or is not there.
+        """
+        while self._markers.is_undecided:
+            span = self._extent.span_at(offset)
+            if span is None:
+                raise self._extent.hole_at(offset)
+            for part in self._access.parts(span.metadata, self._extent.lineage, span.offsets):
+                headers = part.headers[part.headers.is_control & (part.headers.base_offset >= offset)]
+                nothing = np.zeros(len(headers), bool)
+                marker = self._markers.disagreement(headers, nothing, read_markers(part.data, headers))
+                if marker is not None:
+                    self._access.forget(span.metadata)
+                    raise self._damaged(span.metadata, marker)
+                if not self._markers.is_undecided:
+                    return
+            offset = span.offsets.end
+
+    def _damaged(self, metadata: RemoteLogSegmentMetadata, marker: EndTransactionMarker) -> DamagedObjectError:
+        location = self._access.location(metadata, IndexType.TRANSACTION)
+        return DamagedObjectError(
+            f"the transaction index {location}, or one of a segment near it, is damaged: the transaction of producer "
+            f"{marker.producer_id} that ends at offset {marker.offset} ended in {marker.control_type.name}, says its end "
+            "marker, and the indexes say otherwise",
+            location,
+            0,
+        )
 
     def _aborted(self, span: SegmentSpan, *, anew: bool = False) -> AbortedTransactions:
         """Return the aborted transactions with records in a range, by the indexes of its segment and of later ones."""

@@ -272,6 +272,7 @@ class RemoteLogReader:
             except RemoteObjectNotFoundError as e:
                 if not self._is_deleted(span.metadata):
                     raise _gone(span.metadata, e) from e
+        reading.require_decided(end)
 
     def _extent(
         self, topic_id_partition: TopicIdPartition, leader_epochs: LeaderEpochCheckpoint | None

@@ -65,6 +65,11 @@ class MarkerCheck:
         # what was said of the batches whose end marker is still to come, by producer
         self._open: dict[int, set[bool]] = {}
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether an end marker is still to come."""
+        return bool(self._open)
+
     def copy(self) -> MarkerCheck:
         """Return an independent copy."""
         copied = MarkerCheck()

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
 
 COMMITTED, UNCOMMITTED = ReadIsolation.READ_COMMITTED, ReadIsolation.READ_UNCOMMITTED
-SEEDS = range(20)
+SEEDS = range(10)
 
 
 def reader_of(world: RemoteLogWorld, **settings: int) -> RemoteLogReader:
