@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_rlmm.remote_log.record_batches.headers import LEAST_RECORD_BYTES
 from airflow_provider_rlmm.remote_log.record_batches.varints import VARINT_BYTES, read_varints
 
 Array = npt.NDArray[Any]
@@ -41,6 +42,9 @@ def find_records(data: Array, at: Array, end: Array, count: Array) -> tuple[Arra
     :return: of each record, in the order of the batches, where it begins behind its size, and the byte behind it.
     :raises RecordsDoNotFitError: the records of a batch do not fill it exactly, or one has a size below zero.
     """
+    too_many = count > (end - at) // LEAST_RECORD_BYTES
+    if too_many.any():
+        raise RecordsDoNotFitError(int(np.argmax(too_many)))
     if count.size >= _BATCHES_IN_STEP and int(count.sum()) >= _BATCHES_IN_STEP * int(count.max()):
         size_at, behind = _in_step(data, at, count)
     else:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import numpy as np
+
 from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Data
 from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow
 
 _KEY: Final = struct.Struct(">hh")  # version, type
-_MOST_BYTES: Final = 1 << 16  # a marker has ten
+_MOST_BYTES: Final = 1 << 16  # a marker has seventeen, and is not compressed
 
 
 class ControlRecordType(IntEnum):
@@ -20,6 +22,9 @@ class ControlRecordType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_END_MARKERS: Final = frozenset(ControlRecordType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +51,16 @@ def read_markers(data: Data, headers: BatchHeaders) -> list[EndTransactionMarker
     :return: the markers, in their order; control records of other types, which consumers pass over, are left out.
     :raises DamagedObjectError: a control batch holds no control record.
     """
+    if not len(headers):
+        return []
+    records = to_arrow(data, headers, max_decompressed_bytes=max(len(data), _MOST_BYTES))
+    batch = np.repeat(np.arange(len(headers)), headers.record_count)
+    offsets, keys = records.column("offset").to_pylist(), records.column("key").to_pylist()
     markers: list[EndTransactionMarker] = []
-    for row in range(len(headers)):
-        producer_id = int(headers.producer_id[row])
-        records = to_arrow(data, headers[row : row + 1], max_decompressed_bytes=_MOST_BYTES)
-        keys = records.column("key").to_pylist()
-        for offset, key in zip(records.column("offset").to_pylist(), keys, strict=True):
-            if key is None or len(key) < _KEY.size or (version_and_type := _KEY.unpack_from(key))[0] < 0:
-                raise headers.damaged(int(headers.position[row]), "it is a control batch and holds no control record")
-            if version_and_type[1] in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-                markers.append(EndTransactionMarker(offset, producer_id, ControlRecordType(version_and_type[1])))
+    for row, offset, key in zip(batch.tolist(), offsets, keys, strict=True):
+        if key is None or len(key) < _KEY.size or (version_and_type := _KEY.unpack_from(key))[0] < 0:
+            raise headers.damaged(int(headers.position[row]), "it is a control batch and holds no control record")
+        if version_and_type[1] in _END_MARKERS:
+            control_type = ControlRecordType(version_and_type[1])
+            markers.append(EndTransactionMarker(offset, int(headers.producer_id[row]), control_type))
     return markers

@@ -26,6 +26,8 @@ Data = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
 """Size of a batch's header; its records follow."""
+LEAST_RECORD_BYTES: Final = 7
+"""Size of a record without key, value and headers."""
 
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH: Final = 12  # base offset and length: what the length does not count
@@ -34,7 +36,6 @@ _UP_TO_MAGIC: Final = 17
 _CHECKSUMMED_AT: Final = 21
 _MAGIC: Final = 2
 _LEAST_LEGACY_BYTES: Final = 14  # what the length of a batch of format v0 is at least
-_LEAST_RECORD_BYTES: Final = 7
 _MAX_OFFSET: Final = (1 << 63) - 1
 _LENGTH_AND_MAGIC: Final = struct.Struct(">i4xb")
 
@@ -196,7 +197,7 @@ class BatchHeaders:
     def _refuse_impossible(self, last_offset_delta: Array) -> None:
         before = np.concatenate([np.full(min(len(self), 1), -1), self.last_offset[:-1]])
         # The records take 7 bytes each at least, but compressed ones.
-        room = np.where(self.codec == Codec.NONE, (self.size_in_bytes - HEADER_BYTES) // _LEAST_RECORD_BYTES, np.inf)
+        room = np.where(self.codec == Codec.NONE, (self.size_in_bytes - HEADER_BYTES) // LEAST_RECORD_BYTES, np.inf)
         for wrong, reason in (
             (last_offset_delta < 0, "its last offset lies before its first"),
             (

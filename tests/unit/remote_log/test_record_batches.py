@@ -332,6 +332,14 @@ def test_another_number_of_records_than_there_are(count: int) -> None:
         to_arrow(data, find(data), max_decompressed_bytes=LIMIT)
 
 
+@pytest.mark.parametrize("times", [1, 300])
+def test_packed_batches_make_no_room_for_more_records_than_they_hold(times: int) -> None:
+    made = [Batch((Record(number),), codec=Codec.LZ4).to_bytes() for number in range(times)]
+    data = b"".join(changed(57, struct.pack(">i", (1 << 31) - 1), batch) for batch in made)
+    with pytest.raises(DamagedObjectError, match="its records do not fill it exactly"):
+        to_arrow(data, find(data), max_decompressed_bytes=LIMIT)
+
+
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 @pytest.mark.parametrize("xerial", [True, False])
 @pytest.mark.parametrize(
