@@ -16,6 +16,7 @@ from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.kill_switch import KILL_SWITCH
 from tests.mutations.living_leader import LIVING_LEADER
+from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.mutation import Mutation
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
@@ -54,6 +55,7 @@ MUTATIONS = [
     *WATCHED_RUNS,
     *COPYING,
     *WHOLE_RECORDS,
+    *LOG_DIRECTORIES,
 ]
 
 

@@ -13,17 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+import numpy as np
+
+from airflow_provider_rlmm.errors import RemoteLogError
 from airflow_provider_rlmm.policy.copying import LeaderRecord
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.log_directory.batch_reading import read_batches
-from airflow_provider_rlmm.remote_log.log_directory.names import LOG_SUFFIX, segment_file_name
+from airflow_provider_rlmm.remote_log.log_directory.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file_name
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
 from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow
 
 _CHUNK_BYTES: Final = 256 * 1024
+_INDEX_ENTRY_BYTES: Final = 8
 _MAX_BATCH_BYTES: Final = 1024 * 1024 * 1024
 """The most that a batch may have, unpacked."""
 
@@ -54,11 +57,11 @@ def last_records_of_epochs(
 
 
 class _Log(NamedTuple):
-    """A segment's log; without an offset index it is the one that the broker appended to."""
+    """A segment's log, and whether the broker appended to it last."""
 
     base_offset: int
     path: Path
-    offset_index: Path | None
+    is_active: bool
 
 
 class _Found(NamedTuple):
@@ -79,33 +82,37 @@ def _logs_backwards(directory: LogDirectory, start: int, end: int) -> Iterator[_
     """From the last log that begins before the end, down to the one that holds the start; of others no file need be there."""
     base = directory.active_base_offset
     if base < end:
-        yield _Log(base, directory.path / segment_file_name(base, LOG_SUFFIX), None)
+        yield _Log(base, directory.path / segment_file_name(base, LOG_SUFFIX), is_active=True)
     for segment in reversed(directory.closed_segments):
         if segment.base_offset < end and segment.next_offset > start:
-            data = directory.log_segment_data(segment)
-            yield _Log(segment.base_offset, data.log_segment, data.offset_index)
+            yield _Log(segment.base_offset, segment.log.path, is_active=False)
 
 
 def _record_of(log: _Log, epoch: int, start: int, end: int) -> LeaderRecord | None:
     try:
         found = _last_batch(log, end)
         return None if found is None else _last_of_batch(found, epoch, start, end)
-    except DamagedObjectError:
+    except RemoteLogError:
         # A broker that dies may leave the end of the last segment in pieces: that one is not copied, and proves nothing then.
-        if log.offset_index is not None:
+        if not log.is_active:
             raise
         return None
 
 
 def _last_batch(log: _Log, end: int) -> _Found | None:
     """The last batch with records for consumers that begins before an offset."""
-    position = 0
-    if log.offset_index is not None:
-        data = read_index(log.offset_index)
-        index = OffsetIndex.parse(data, base_offset=log.base_offset, location=str(log.offset_index))
-        position = index.lookup(end - 1)
+    path = log.path.with_suffix(OFFSET_INDEX_SUFFIX)
+    data = _written_entries(read_index(path)) if log.is_active else read_index(path)
+    position = OffsetIndex.parse(data, base_offset=log.base_offset, location=str(path)).lookup(end - 1)
     found = _last_batch_from(log, position, end)
     return _last_batch_from(log, 0, end) if found is None and position else found
+
+
+def _written_entries(data: bytes) -> bytes:
+    """The entries of an index that the broker had open: it makes the file with room for more, which is filled with zeros."""
+    position = np.frombuffer(data[: len(data) - len(data) % _INDEX_ENTRY_BYTES], ">i4")[1::2]
+    written = int(np.argmin(position > 0)) if (position <= 0).any() else position.size
+    return data[: written * _INDEX_ENTRY_BYTES]
 
 
 def _last_batch_from(log: _Log, position: int, end: int) -> _Found | None:

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from tests.kafka_log import Batch, Record, control_batch, log_of
+from tests.kafka_log import Batch, Record, control_batch, log_of, offset_index
 from tests.log_directories import HandmadeDisk, checkpoint
 from tests.unit.remote_log.test_segment_verification import EPOCHS, SEGMENTS, batch
 
@@ -27,6 +27,9 @@ def disk(tmp_path: Path) -> HandmadeDisk:
     folder = made.write("orders-0", SEGMENTS, epochs=EPOCHS)
     active = [batch(22, 2, epoch=5), Batch((Record(24, 5, b"k", None, (("h", None), ("h", b"1"))),), leader_epoch=5)]
     (folder / f"{22:020d}.log").write_bytes(log_of(active))
+    # A broker gives the index of an open segment its full size, and fills the room with zeros.
+    index = offset_index(22, [(24, len(active[0].to_bytes()))])
+    (folder / f"{22:020d}.index").write_bytes(index + bytes(4096))
     return made
 
 
@@ -108,6 +111,19 @@ def test_a_record_of_another_epoch_than_the_checkpoint_s_is_refused(disk: Handma
     (disk.path / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint("0 0", "3 7", "5 20"))
     with pytest.raises(DamagedObjectError, match=r"offset 18 was written in leader epoch 2, .* says 3"):
         offsets(disk, 0, 22)
+
+
+def test_the_open_segment_is_read_from_where_its_index_leads(disk: HandmadeDisk) -> None:
+    log = disk.path / "orders-0" / f"{22:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[80] ^= 1  # within the first batch, which nobody needs
+    log.write_bytes(data)
+    assert offsets(disk, 0, 99)[-1] == (5, 24)
+
+
+def test_a_later_segment_that_is_incomplete_stands_against_itself_alone(disk: HandmadeDisk) -> None:
+    (disk.path / "orders-0" / f"{22:020d}.snapshot").unlink()
+    assert offsets(disk, 0, 9) == [(0, 6), (2, 8)]
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,11 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(disk: HandmadeDisk) -> None
     os.mkfifo(disk.path / "replication-offset-checkpoint")
     with pytest.raises(LogDirectoryError, match="no regular file"):
         LogDisk.open(disk.path)
+
+
+def test_a_link_to_another_folder_is_passed_over(disk: HandmadeDisk, tmp_path: Path) -> None:
+    disk.add("orders-0").rename(tmp_path / "elsewhere")
+    (disk.path / "orders-0").symlink_to(tmp_path / "elsewhere")
+    found = LogDisk.open(disk.path)
+    assert found.partitions == ()
+    assert "symbolic link" in found.passed_over["orders-0"]
