@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
@@ -96,6 +96,12 @@ class CopySituation:
         return remote_end(self.cache, self.directory.leader_epochs.entries, self.log_start_offset)
 
     @property
+    def next_offset(self) -> int:
+        """The first offset that is to be copied: not in remote storage, and not about to be deleted."""
+        first = max(self.log_start_offset, self.expires_before or 0)
+        return remote_end(self.cache, self.directory.leader_epochs.entries, first)
+
+    @property
     def expires_before(self) -> int | None:
         """The offset below which the leader is about to delete all, exclusive; ``None`` where nothing expires."""
         if self.answer is None or self.answer.configs.retention_ms < 0:
@@ -127,12 +133,10 @@ class CopySituation:
 
     def candidates(self) -> Candidates:
         """Return what may be copied, in this order; whether it is the leader's lineage is not known yet."""
-        return candidates(
-            self.directory.segments,
-            from_offset=self.remote_end,
-            end_offset=self.committed_end,
-            expires_before=self.expires_before,
-        )
+        next_offset, remote_end = self.next_offset, self.remote_end
+        found = candidates(self.directory.segments, from_offset=next_offset, end_offset=self.committed_end)
+        before = [s for s in self.directory.segments if remote_end <= s.end_offset < (self.expires_before or 0)]
+        return replace(found, expiring=tuple(before))
 
     def obstacle_to(self, metadata: RemoteLogSegmentMetadata) -> str | None:
         """
@@ -170,18 +174,20 @@ class CopySituation:
             return f"{what} lie below the log start offset {self.log_start_offset}: nobody reads them any more"
         if metadata.end_offset >= self.committed_end:
             return f"{what} reach beyond the committed end {self.committed_end}"
-        remote_end = self.remote_end
-        first = max(remote_end, self.expires_before or 0)
-        if metadata.segment_leader_epochs[0][1] > first:
-            return f"{what} begin behind offset {first}, which is not in remote storage: the gap would be lost"
-        if metadata.end_offset < remote_end:
+        next_offset = self.next_offset
+        if metadata.segment_leader_epochs[0][1] > next_offset:
+            return f"{what} begin behind offset {next_offset}, which is not in remote storage: the gap would be lost"
+        if metadata.end_offset < next_offset and not self._expires(metadata):
             return f"{what} are in remote storage already"
         if not self.without_leader and (self.proven_end is None or metadata.end_offset >= self.proven_end):
             return f"{what} are not proven to be the leader's records"
         return None
 
+    def _expires(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        return metadata.end_offset < (self.expires_before or 0)
+
     def _expiry(self, metadata: RemoteLogSegmentMetadata) -> str | None:
-        if metadata.end_offset < (self.expires_before or 0):
+        if self._expires(metadata):
             return (
                 f"offsets {metadata.start_offset}..{metadata.end_offset} expire by retention.ms within "
                 f"{self.limits.retention_margin_ms} ms: the leader would delete them while they are copied"

@@ -267,46 +267,39 @@ class Candidates:
     What may be copied of a log directory, in this order.
 
     :param segments: the segments, ascending, without a gap.
-    :param obstacle: why the first of them, or none at all, may not be copied, in words; ``None`` where nothing is wrong.
+    :param obstacle: why there are none, or no more, in words; ``None`` where nothing is wrong.
     :param expiring: segments at the log's start that the leader is about to delete: they are left out.
     """
 
     segments: tuple[LocalSegment, ...]
-    obstacle: str | None = None
+    obstacle: str | None
     expiring: tuple[LocalSegment, ...] = ()
 
 
-def candidates(
-    segments: Sequence[LocalSegment], *, from_offset: int, end_offset: int, expires_before: int | None = None
-) -> Candidates:
+def candidates(segments: Sequence[LocalSegment], *, from_offset: int, end_offset: int) -> Candidates:
     """
     Return the closed segments that may be copied now (Kafka: ``RLMCopyTask.candidateLogSegments``).
 
     :param segments: all closed segments of the log directory, ascending.
-    :param from_offset: the first offset that is not in remote storage and that the leader still has, inclusive.
+    :param from_offset: the first offset that the leader still has and that is not in remote storage, inclusive.
     :param end_offset: the ``read_committed`` end, exclusive: no segment that reaches beyond it.
-    :param expires_before: offset below which the leader is about to delete all, exclusive; ``None`` where nothing expires.
     """
     wanted = [segment for segment in segments if segment.end_offset >= from_offset]
-    expiring = tuple(s for s in wanted if expires_before is not None and s.end_offset < expires_before)
-    wanted = wanted[len(expiring) :]
-    first = expiring[-1].end_offset + 1 if expiring else from_offset
-    if wanted and wanted[0].first_offset > first:
+    if wanted and wanted[0].first_offset > from_offset:
         return Candidates(
             (),
-            f"offsets {first}..{wanted[0].first_offset - 1} are in the leader's log, and neither in remote storage nor in "
-            "this log directory: copying what lies behind them would lose them; copy them from another replica's directory",
-            expiring,
+            f"offsets {from_offset}..{wanted[0].first_offset - 1} are in the leader's log, and neither in remote storage nor "
+            "in this log directory: copying what lies behind them would lose them; copy another replica's directory first",
         )
     found: list[LocalSegment] = []
     for segment in wanted:
         if found and segment.base_offset != found[-1].end_offset + 1:
             missing = f"offsets {found[-1].end_offset + 1}..{segment.base_offset - 1}"
-            return Candidates(tuple(found), f"{missing} are missing in this log directory", expiring)
+            return Candidates(tuple(found), f"{missing} are missing in this log directory")
         if segment.end_offset >= end_offset:
             break
         found.append(segment)
-    return Candidates(tuple(found), None, expiring)
+    return Candidates(tuple(found), None)
 
 
 def expires_before(

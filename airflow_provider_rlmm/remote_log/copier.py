@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from airflow_provider_rlmm.errors import (
     CopyRefusedError,
-    EventLogError,
     PublishOutcomeUnknownError,
     RlmmError,
     StorageRootError,
@@ -102,7 +101,12 @@ class RemoteLogCopier:
             if not found.segments:
                 obstacle = situation.obstacle() or found.obstacle
                 return _End(obstacle, needs_person=obstacle is not None)
-            work.copied.append(work.copier.copy(found.segments[0], situation))
+            segment = found.segments[0]
+            if work.copied and segment.base_offset <= work.copied[-1].start_offset:
+                raise CopyRefusedError(
+                    f"{segment} is not in remote storage though it was copied: look at its leader epochs"
+                )
+            work.copied.append(work.copier.copy(segment, situation))
         return _End(f"max_segments is {limit}: the next run goes on", needs_person=False)
 
     def _note_lag(self, situation: CopySituation) -> None:
@@ -138,7 +142,7 @@ class RemoteLogCopier:
         remote_end = situation.remote_end
         try:
             remote_end = work.copier.look().remote_end
-        except EventLogError as e:
+        except RlmmError as e:
             logger.warning("How far %s is copied cannot be told: %s", situation.directory.topic_id_partition, e)
         return CopyReport(
             topic_id_partition=situation.directory.topic_id_partition,

@@ -47,6 +47,7 @@ from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.storage.root import RootExpectation
 
 CLUSTER_ID = "unit-test-cluster-id-1"
+ROOT = "memory://kafka-tiered-storage"
 LIVING = TopicIdPartition(UUID(int=70), "living", 0)
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -180,7 +181,7 @@ class CopyWorld:
         return CopyContext(*parts, **{**clocks, **self.options})
 
     def copier(self) -> RemoteLogCopier:
-        return RemoteLogCopier(self.context, CLUSTER_ID, RootExpectation(expected_root="memory://kafka-tiered-storage"))
+        return RemoteLogCopier(self.context, CLUSTER_ID, RootExpectation(expected_root=ROOT))
 
     def copy(self) -> CopyReport:
         """One run of the copier."""
@@ -267,8 +268,7 @@ class CopyWorld:
         """The first offset that brokers cannot read from remote storage."""
         answer = self.leader.ask(LIVING.topic, 0)
         assert answer is not None
-        assert answer.offsets is not None
-        start = answer.offsets.log_start_offset
+        start = 0 if answer.offsets is None else answer.offsets.log_start_offset
         return remote_end(self.history(events).cache, self.source.leader_epochs.entries, start)
 
     def check(self) -> None:
