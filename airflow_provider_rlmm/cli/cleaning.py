@@ -11,7 +11,7 @@ import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
-from airflow_provider_rlmm.cli.options import Invocation, with_blast_radius, with_limits, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_blast_radius, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Working, working
 from airflow_provider_rlmm.cli.runs import (
     PROGRAM,
@@ -53,6 +53,10 @@ def plan_command(
 
 
 @click.command("clean")
+@archive_option
+@click.option(
+    "--archive-first", is_flag=True, help="Archive what the plan names, and delete only what compares; needs --archive."
+)
 @with_limits
 @with_blast_radius
 @execute_option
@@ -65,6 +69,7 @@ def clean_command(
     max_segments_this_run: int | None,
     execute: bool,
     acknowledgements: str | None,
+    archive_first: bool,
 ) -> int:
     """
     Delete what deleted topics left behind: check, mark, plan, clean, report.
@@ -78,7 +83,7 @@ def clean_command(
     began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
         summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=True)
-        failed = _clean_all(run, shown, limits, summary) if summary.within_blast_radius else 0
+        failed = _clean_all(run, shown, limits, summary, archive_first) if summary.within_blast_radius else 0
     report, path = _reported(run, failed, said, now_ms)
     tidy_up(
         run.work_uri, summary.cluster_id, run.name, since_ms=summary.created_at_ms, keep_runs_days=0, keep_audit_days=0
@@ -112,11 +117,21 @@ def _planned(
         return plan(session, run.uri, run.name, limits=limits, blast_radius=blast_radius, max_segments=most)
 
 
-def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary) -> int:
-    """Clean each metadata partition in a session of its own; return how many an error has ended."""
+def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
+    """Archive, if that is asked for, and clean each metadata partition; return how many steps an error has ended."""
+    from airflow_provider_rlmm.session.archiving import archive_plan, archive_wanted
     from airflow_provider_rlmm.session.cleaning import clean
 
     failed = 0
+    if run.execute and archive_wanted(run.invocation.configuration().settings, archive_first):
+        try:
+            with run.session(limits, shown) as session:
+                archive_plan(session, run.uri, run.name, summary)
+        except RlmmError as e:
+            if was_interrupted():
+                raise
+            click.echo(f"rlmm: nothing is deleted, as it is not archived: {e}", err=True)
+            return 1
     for metadata_partition in sorted(summary.by_metadata_partition):
         try:
             with run.session(limits, shown) as session:
@@ -128,6 +143,7 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
                     limits=limits,
                     dry_run=not run.execute,
                     run=run.identity,
+                    archive_first=archive_first,
                 )
         except RlmmError as e:
             if was_interrupted():

@@ -101,6 +101,12 @@ max_copy_option = click.option(
     show_default=True,
     help="For how long a copy may be under way, ms.",
 )
+archive_option = click.option(
+    "--archive",
+    "archive_uri",
+    metavar="URI",
+    help="Folder of archives, outside of the storage root: a folder or the URI of one in an object store.",
+)
 _RADIUS = (
     click.option("--max-segments", type=int, help="The most that one run may delete.  [default: 100000]"),
     click.option("--max-bytes", type=int, help="The most bytes that one run may delete.  [default: 10 TiB]"),

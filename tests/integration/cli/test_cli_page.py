@@ -43,6 +43,8 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
             tiering.create_tiered_topic(kafka, topic, 2)
             tiering.produce_until_remote(kafka, topic, 3)
         orphan = tiering.provoke_scenario_b(kafka, "payments")
+        # The page restores what was archived of the deleted topic into this one.
+        tiering.create_tiered_topic(kafka, "payments-restored", 2, **{"retention.ms": "-1", "local.retention.ms": "-2"})
         environment = {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": str(tmp_path),

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of archives: archive a topic by its id, restore it into another topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_cluster, with_limits, with_storage
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.runs import begin, execute_option
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.quoting import human_bytes, in_quotes
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+topic_id_option = click.option(
+    "--topic-id", required=True, metavar="ID", help="Id of the topic, as 'rlmm topics' and 'rlmm orphans' print it."
+)
+
+
+@click.command("archive")
+@topic_id_option
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; several times.")
+@archive_option
+@with_limits
+@with_storage
+def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int, ...], limits: CleanerLimits) -> int:
+    """
+    Copy a topic's remote segments and their records into an archive, read them back and compare.
+
+    Nothing is deleted, and the topic may live. 'rlmm clean --archive-first' archives what it deletes.
+    """
+    from airflow_provider_rlmm.session.archiving import archive_topic
+
+    run = begin(invocation, "archive", execute=False)
+    with working() as shown, run.session(limits, shown) as session:
+        archived = archive_topic(
+            session,
+            _topic_id(topic_id),
+            run.name,
+            partitions=partitions or None,
+            allowed_quarantine=limits.allowed_quarantine,
+        )
+    rows = [found.to_report() for found in archived]
+    if invocation.output.as_json:
+        invocation.output.document({"archive": run.name, "partitions": rows})
+        return ExitCode.DONE
+    columns = {
+        "topic": "topic", "partition": "partition", "segments": "segments", "not_whole": "not whole", "records": "records",
+        "bytes": "size", "records_sha256": "SHA-256 of the records",
+    }  # fmt: skip
+    invocation.output.rows(rows, columns, "archived")
+    for found in archived:
+        invocation.output.line(f"{found.folder}/{found.manifest}")
+    return ExitCode.DONE
+
+
+@click.command("restore")
+@topic_id_option
+@click.option("--into", "topic", required=True, metavar="TOPIC", help="Topic to write to; it exists and is empty.")
+@click.option(
+    "--archived-cluster-id", metavar="ID", help="The cluster that was archived.  [default: the one that is written to]"
+)
+@archive_option
+@execute_option
+@with_cluster
+def restore_command(
+    invocation: Invocation, topic_id: str, topic: str, archived_cluster_id: str | None, execute: bool
+) -> int:
+    """
+    Write the committed records of an archived topic into an empty one, and read them back.
+
+    Each record goes into its partition, in its order, with its time. Without --execute nothing is written: the archive is
+    compared with its checksums, and the topic is asked whether it can hold the records as they were.
+    """
+    from airflow_provider_rlmm.session.restoring import restore
+
+    run = begin(invocation, "restore", execute=execute)
+    with working():
+        report = restore(
+            run.invocation.access(allow_writes=execute),
+            kafka_uuid_str(_topic_id(topic_id)),
+            topic,
+            archived_cluster_id=archived_cluster_id,
+            dry_run=not execute,
+        )
+    if invocation.output.as_json:
+        invocation.output.document(report.to_dict())
+        return ExitCode.DONE
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": p.partition,
+            "records": p.count,
+            "bytes": p.bytes,
+            "left_out": p.left_out,
+            "sha256": p.content_sha256,
+        }
+        for p in report.partitions
+    ]
+    columns = {
+        "partition": "partition",
+        "records": "records",
+        "bytes": "size",
+        "left_out": "left out",
+        "sha256": "SHA-256",
+    }
+    invocation.output.rows(rows, columns, "restored" if execute else "to restore")
+    size = human_bytes(sum(p.bytes for p in report.partitions))
+    if execute:
+        invocation.output.line(f"{report.records:,} records, {size}, are in {topic}, read back and compared.")
+    else:
+        invocation.output.line(f"{report.records:,} records, {size}, can be written into {topic}: --execute does it.")
+    return ExitCode.DONE
+
+
+COMMANDS = (archive_command, restore_command)
+
+
+def _topic_id(text: str) -> UUID:
+    try:
+        return parse_kafka_uuid(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"--topic-id {in_quotes(text)} is no topic id in Kafka's form, such as g9LiIua4STiXAgIF9bPVMg"
+        ) from None
