@@ -395,15 +395,21 @@ class LocalKafka:
         with Consumer(self.client_config(group_id="unused")) as client:
             await_condition(serves, f"the broker answers and serves {METADATA_TOPIC}", timeout)
 
+    def complaints(self) -> list[str]:
+        """Return the errors and exceptions that the broker has logged since its last start."""
+        return [line for line in self._log_lines() if COMPLAINT.search(line)]
+
     def _log_tail(self) -> str:
         """What the log says of the last start: first its complaints, as what ends a broker is followed by a long shutdown."""
         if not self.log_path.exists():
             return "it wrote no log"
+        last = self._log_lines()[-10:]
+        return "\n".join([f"from {self.log_path}:", *self.complaints()[:10], "its last lines:", *last])
+
+    def _log_lines(self) -> list[str]:
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
-            lines = log.read().decode(errors="replace").splitlines()
-        complaints = [line for line in lines if COMPLAINT.search(line)][:10]
-        return "\n".join([f"from {self.log_path}:", *complaints, "its last lines:", *lines[-10:]])
+            return log.read().decode(errors="replace").splitlines()
 
 
 def partitions_served(client: Consumer, topic: str) -> int:

@@ -13,6 +13,7 @@ from uuid import UUID
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
 from airflow_provider_rlmm.metadata.records import (
+    COPIER_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -22,7 +23,9 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from dev.broker import LocalKafka, await_condition
+from dev.formatter import formatter_lines
 from tests.integration.copying.writing import alter_topic
+from tests.scrub import scrub
 
 SegmentEvents = Sequence[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]
 
@@ -59,15 +62,26 @@ class Copies:
 
 def copies_of(kafka: LocalKafka, tip: TopicIdPartition) -> Copies:
     """Return what was copied of a user partition, by whomever."""
+    finished = [s for s in _segments(kafka, tip) if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    return Copies(tuple(sorted(finished, key=lambda s: s.start_offset)), dict(_objects(kafka, tip)))
+
+
+def states_of(kafka: LocalKafka, tip: TopicIdPartition) -> dict[UUID, RemoteLogSegmentState]:
+    """Return the states of the segments of a user partition that are not deleted, in the order of their announcements."""
+    deleted = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+    return {s.remote_log_segment_id.id: s.state for s in _segments(kafka, tip) if s.state is not deleted}
+
+
+def _segments(kafka: LocalKafka, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Return every segment as brokers see it: what does not follow from its state is dropped."""
     segments: dict[UUID, RemoteLogSegmentMetadata] = {}
     for event in segment_events(kafka, tip):
         segment_id = event.remote_log_segment_id.id
         if isinstance(event, RemoteLogSegmentMetadata):
             segments[segment_id] = event
-        else:
+        elif RemoteLogSegmentState.is_valid_transition(segments[segment_id].state, event.state):
             segments[segment_id] = segments[segment_id].with_update(event)
-    finished = [s for s in segments.values() if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
-    return Copies(tuple(sorted(finished, key=lambda s: s.start_offset)), dict(_objects(kafka, tip)))
+    return list(segments.values())
 
 
 def segment_events(kafka: LocalKafka, tip: TopicIdPartition) -> SegmentEvents:
@@ -86,10 +100,25 @@ def segment_events(kafka: LocalKafka, tip: TopicIdPartition) -> SegmentEvents:
     ]
 
 
+def check_copies(kafka: LocalKafka, tip: TopicIdPartition) -> Copies:
+    """
+    Check that every offset was copied once, and nothing else is left: storage and metadata fit, and Kafka reads the metadata.
+
+    Nothing of the cluster is being copied meanwhile.
+    """
+    copies = copies_of(kafka, tip)
+    starts = copies.start_offsets
+    assert starts[1:] == [segment.end_offset + 1 for segment in copies.segments[:-1]]
+    assert {start for start, _ in copies.objects} == set(starts)
+    assert scrub(kafka) == []
+    ours = [line for line in formatter_lines(kafka) if f"brokerId={COPIER_BROKER_ID}" in line]
+    assert len(ours) == sum(event.broker_id == COPIER_BROKER_ID for event in segment_events(kafka, tip))
+    return copies
+
+
 def _objects(kafka: LocalKafka, tip: TopicIdPartition) -> Iterator[tuple[tuple[int, str], bytes]]:
     folder = kafka.remote_root / f"{tip.topic}-{tip.partition}-{kafka_uuid_str(tip.topic_id)}"
     for path in sorted(folder.glob("*")):
-        # Two copies of a segment, or an object of an unfinished one, would be lost in the mapping.
         yield (int(path.name[:20]), path.suffix), path.read_bytes()
 
 

@@ -11,6 +11,8 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition as DirectoryName
+from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.copying.copies import closed_segments
@@ -33,16 +35,19 @@ class World:
     open_transaction: Producer
 
 
-def make_world(kafka: LocalKafka, topic: str, next_epoch: Callable[[], None]) -> World:
+def make_world(
+    kafka: LocalKafka, topic: str, next_epoch: Callable[[], None], bootstrap_servers: str | None = None
+) -> World:
     """
     Write a user partition that nobody copies.
 
-    :param kafka: a running broker of the cluster.
+    :param kafka: a running broker that keeps it.
     :param topic: of one partition, :data:`~tests.integration.copying.writing.NOT_COPIED`.
     :param next_epoch: makes the cluster elect a leader of the partition anew.
+    :param bootstrap_servers: of the cluster, where it has more brokers than this one.
     """
     tip = TopicIdPartition(tiering.topic_ids(kafka)[topic], topic, 0)
-    writer = Writer(kafka.bootstrap_servers, topic)
+    writer = Writer(bootstrap_servers or kafka.bootstrap_servers, topic)
     writer.write(90)
     writer.commit(30)
     writer.abort(30)
@@ -84,3 +89,17 @@ def to_be_copied(bootstrap_servers: str, directory: Path, topic: str) -> list[in
 def not_copied_topic(kafka: LocalKafka, topic: str) -> None:
     """Create a tiered topic of one partition that its broker does not copy."""
     tiering.create_tiered_topic(kafka, topic, 1, **NOT_COPIED)
+
+
+def living_topic(kafka: LocalKafka, topic: str = "living") -> None:
+    """Have a topic copied by its broker, beside which we copy: its events prove where events belong."""
+    tiering.create_tiered_topic(kafka, topic, 1)
+    tiering.produce_until_remote(kafka, topic, 1)
+
+
+def snapshot_of(kafka: LocalKafka, topic: str, target: Path) -> Path:
+    """Stop a broker, take a snapshot of a topic's directory, start the broker again, and return the snapshot."""
+    kafka.stop()
+    take_snapshot(kafka.log_dir, target, partitions={DirectoryName(topic, 0)})
+    kafka.start()
+    return target

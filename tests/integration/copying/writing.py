@@ -82,7 +82,7 @@ class Writer:
         for number in range(count):
             # Some batches of one record, some of several.
             if self._random.random() < 0.3:
-                producer.flush(TIMEOUT_S)
+                assert producer.flush(TIMEOUT_S) == 0
             producer.produce(
                 self.topic,
                 self._random.choice([None, b"", self._random.randbytes(self._random.randrange(400, 900))]),
