@@ -45,6 +45,7 @@ def get_provider_info() -> dict[str, Any]:
                 "dead_man",
                 "scrub",
                 "remote_log",
+                "copying",
             )
         ],
         "sensors": [_modules("sensors", "remote_log_gone", "remote_log_copied")],

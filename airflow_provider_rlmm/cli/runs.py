@@ -93,7 +93,7 @@ class Run:
 
 
 def open_session(
-    invocation: Invocation, limits: CleanerLimits, shown: Working, *, execute: bool = False
+    invocation: Invocation, limits: CleanerLimits, shown: Working, *, execute: bool = False, copy: bool = False
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open cluster and storage.
@@ -102,10 +102,11 @@ def open_session(
     :param limits: with the overrides in force.
     :param shown: what shows progress.
     :param execute: whether the command may write and delete.
+    :param copy: whether it may copy segments of living topics.
     """
     from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 
-    access = invocation.access(allow_writes=execute)
+    access = invocation.access(allow_writes=execute, allow_copy=copy)
     return cleaner_session(access, limits, work_uri=access.work_uri, dry_run=not execute, on_progress=shown.on_read)
 
 

@@ -13,11 +13,13 @@ import re
 from collections.abc import Callable, Iterable
 
 from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.remote_log_metrics import REMOTE_LOG_METRICS, remote_log_metrics
 from airflow_provider_rlmm.policy.run_metrics import METRICS, PREFIX, Metric, MetricType, metrics_of, survey_metrics
 from airflow_provider_rlmm.policy.run_summary import RunSummary
 
 logger = logging.getLogger(__name__)
 
+_KNOWN = {**METRICS, **REMOTE_LOG_METRICS}
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -39,6 +41,18 @@ def send_survey_metrics(inventory: Inventory) -> None:
     _send_all(lambda: survey_metrics(inventory), inventory.cluster_id)
 
 
+def send_remote_log_metrics(counted: Iterable[tuple[str, int]], cluster_id: str, connection: str, topic: str) -> None:
+    """
+    Send what was fetched or copied of a topic, as :func:`send_metrics`; what was never counted is left out.
+
+    :param counted: Kafka's names of metrics with their values.
+    :param cluster_id: the cluster.
+    :param connection: by which it is reached.
+    :param topic: name of the topic.
+    """
+    _send_all(lambda: remote_log_metrics(dict(counted), connection, topic), cluster_id)
+
+
 def _send_all(metrics: Callable[[], Iterable[Metric]], cluster_id: str) -> None:
     try:
         tagged = _tags_are_sent()
@@ -53,7 +67,7 @@ def _send(metric: Metric, cluster_id: str, tagged: bool) -> None:
 
     name = f"{PREFIX}.{metric.name}" if tagged else plain_name(metric)
     tags = {**metric.labels, "cluster_id": cluster_id} if tagged else None
-    if METRICS[metric.name].type is MetricType.COUNTER:
+    if _KNOWN[metric.name].type is MetricType.COUNTER:
         Stats.incr(name, int(metric.value), tags=tags)
     else:
         Stats.gauge(name, metric.value, tags=tags)

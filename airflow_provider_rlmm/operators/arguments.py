@@ -21,6 +21,7 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
+from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.guards import (
     MAX_BATCH_SEGMENTS,
@@ -286,6 +287,18 @@ cleaner_limits = FieldsReader(
 
 scrub_limits = FieldsReader({"min_unreferenced_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits)
 """Returns :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`."""
+
+copy_limits = FieldsReader(
+    {
+        "retention_margin_ms": duration_ms,
+        "lease_ms": duration_ms,
+        "bytes_per_second": partial(optional_integer, minimum=1),
+        "max_segments": partial(optional_integer, minimum=1),
+        "overrides": partial(values.names, known=(COPY_WITHOUT_LEADER,)),
+    },
+    CopyLimits,
+)
+"""Returns :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`."""
 
 _approval_limits = FieldsReader({"approve_above_segments": integer, "approve_above_bytes": integer}, ApprovalLimits)
 

@@ -11,6 +11,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.observability.lineage import Place, Touched
+from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
@@ -122,9 +123,13 @@ class RemoteLogReadOperator(CheckedOperator):
                 )
                 for number in numbers
             }
-            done = read_into_parquet(
-                log, read.output_uri, wanted, read.isolation_level, allow_incomplete=read.allow_incomplete
-            )
+            try:
+                done = read_into_parquet(
+                    log, read.output_uri, wanted, read.isolation_level, allow_incomplete=read.allow_incomplete
+                )
+            finally:
+                fetched = log.reader.metrics.values().items()
+                send_remote_log_metrics(fetched, session.cluster_id, read.rlmm_conn_id, log.partitions[0].topic)
         records = sum(one.written.records for one in done)
         self.log.info("%d records of %d user partitions were read", records, len(done))
         return self.told(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
     from airflow_provider_rlmm.kafka.config import KafkaClientConfig
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.kafka.leader import KafkaLeader
     from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
     from airflow_provider_rlmm.metadata.records import TopicIdPartition
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
@@ -166,6 +167,17 @@ class RemoteLogAccess(ABC):
         from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 
         return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
+
+    def open_leader(self, cluster_id: str) -> KafkaLeader:
+        """
+        Return what asks the living leaders of user partitions; close it after use.
+
+        :param cluster_id: the cluster that must answer.
+        """
+        from airflow_provider_rlmm.kafka.leader import KafkaLeader
+
+        topic = self.get_connection_settings().metadata_topic
+        return KafkaLeader(self.get_client_config(), cluster_id, topic)
 
     def get_remote_log_reader(
         self,

@@ -23,8 +23,8 @@ COMMAND = [
         "the command",
         "a dry run may write",
         RUNS,
-        "    access = invocation.access(allow_writes=execute)",
-        "    access = invocation.access(allow_writes=True)",
+        "    access = invocation.access(allow_writes=execute, allow_copy=copy)",
+        "    access = invocation.access(allow_writes=True, allow_copy=copy)",
         "cli/test_command.py::test_a_dry_run_may_write_nothing",
     ),
     Mutation(

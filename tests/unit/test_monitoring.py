@@ -17,8 +17,10 @@ import pytest
 import yaml
 
 from airflow_provider_rlmm.observability.stats import plain_name
+from airflow_provider_rlmm.policy import remote_log_metrics
 from airflow_provider_rlmm.policy.run_metrics import METRICS, as_markdown, metrics_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome
+from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from tests.unit.policy.test_run_metrics import RUN
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
@@ -31,7 +33,13 @@ PROMETHEUS = "airflow_rlmm_"
 
 
 def test_the_page_lists_every_metric() -> None:
-    assert as_markdown() in (FOLDER.parents[1] / "docs" / "metrics.md").read_text()
+    page = (FOLDER.parents[1] / "docs" / "metrics.md").read_text()
+    assert as_markdown() in page
+    assert remote_log_metrics.as_markdown() in page
+
+
+def test_metrics_of_remote_logs_have_kafkas_names() -> None:
+    assert remote_log_metrics.REMOTE_LOG_METRICS.keys() == {metric.value for metric in RemoteLogMetric}
 
 
 def expressions() -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from tests.scrub import scrub
 
 pytestmark = pytest.mark.integration
 
+NEEDS_A_STOPPED_BROKER = "rlmm copy "
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 
@@ -57,7 +58,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
             "RLMM_BOOTSTRAP_SERVER", "RLMM_STORAGE_URI", "RLMM_LAYOUT",
         ]  # fmt: skip
         said = ""
-        for block in blocks:
+        for block in (b for b in blocks if not b.startswith(NEEDS_A_STOPPED_BROKER)):
             done = subprocess.run(
                 ["bash", "-eu", "-c", block], env=environment, capture_output=True, text=True, check=False
             )

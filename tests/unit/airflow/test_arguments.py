@@ -33,6 +33,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
+from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
@@ -329,6 +330,28 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "isolation_level": [None, "", "committed", "READ_COMMITTED", 1, True, []],
             "allow_incomplete": FLAGS,
             "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "rlmm_conn_id": [None, "", *TEXTS],
+        },
+    ),
+    (
+        CopyLogSegmentsOperator,
+        {"log_dir": "/nowhere", "topic": "orders"},
+        {
+            "log_dir": [None, "", *TEXTS],
+            "topic": [None, "", *TEXTS],
+            "partitions": PARTITIONS,
+            "snapshot_in": [7, "a\nb", ["/tmp"]],
+            "limits": [
+                *MAPPINGS,
+                *({"bytes_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+                *({"max_segments": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+                {"lease_ms": 1},
+                {"lease_ms": "soon"},
+                {"retention_margin_ms": -1},
+                {"overrides": ["unproven_root"]},
+                {"overrides": "copy_without_leader"},
+            ],
+            "dry_run_only": FLAGS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),

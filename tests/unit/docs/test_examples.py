@@ -39,7 +39,7 @@ COMMANDS = [
 NOT_RUN = frozenset(
     {
         "SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor",
-        "RemoteLogCopiedSensor", "RestoreRemoteLogOperator",
+        "RemoteLogCopiedSensor", "RestoreRemoteLogOperator", "CopyLogSegmentsOperator",
     }
 )  # fmt: skip
 """What needs Spark, a broker or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""

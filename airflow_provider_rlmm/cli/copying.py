@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that copies log directories of brokers that do not copy themselves: copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
+from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.quoting import human_bytes
+
+
+@click.command()
+@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(path_type=Path))
+@click.argument("topic", metavar="TOPIC")
+@click.argument("partition", type=click.IntRange(0), required=False)
+@click.option(
+    "--snapshot-in",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Where the snapshot is taken: on the same file system it takes no space.  [default: the folder above LOG_DIR]",
+)
+@click.option("--bytes-per-second", type=click.IntRange(1), help="The most that is copied in a second.")
+@click.option("--max-segments", type=click.IntRange(1), help="Copy no more than these of each partition: a canary.")
+@click.option(
+    "--override",
+    "overrides",
+    type=click.Choice([COPY_WITHOUT_LEADER]),
+    multiple=True,
+    help="Copy of a partition that has no leader, up to what the disk says is replicated.",
+)
+@execute_option
+@with_storage
+def copy(
+    invocation: Invocation,
+    log_dir: Path,
+    topic: str,
+    partition: int | None,
+    snapshot_in: Path | None,
+    bytes_per_second: int | None,
+    max_segments: int | None,
+    overrides: tuple[str, ...],
+    execute: bool,
+) -> int:
+    """
+    Copy the closed segments of a living topic from one of a stopped broker's LOG_DIRs into remote storage.
+
+    It is for a topic whose leader does not copy: remote.log.copy.disable is on. Brokers go on from there once it is off.
+    """
+    from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+    from airflow_provider_rlmm.session.copying import copy_topic
+
+    run = begin(invocation, "copy", execute=execute)
+    limits = CopyLimits(bytes_per_second=bytes_per_second, max_segments=max_segments, overrides=frozenset(overrides))
+    with (
+        working() as shown,
+        open_session(run.invocation, CleanerLimits(), shown, execute=execute, copy=execute) as session,
+    ):
+        done = copy_topic(
+            session,
+            run.uri,
+            log_dir,
+            topic,
+            partitions=None if partition is None else [partition],
+            snapshot_in=snapshot_in,
+            limits=limits,
+            metrics=RemoteLogMetrics(),
+            dry_run=not execute,
+        )
+    if invocation.output.as_json:
+        invocation.output.document(done.to_json())
+    else:
+        rows = ({"partition": p.partition, "segments": p.segments, "stopped_by": p.stopped_by} for p in done.partitions)
+        columns = {"partition": "partition", "segments": "segments", "stopped_by": "stopped by"}
+        invocation.output.rows(rows, columns, "user partitions")
+    verb = "were copied" if execute else "would be copied; --execute copies them"
+    invocation.output.line(f"{done.segments:,} segments, {human_bytes(done.bytes)} {verb}")
+    if any(p.needs_person for p in done.partitions):
+        return ExitCode.NEEDS_A_PERSON
+    return ExitCode.UNAVAILABLE if done.unfinished(limits) else ExitCode.DONE
+
+
+COMMANDS = (copy,)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator that copies log directories of brokers that do not copy themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import Context
+
+from airflow_provider_rlmm.observability.lineage import Place, Touched
+from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
+from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.settings import artifact_uri
+
+
+class CopyLogSegmentsOperator(CheckedOperator):
+    """
+    Copy the closed segments of a living topic from a disk that no broker runs on into remote storage, for a leader that does
+    not copy: ``remote.log.copy.disable`` of the topic is on. Brokers go on from there once it is off.
+
+    It works on a snapshot of the disk that it removes afterwards. The leader is asked again before each segment, and every
+    partition ends at the first segment that is missing, damaged or failed. The task runs where the disk is mounted.
+
+    :param log_dir: one of the broker's ``log.dirs``, on the worker's machine; nothing is written there.
+    :param topic: name of the topic.
+    :param partitions: of the topic; ``None`` for all that lie there.
+    :param snapshot_in: folder for the snapshot, on the same file system so that it takes no space; ``None`` for the one above
+        ``log_dir``.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`.
+    :param dry_run_only: say what would be copied, change nothing.
+    :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
+    :return: ``topic``, ``dry_run``, ``segments``, ``bytes`` and ``partitions``: what was copied of each, ``remote_end``, and
+        what stopped it.
+    :raises AirflowFailException: where a partition needs a person, after the others are done.
+    :raises AirflowException: where not all was copied, and the next try may go on.
+    :raises StoppedError: if the kill switch is on.
+    :raises RlmmError: if nothing can be begun; see :func:`~airflow_provider_rlmm.session.copying.copy_topic`.
+    """
+
+    template_fields: Sequence[str] = (
+        "log_dir",
+        "topic",
+        "partitions",
+        "snapshot_in",
+        "limits",
+        "dry_run_only",
+        "rlmm_conn_id",
+    )
+    readers: ClassVar[Mapping[str, given.Reader]] = {
+        "log_dir": given.text,
+        "topic": given.text,
+        "partitions": given.partitions,
+        "snapshot_in": given.text_or_none,
+        "limits": given.copy_limits,
+        "dry_run_only": given.flag,
+        "rlmm_conn_id": given.text,
+    }
+    ui_color = "#fce5cd"
+    touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC, Place.STORAGE))
+
+    def __init__(
+        self,
+        *,
+        log_dir: str,
+        topic: str,
+        partitions: Sequence[int] | str | None = None,
+        snapshot_in: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        dry_run_only: bool | str = False,
+        rlmm_conn_id: str = "rlmm_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.log_dir = log_dir
+        self.topic = topic
+        self.partitions = partitions
+        self.snapshot_in = snapshot_in
+        self.limits = limits
+        self.dry_run_only = dry_run_only
+        self.rlmm_conn_id = rlmm_conn_id
+        self.check_literals()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Copy."""
+        from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+        from airflow_provider_rlmm.session.copying import copy_topic
+
+        read, metrics = self.read_arguments(), RemoteLogMetrics()
+        with session_of(context, read.rlmm_conn_id, CleanerLimits(), dry_run=read.dry_run_only) as session:
+            try:
+                done = copy_topic(
+                    session,
+                    artifact_uri(given.artifact_name(context)),
+                    Path(read.log_dir),
+                    read.topic,
+                    partitions=read.partitions,
+                    snapshot_in=None if read.snapshot_in is None else Path(read.snapshot_in),
+                    limits=read.limits,
+                    metrics=metrics,
+                    dry_run=read.dry_run_only,
+                )
+            finally:
+                send_remote_log_metrics(metrics.values().items(), session.cluster_id, read.rlmm_conn_id, read.topic)
+        self.log.info(
+            "%d segments, %d bytes %s", done.segments, done.bytes, "would go" if done.dry_run else "were copied"
+        )
+        result = self.told(done.to_json())
+        if needs := [p for p in done.partitions if p.needs_person]:
+            for one in needs:
+                self.log.error("partition %d needs a person: %s", one.partition, one.stopped_by)
+            raise AirflowFailException(f"{len(needs)} partitions need a person, such as: {needs[0].stopped_by}")
+        if left := done.unfinished(read.limits):
+            raise AirflowException(f"{len(left)} partitions are not done, a later try goes on: {left[0].stopped_by}")
+        return result

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copying the closed segments of a broker's log directories for a leader that does not: one disk, one topic."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_rlmm.errors import ClusterMismatchError, CopyRefusedError, DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.policy.copy_report import CopyReport
+from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
+    from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
+    from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
+    from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+
+logger = logging.getLogger(__name__)
+
+COPY_DOCUMENT: Final = "copy.json"
+_SNAPSHOT_PREFIX: Final = ".rlmm-snapshot-"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCopy:
+    """What became of one user partition of a disk."""
+
+    partition: int  # of the topic
+    report: CopyReport | None = None  # what was copied, ``None`` where nothing was begun
+    planned: Candidates | None = None  # what a dry run would copy
+    refused: str | None = None  # why nothing of it may be copied
+
+    @property
+    def segments(self) -> int:
+        """How many segments were copied, or would be."""
+        if self.report is not None:
+            return len(self.report.copied)
+        return 0 if self.planned is None else len(self.planned.segments)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of their logs."""
+        if self.report is not None:
+            return self.report.copied_bytes
+        return 0 if self.planned is None else sum(s.size_in_bytes for s in self.planned.segments)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it stays as it is until somebody does something."""
+        return self.refused is not None or (self.report is not None and self.report.needs_person)
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Why not all was copied that may be, ``None`` where it was."""
+        if self.report is not None:
+            return self.report.stopped_by
+        return self.refused if self.planned is None else self.planned.obstacle
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        found: dict[str, Any] = {"partition": self.partition, "refused": self.refused}
+        if self.planned is not None:
+            found["planned"] = [
+                {"start_offset": s.base_offset, "end_offset": s.end_offset, "segment_size_in_bytes": s.size_in_bytes}
+                for s in self.planned.segments
+            ]
+            found["stopped_by"] = self.planned.obstacle
+        return {**found, **(self.report.to_json() if self.report else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCopy:
+    """What became of all user partitions of a topic that lie on a disk."""
+
+    topic: str
+    dry_run: bool  # whether nothing was changed
+    partitions: tuple[PartitionCopy, ...]  # by number
+
+    @property
+    def segments(self) -> int:
+        """How many segments were copied, or would be."""
+        return sum(p.segments for p in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of their logs."""
+        return sum(p.bytes for p in self.partitions)
+
+    def unfinished(self, limits: CopyLimits) -> list[PartitionCopy]:
+        """
+        Return the partitions of which a later run may copy more, those that ended at ``max_segments`` not among them.
+
+        :param limits: of this run.
+        """
+        return [
+            p
+            for p in self.partitions
+            if p.report and p.stopped_by and not p.needs_person and len(p.report.copied) != limits.max_segments
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return {
+            "topic": self.topic,
+            "dry_run": self.dry_run,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "partitions": [p.to_json() for p in self.partitions],
+        }
+
+
+def copy_topic(
+    session: CleanerSession,
+    uri: str,
+    log_dir: Path,
+    topic: str,
+    *,
+    partitions: Collection[int] | None = None,
+    snapshot_in: Path | None = None,
+    limits: CopyLimits,
+    metrics: RemoteLogMetrics,
+    dry_run: bool,
+) -> TopicCopy:
+    """
+    Copy the closed segments of a topic from a disk that no broker runs on; what is not copied is said for each partition.
+
+    :param session: of the run.
+    :param uri: of the folder of the run; ``copy.json`` is left there.
+    :param log_dir: one of the broker's ``log.dirs``; nothing is written there.
+    :param topic: name of the topic.
+    :param partitions: its user partitions, ``None`` for all that lie there.
+    :param snapshot_in: folder for the snapshot that is copied from and removed afterwards, on the same file system where hard
+        links are to spare the space; ``None`` for the folder above ``log_dir``.
+    :param limits: of the copier.
+    :param metrics: what is counted.
+    :param dry_run: say what would be copied, change nothing.
+    :raises StoppedError: if the kill switch is on.
+    :raises WritesNotAllowedError: if writes or copies are not allowed.
+    :raises LogDirectoryError: if a broker holds the disk, it has nothing of the topic, or no snapshot can be taken.
+    :raises ClusterMismatchError: if the disk is of another cluster.
+    :raises RlmmError: if cluster, log or storage cannot be read.
+    """
+    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
+    from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+
+    session.require_running(dry_run=dry_run)
+    publisher = session.access.get_publisher(session.log)
+    if not dry_run:
+        publisher.require_copying(f"copy segments of {topic}")
+    with (
+        _snapshot(session, log_dir, topic, partitions, snapshot_in) as (disk, wanted),
+        session.access.open_leader(session.cluster_id) as leader,
+    ):
+        context = CopyContext(
+            log=session.log,
+            publisher=publisher,
+            leader=leader,
+            storage=session.storage.get_storage_manager(),
+            limits=limits,
+            hold=session.hold,
+            should_stop=session.should_stop,
+            clock=session.clock,
+            metrics=metrics,
+        )
+        copier = RemoteLogCopier(context, session.cluster_id, session.root_expectation(CleanerLimits()))
+        found = TopicCopy(topic, dry_run, tuple(_copy_partition(copier, disk, p, dry_run=dry_run) for p in wanted))
+    write_document(uri, COPY_DOCUMENT, json.dumps({"cluster_id": session.cluster_id, **found.to_json()}, indent=2))
+    return found
+
+
+def _copy_partition(
+    copier: RemoteLogCopier, disk: LogDisk, partition: TopicPartition, *, dry_run: bool
+) -> PartitionCopy:
+    from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
+    from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+
+    number = partition.partition
+    try:
+        source = DirectorySource(LogDirectory.open(disk, partition))
+        if dry_run:
+            found = PartitionCopy(number, planned=copier.plan(source))
+        else:
+            found = PartitionCopy(number, report=copier.copy(source))
+    except (CopyRefusedError, LogDirectoryError, DamagedObjectError) as e:
+        # The other partitions may be healthy.
+        found = PartitionCopy(number, refused=str(e))
+    if found.stopped_by is not None:
+        logger.warning("%s: %s", partition, found.stopped_by)
+    return found
+
+
+@contextmanager
+def _snapshot(
+    session: CleanerSession, log_dir: Path, topic: str, partitions: Collection[int] | None, snapshot_in: Path | None
+) -> Iterator[tuple[LogDisk, list[TopicPartition]]]:
+    """Take a snapshot of what is wanted of a disk, and remove it after the block."""
+    from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
+    from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+
+    disk = LogDisk.open(log_dir)
+    if disk.cluster_id != session.cluster_id:
+        raise ClusterMismatchError(
+            f"{log_dir} is of cluster {disk.cluster_id!r}, and the connection leads to {session.cluster_id!r}: nothing is "
+            "copied from one cluster into another"
+        )
+    there = [p for p in disk.partitions if p.topic == topic]
+    wanted = [p for p in there if partitions is None or p.partition in partitions]
+    missing = sorted(set(partitions or ()) - {p.partition for p in there})
+    if missing or not wanted:
+        which = f"partitions {missing} of topic {topic!r}" if missing else f"no partition of topic {topic!r}"
+        raise LogDirectoryError(f"{log_dir} has {'not ' if missing else ''}{which}: name another one of the log.dirs")
+    parent = log_dir.resolve().parent if snapshot_in is None else snapshot_in
+    try:
+        folder = Path(mkdtemp(prefix=_SNAPSHOT_PREFIX, dir=parent))
+    except OSError as e:
+        raise LogDirectoryError(
+            f"no snapshot can be made in {parent}: {e.strerror}; name a folder of the same file system that can be written to"
+        ) from e
+    try:
+        yield take_snapshot(log_dir, folder / "snapshot", partitions=wanted), wanted
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copying a disk of a broker by operator and by command, over the in-process log, a leader and a store in memory."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    LogDirectoryError,
+    StoppedError,
+    WritesNotAllowedError,
+)
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.observability import stats
+from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
+from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.remote_log.leader import InProcessLeader
+from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.remote_log.segments import PartitionSegments
+from tests.kafka_log import Batch
+from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
+from tests.tiered_orders import START_MS, TieredOrders, batches, record
+from tests.unit.airflow.test_operators import connect
+
+LIVING = [TopicIdPartition(TOPIC_ID, "living", n) for n in range(2)]
+MAY_COPY = CopyConfigs(True, True, frozenset({"delete"}), -1, -1)
+ROOT = "memory://kafka-tiered-storage"
+CLOSED = 90
+
+
+class Decommissioned(TieredOrders):
+    """A stopped broker's disk with two partitions of a living topic, of which nothing is copied yet."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.disk = HandmadeDisk(folder / "kafka" / "disk")
+        self.log_dir = self.disk.path
+        segments: list[list[Batch]] = [batches(start) for start in range(0, CLOSED, 30)]
+        for tip in LIVING:
+            self.disk.write(f"living-{tip.partition}", segments)
+        self.leader = InProcessLeader(METADATA_TOPIC_ID)
+        self.lead(MAY_COPY)
+
+    def lead(self, configs: CopyConfigs, partitions: list[TopicIdPartition] = LIVING) -> None:
+        for tip in partitions:
+            self.leader.lead(tip, configs, LeaderOffsets(0, CLOSED, CLOSED))
+            self.leader.records[tip] = {
+                o: LeaderRecord(o, 0, r.timestamp, r.key, r.value, r.headers)
+                for o in range(CLOSED)
+                for r in [record(o)]
+            }
+
+    def damage(self, name: str) -> None:
+        """Flip a bit in the middle of a file."""
+        file = self.log_dir / name
+        whole = bytearray(file.read_bytes())
+        whole[100] ^= 1
+        file.write_bytes(whole)
+
+    def copied(self, partition: int) -> list[int]:
+        """The offsets that can be read of a partition."""
+        tip = LIVING[partition]
+        reader = RemoteLogReader(PartitionSegments(self.log, [tip]), self.storage)
+        return [offset for batch in reader.read(tip, 0) for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Decommissioned:
+    fake = Decommissioned(tmp_path)
+
+    def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
+        return ProvenClock(lambda: TimeProof(START_MS + 3_600_000, system_clock(), "a test", proven=True))
+
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    connect(monkeypatch, allow_copy=True, expected_cluster_id=CLUSTER_ID, expected_root=ROOT)
+    monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setenv("RLMM_EXPECTED_ROOT", ROOT)
+    for access, storage in ((RemoteLogMetadataHook, RemoteStorageHook), (CommandLineAccess, CommandLineStorage)):
+        monkeypatch.setattr(access, "get_proven_clock", proven)
+        monkeypatch.setattr(access, "check_cluster", lambda self, *_: CLUSTER_ID)
+        for kind, name, value in (
+            (access, "get_event_log", nullcontext(fake.log)),
+            (access, "get_cluster_topics", fake.topics),
+            (storage, "get_storage_manager", fake.storage),
+        ):
+            monkeypatch.setattr(kind, name, lambda self, value=value: value)
+        monkeypatch.setattr(access, "open_leader", lambda self, cluster_id: nullcontext(fake.leader))
+    return fake
+
+
+def context() -> Any:
+    return {"ti": SimpleNamespace(), "dag_run": SimpleNamespace(dag_id="dag", run_id="run", start_date=None)}
+
+
+def copy(world: Decommissioned, **arguments: Any) -> dict[str, Any]:
+    operator = CopyLogSegmentsOperator(
+        task_id="copy", **{"log_dir": str(world.log_dir), "topic": "living", **arguments}
+    )
+    return operator.execute(context())
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_disk_is_copied_and_left_as_it_is(world: Decommissioned, tmp_path: Path) -> None:
+    before = files(tmp_path / "kafka")
+    told = copy(world)
+    assert (told["segments"], told["dry_run"]) == (6, False)
+    assert [(p["partition"], p["remote_end"], p["stopped_by"]) for p in told["partitions"]] == [
+        (0, 90, None),
+        (1, 90, None),
+    ]
+    assert world.copied(0) == world.copied(1) == list(range(90))
+    assert files(tmp_path / "kafka") == before
+    document = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
+    assert document == {"cluster_id": CLUSTER_ID, **told}
+    assert copy(world)["segments"] == 0
+
+
+def test_a_dry_run_says_what_would_go_and_writes_nothing(
+    world: Decommissioned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, allow_writes=False, expected_cluster_id=CLUSTER_ID, expected_root=ROOT)
+    events = world.events
+    told = copy(world, dry_run_only=True, partitions=[1])
+    assert [s["start_offset"] for s in told["partitions"][0]["planned"]] == [0, 30, 60]
+    assert (told["segments"], world.events) == (3, events)
+    assert told["bytes"] == sum(len(b.to_bytes()) for start in (0, 30, 60) for b in batches(start))
+
+
+@pytest.mark.parametrize("extra", [{"allow_copy": None}, {"allow_copy": None, "allow_writes": False}])
+def test_nothing_is_copied_where_the_connection_does_not_allow_it(
+    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
+) -> None:
+    connect(monkeypatch, expected_cluster_id=CLUSTER_ID, expected_root=ROOT, **extra)
+    events = world.events
+    with pytest.raises(WritesNotAllowedError):
+        copy(world)
+    assert world.events == events
+
+
+def test_nothing_is_copied_under_the_kill_switch(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteLogMetadataHook, "read_stop", lambda self: "somebody said stop")
+    with pytest.raises(StoppedError, match="somebody said stop"):
+        copy(world)
+    assert copy(world, dry_run_only=True)["segments"] == 6
+
+
+def test_a_damaged_partition_needs_a_person_after_the_healthy_one_is_done(
+    world: Decommissioned, tmp_path: Path
+) -> None:
+    world.damage("living-0/00000000000000000030.log")
+    with pytest.raises(
+        AirflowFailException, match=r"^1 partitions need a person, such as: .*00000000000000000030\.log"
+    ):
+        copy(world)
+    assert (world.copied(0), world.copied(1)) == (list(range(30)), list(range(90)))
+    told = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
+    assert [p["needs_person"] for p in told["partitions"]] == [True, False]
+    assert not list(world.log_dir.parent.glob(".rlmm-*"))
+
+
+def test_a_partition_whose_leader_copies_is_refused_and_the_other_copied(world: Decommissioned) -> None:
+    world.lead(CopyConfigs(True, False, frozenset({"delete"}), -1, -1), LIVING[:1])
+    with pytest.raises(AirflowFailException, match=r"remote\.log\.copy\.disable"):
+        copy(world)
+    assert world.copied(1) == list(range(90))
+
+
+def test_a_run_may_be_a_canary(world: Decommissioned) -> None:
+    told = copy(world, partitions=[0], limits={"max_segments": "1", "bytes_per_second": 10**9})
+    assert told["segments"] == 1
+    assert world.copied(0) == list(range(30))
+
+
+def test_what_a_later_try_may_do_is_tried_again(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def before(question: str) -> None:
+        asked.append(question)
+        if len(asked) > 6:
+            raise EventLogUnavailableError("no leader answers")
+
+    world.leader.before = before
+    with pytest.raises(
+        AirflowException, match=r"1 partitions are not done, a later try goes on: .*no leader answers"
+    ) as e:
+        copy(world, partitions=[0])
+    assert not isinstance(e.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"topic": "orders"}, LogDirectoryError, "has no partition of topic 'orders'"),
+        ({"partitions": [1, 4]}, LogDirectoryError, r"has not partitions \[4\] of topic 'living'"),
+        ({"log_dir": "/nowhere"}, LogDirectoryError, "/nowhere"),
+        ({"snapshot_in": "/nowhere"}, LogDirectoryError, "no snapshot can be made in /nowhere"),
+    ],
+)
+def test_a_disk_without_it_is_refused(
+    world: Decommissioned, arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        copy(world, **arguments)
+
+
+def test_a_disk_of_another_cluster_is_refused(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteLogMetadataHook, "check_cluster", lambda self, *_: "another")
+    events = world.events
+    with pytest.raises(
+        ClusterMismatchError, match=f"is of cluster '{CLUSTER_ID}', and the connection leads to 'another'"
+    ):
+        copy(world)
+    assert world.events == events
+
+
+def test_copies_are_counted_under_kafkas_names(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(stats, "_send", lambda metric, cluster_id, tagged: sent.append((metric, cluster_id)))
+    told = copy(world)
+    values = {metric.name: metric.value for metric, _ in sent}
+    assert values == {
+        "RemoteCopyBytesPerSec": told["bytes"],
+        "RemoteCopyRequestsPerSec": 6,
+        "RemoteCopyLagBytes": 0,
+        "RemoteCopyLagSegments": 0,
+    }
+    assert {cluster_id for _, cluster_id in sent} == {CLUSTER_ID}
+    assert sent[0][0].labels == {"connection": "rlmm_default", "topic": "living"}
+
+
+# --- in a terminal ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_copies_only_when_it_is_told_to(world: Decommissioned, capsys: pytest.CaptureFixture[str]) -> None:
+    events = world.events
+    assert run(["copy", str(world.log_dir), "living"]) == 0
+    assert "6 segments" in capsys.readouterr().out
+    assert world.events == events
+    assert run(["copy", str(world.log_dir), "living", "--execute", "--cluster-id", CLUSTER_ID, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["segments"], told["dry_run"]) == (6, False)
+    assert world.copied(0) == list(range(90))
+    assert {
+        m.broker_id for tip in LIVING for m in PartitionSegments(world.log, LIVING).list_remote_log_segments(tip)
+    } == {COPIER_BROKER_ID}
+
+
+def test_the_command_says_what_needs_a_person(world: Decommissioned, capsys: pytest.CaptureFixture[str]) -> None:
+    world.damage("living-0/00000000000000000000.log")
+    assert run(["copy", str(world.log_dir), "living", "0", "--execute", "--cluster-id", CLUSTER_ID]) == 4
+    assert "00000000000000000000.log" in capsys.readouterr().out
