@@ -14,7 +14,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale system two-clusters matrix \
-	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-publish lock clean
+	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -142,6 +142,9 @@ bench-deletion: setup ## The cleaner beside the broker's own deletion, with its 
 
 bench-survey: setup ## What a survey costs beside the plan of the same topic, with its budgets (3 minutes)
 	$(BIN)/python -m benchmarks.survey
+
+bench-records: setup ## Record batches as Arrow columns beside Kafka's own classes, with their budgets (3 minutes)
+	$(BIN)/python -m benchmarks.record_batches
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Record batches as Arrow columns beside Kafka's own classes in a warm JVM, one thread each.
+
+Both find the batches of the same log, which lies in memory, compare their checksums, and take offset, timestamp, key and
+value of every record. No storage and no broker: ``benchmarks.remote_log`` measures with these.
+
+Prints one line per budget and what was measured; ends with 1 if a budget is missed. Quote ratios: the machine's speed drifts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
+from benchmarks.measuring import Budget, faster, seconds, turn_by_turn
+from dev.peers import peer_command
+
+CHUNK_BYTES = 8 << 20
+MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """
+    How a log is made.
+
+    :param name: for the report.
+    :param value_bytes: of each record; no keys, no headers.
+    :param records: of each batch.
+    :param codec: Kafka's name of it.
+    :param bound: how many times faster than Kafka's classes, at least.
+    """
+
+    name: str
+    value_bytes: int
+    records: int
+    codec: str
+    bound: float
+
+
+SHAPES = (
+    Shape("1 KB values, batches of 16 KB", 1000, 16, "none", 1.0),
+    Shape("100 B values, batches of 16 KB", 100, 140, "none", 1.0),
+    Shape("100 B values, batches of 1 MB", 100, 9000, "none", 1.0),
+    Shape("100 B values, batches of one record", 100, 1, "none", 0.5),
+    Shape("100 B values, lz4", 100, 280, "lz4", 1.0),
+    Shape("100 B values, zstd", 100, 280, "zstd", 1.0),
+    Shape("100 B values, snappy", 100, 280, "snappy", 1.0),
+    Shape("100 B values, gzip", 100, 280, "gzip", 1.0),
+)
+
+
+class RecordsPeer:
+    """A JVM with Kafka's classes that stays warm; it ends with the block."""
+
+    def __init__(self) -> None:
+        options = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
+        self._process = subprocess.Popen(
+            peer_command("RecordsBenchmark", options=options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def write(self, file: Path, size: int, shape: Shape) -> int:
+        """
+        Write a log, which is then read.
+
+        :param file: where.
+        :param size: how large, about; in bytes.
+        :param shape: of what.
+        :return: number of records.
+        """
+        return self._ask("write", str(file), str(size), str(shape.value_bytes), str(shape.records), shape.codec)[0]
+
+    def read(self) -> float:
+        """Read the log; seconds."""
+        return self._ask("read")[0] / 1e9
+
+    def _ask(self, *words: str) -> list[int]:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().split()
+        if not answer:
+            raise RuntimeError(f"the JVM ended at {words[0]}; its standard error says why")
+        return [int(number) for number in answer]
+
+
+def read(log: memoryview) -> int:
+    """
+    Read a log as the reader does, chunk by chunk; number of records.
+
+    :param log: all its bytes.
+    """
+    at = records = 0
+    while at < len(log):
+        chunk = log[at : at + CHUNK_BYTES]
+        headers, consumed = BatchHeaders.find(chunk, location="log", position=at)
+        headers.verify_checksums(chunk)
+        for batch in to_arrow_batches(chunk, headers, max_decompressed_bytes=MOST_BYTES):
+            records += batch.num_rows
+        at += consumed
+    return records
+
+
+def measured(shape: Shape, peer: RecordsPeer, folder: Path, size: int, runs: int) -> Budget:
+    """
+    Read one log in turns.
+
+    :param shape: how it is made.
+    :param peer: Kafka's classes.
+    :param folder: where it is put.
+    :param size: in bytes.
+    :param runs: of each.
+    """
+    file = folder / "log"
+    file.unlink(missing_ok=True)
+    records = peer.write(file, size, shape)
+    log = memoryview(file.read_bytes())
+    if (found := read(log)) != records:
+        raise RuntimeError(f"{records} records were written, and {found} are read")
+    for _ in range(3):
+        peer.read()
+    ours, theirs = turn_by_turn(lambda: seconds(lambda: read(log)), peer.read, runs)
+    megabytes = records * shape.value_bytes / 1e6
+    rates = " and ".join(f"{megabytes / min(times):,.0f} MB/s" for times in (ours, theirs))
+    return faster(shape.name, ours, theirs, records, shape.bound, f"best runs: {rates} of values", what="records")
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=64, help="of each log (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=9, help="runs of each side (default: %(default)s)")
+    arguments = parser.parse_args()
+    missed = 0
+    with RecordsPeer() as peer, tempfile.TemporaryDirectory() as folder:
+        for shape in SHAPES:
+            budget = measured(shape, peer, Path(folder), arguments.megabytes << 20, arguments.runs)
+            print(budget, flush=True)
+            missed += not budget.met
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
