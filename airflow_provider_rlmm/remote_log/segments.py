@@ -95,6 +95,10 @@ class KnownSegments:
                 cache.update_remote_log_segment_metadata(update)
         return cls(caches)
 
+    def as_of_now(self) -> KnownSegments:
+        """Return what is known at this moment: it never advances, and can be pickled."""
+        return KnownSegments({tip: cache.copy() for tip, cache in self._caches.items()})
+
     def remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:

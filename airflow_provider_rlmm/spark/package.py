@@ -2,8 +2,8 @@
 """
 What a Spark job of this package needs beside its driver script: the Python code for the executors, and the connector.
 
-The executors' Python has pyspark, pyarrow and numpy. Everything else that the jobs call is pure Python and travels as one
-small zip, so no wheel has to be installed there.
+The executors' Python has pyspark, pyarrow and numpy, and for the export of remote logs obstore and crc32c. Everything else
+that the jobs call is pure Python and travels as one small zip, so this package's wheel need not be installed there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ _SHIPPED = (
     "__init__.py",
     "clock.py",
     "errors.py",
+    "event_log",
     "file_systems.py",
     "metadata",
+    "object_parts.py",
     "policy",
     "quoting.py",
     "redaction.py",
+    "remote_log",
     "spark",
+    "storage",
+    "store_uris.py",
 )
 # The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An export of a topic in pieces that others read and write: what is planned before them, and what is said after them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_rlmm.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.file_systems import list_files, replace_file
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, split
+from airflow_provider_rlmm.policy.strict_json import sealed
+from airflow_provider_rlmm.quoting import list_in_quotes
+from airflow_provider_rlmm.session.remote_log import open_remote_log
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece, StorageToRead
+    from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+logger = logging.getLogger(__name__)
+
+EXPORT_DOCUMENT: Final = "export.json"
+"""Written last: without it a folder holds an export that has not ended."""
+
+PIECE_BYTES: Final = 2**30
+"""About how many bytes of segments make a piece: one segment of Kafka's default size."""
+
+_VERSION: Final = 1
+_NO_SECRETS: Final = frozenset(
+    {
+        "account_name", "allow_http", "aws_allow_http", "aws_conditional_put", "aws_endpoint", "aws_region",
+        "aws_skip_signature", "aws_virtual_hosted_style_request", "azure_storage_account_name", "bucket", "endpoint",
+        "region", "skip_signature", "virtual_hosted_style_request",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """
+    An export before its pieces are read.
+
+    :param uri: folder of its files.
+    :param cluster_id: the cluster.
+    :param topic: name of the topic.
+    :param topic_id: its id, in Kafka's text form.
+    :param ranges: partition → the offsets that are exported.
+    :param exporter: exports a piece, here or on another machine.
+    :param pieces: by partition and offset.
+    """
+
+    uri: str
+    cluster_id: str
+    topic: str
+    topic_id: str
+    ranges: Mapping[int, OffsetRange]
+    exporter: Exporter
+    pieces: Sequence[ExportPiece]
+
+    def end(self, written: Sequence[WrittenRecords]) -> dict[str, Any]:
+        """
+        Write the document of the export, after all pieces are there.
+
+        :param written: what lies in the file of each piece, in their order.
+        :return: the document.
+        :raises OSError: if it cannot be written.
+        """
+        files = [
+            {
+                "file": piece.file.removeprefix(f"{self.uri}/"),
+                "partition": piece.tip.partition,
+                "start_offset": piece.offsets.start,
+                "end_offset": piece.offsets.end,
+                **asdict(done),
+            }
+            for piece, done in zip(self.pieces, written, strict=True)
+        ]
+        document = sealed(
+            {
+                "cluster_id": self.cluster_id,
+                "topic": self.topic,
+                "topic_id": self.topic_id,
+                "isolation_level": self.exporter.isolation,
+                "records": sum(done.records for done in written),
+                "partitions": {str(number): asdict(offsets) for number, offsets in self.ranges.items()},
+                "files": files,
+            },
+            _VERSION,
+        )
+        replace_file(f"{self.uri}/{EXPORT_DOCUMENT}", [json.dumps(document, indent=2).encode()])
+        return document
+
+
+def plan_export(
+    session: CleanerSession,
+    topic: str,
+    uri: str,
+    *,
+    partitions: Collection[int] | None = None,
+    wanted: ReadRange | None = None,
+    isolation: ReadIsolation = ReadIsolation.READ_UNCOMMITTED,
+    allow_incomplete: bool = False,
+    piece_bytes: int = PIECE_BYTES,
+    bytes_per_second: int | None = None,
+) -> Export:
+    """
+    Read the metadata topic, and cut what is wanted of a topic into pieces.
+
+    :param session: of the run.
+    :param topic: its name or its id.
+    :param uri: folder for the files; it may hold an earlier try of the same export, and nothing else.
+    :param partitions: of the topic, ``None`` for all.
+    :param wanted: of each partition, ``None`` for all that is in remote storage.
+    :param isolation: whether records of aborted transactions are exported.
+    :param allow_incomplete: take what there is of the range.
+    :param piece_bytes: about how many bytes of segments make a piece.
+    :param bytes_per_second: the most that each piece fetches in a second.
+    :raises OffsetNotInRemoteLogError: if some of the range is not in remote storage.
+    :raises RemoteLogError: if the metadata topic does not name the topic, or the folder holds something else.
+    :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
+    """
+    from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece
+
+    uri = uri.rstrip("/")
+    storage = _storage_to_read(session)
+    log = open_remote_log(session, topic, partitions)
+    pieces, lineages, ranges = [], {}, {}
+    for tip in log.partitions:
+        offsets = log.offsets(tip, wanted or ReadRange(), isolation, allow_incomplete=allow_incomplete)
+        lineage = log.lineage(tip)
+        if offsets is None or lineage is None:
+            continue
+        spans = log.reader.spans(tip, offsets, leader_epochs=lineage)
+        sizes = [(span.offsets.start, span.metadata.segment_size_in_bytes) for span in spans]
+        ranges[tip.partition] = offsets
+        lineages[tip] = lineage
+        pieces += [
+            ExportPiece(tip, piece, f"{uri}/partition-{tip.partition}-{piece.start:020}-{piece.end:020}.parquet")
+            for piece in split(offsets, sizes, piece_bytes)
+        ]
+    _require_own_folder(uri, pieces)
+    first = log.partitions[0]
+    exporter = Exporter(storage, log.known_segments.as_of_now(), lineages, isolation, bytes_per_second)
+    return Export(uri, session.cluster_id, first.topic, kafka_uuid_str(first.topic_id), ranges, exporter, pieces)
+
+
+def _require_own_folder(uri: str, pieces: Sequence[ExportPiece]) -> None:
+    """Refuse a folder whose files nobody could tell from those of this export."""
+    own = {EXPORT_DOCUMENT, *(piece.file.removeprefix(f"{uri}/") for piece in pieces)}
+    if strangers := [name for name in list_files(uri) if name not in own]:
+        raise RemoteLogError(
+            f"the folder {uri} has {len(strangers)} files that are not of this export, such as "
+            f"{list_in_quotes(strangers[:3])}: take an empty one"
+        )
+
+
+def _storage_to_read(session: CleanerSession) -> StorageToRead:
+    from airflow_provider_rlmm.remote_log.exporting import StorageToRead
+
+    settings = session.access.get_connection_settings()
+    uri = settings.required_storage_uri()
+    access, _ = session.storage.open_store(uri)
+    options = {name: str(value) for name, value in access.options.items()}
+    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):
+        raise ConfigurationError(
+            f"the options {secret} of the object store may hold secrets, which are sent to no other machine: leave them out "
+            "here, and give them to the executors in their environment, such as AWS_SECRET_ACCESS_KEY"
+        )
+    return StorageToRead(uri, settings.layout, settings.layout_options, options)

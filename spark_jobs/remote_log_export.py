@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Spark job: export records of a topic from remote storage into Parquet, a task for each piece of about one segment.
+
+Started by ``spark-submit`` on a driver that has this package; it takes the options of the command ``rlmm``. The driver reads
+the metadata topic; the executors read segments and write files, so no record passes the driver. They get this package's code
+from the driver; their Python needs numpy, pyarrow, obstore and crc32c, and their environment what opens the store.
+
+A task that is tried again writes the same file anew, whole or not at all; ``export.json`` is written last. Exit status: as
+of ``rlmm``, 0 when done, 1 with one line that says why not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.remote_log import with_range
+from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.read_range import ReadIsolation, ReadRange
+from airflow_provider_rlmm.session.exporting import PIECE_BYTES, plan_export
+from airflow_provider_rlmm.spark.java_client import require_driver
+from airflow_provider_rlmm.spark.package import build_py_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
+    from airflow_provider_rlmm.session.exporting import Export
+
+NAME = "remote_log_export"
+
+_RAISED = re.compile(r"[\w.]+(Error|Exception): ")
+
+
+def require_executors(spark: SparkSession) -> None:
+    """
+    Refuse executors on which no piece could be exported, before anything is read.
+
+    :param spark: the session; this package's code was given to it.
+    :raises ConfigurationError: naming what their Python lacks.
+    """
+
+    def missing(_: int) -> str:
+        try:
+            from airflow_provider_rlmm.remote_log import exporting  # noqa: F401  # its import is what it is for
+        except ImportError as e:
+            return str(e.name)
+        return ""
+
+    slots = spark.sparkContext.defaultParallelism
+    if answers := sorted(set(spark.sparkContext.parallelize(range(slots), slots).map(missing).collect()) - {""}):
+        raise ConfigurationError(
+            f"the executors' Python lacks {', '.join(answers)}: install there what this package reads segments with, "
+            "numpy, pyarrow, obstore and crc32c, in the driver's versions"
+        )
+
+
+def export_pieces(spark: SparkSession, export: Export) -> list[WrittenRecords]:
+    """
+    Export all pieces, a Spark task for each.
+
+    :param spark: the session.
+    :param export: what is to be exported.
+    :return: what lies in the file of each piece, in their order.
+    :raises RemoteLogError: if a piece failed for good, with the executor's last word.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
+
+    if not export.pieces:
+        return []
+    shared = spark.sparkContext.broadcast(export.exporter)
+    try:
+        pieces = spark.sparkContext.parallelize(export.pieces, len(export.pieces))
+        # Asked for its value on an executor: the driver must not send it with each task.
+        found: list[WrittenRecords] = pieces.map(lambda piece: shared.value.export(piece)).collect()  # noqa: PLW0108
+        return found
+    except Py4JJavaError as e:
+        raise RemoteLogError(_last_word(str(e.java_exception.getMessage()))) from None
+    finally:
+        shared.destroy()
+
+
+def _last_word(message: str) -> str:
+    """Return what an executor raised: Spark's message goes on for pages of stack traces."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)]
+    return f"a task failed for good: {(raised or lines or ['without a word'])[-1 if raised else 0]}"
+
+
+@click.command()
+@with_range
+@click.option("--output", metavar="FOLDER", required=True, help="Folder for the files that all executors reach.")
+@click.option(
+    "--piece-bytes",
+    type=click.IntRange(1),
+    default=PIECE_BYTES,
+    show_default=True,
+    help="About how many bytes of segments one task exports.",
+)
+@with_storage
+def main(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    wanted: ReadRange,
+    isolation: ReadIsolation,
+    allow_incomplete: bool,
+    bytes_per_second: int | None,
+    output: str,
+    piece_bytes: int,
+) -> None:
+    """Export records of a topic from remote storage into Parquet, one Spark task for each piece."""
+    with _spark() as spark:
+        require_executors(spark)
+        with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
+            export = plan_export(
+                session,
+                topic,
+                output,
+                partitions=None if partition is None else [partition],
+                wanted=wanted,
+                isolation=isolation,
+                allow_incomplete=allow_incomplete,
+                piece_bytes=piece_bytes,
+                bytes_per_second=bytes_per_second,
+            )
+        document = export.end(export_pieces(spark, export))
+    invocation.output.document({name: value for name, value in document.items() if name != "files"})
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    """Open the session that ``spark-submit`` describes, and give it this package's code for the executors."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName(f"rlmm {NAME}").getOrCreate()
+    # Executors fetch the file when they start, which may be late.
+    with TemporaryDirectory(prefix="rlmm-") as folder:
+        try:
+            require_driver(spark)
+            spark.sparkContext.addPyFile(str(build_py_files(Path(folder))))
+            yield spark
+        finally:
+            spark.stop()
+
+
+def export_main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the job and return its exit status.
+
+    :param arguments: of the command line, ``None`` for those of this process.
+    """
+    return run(arguments, main, NAME)
+
+
+if __name__ == "__main__":
+    sys.exit(export_main())
