@@ -31,6 +31,8 @@ UNIT_TESTS = (
     "manager/test_topic_based.py",
     "event_log/test_write_guard.py",
     "event_log/test_copy_guard.py",
+    "remote_log/test_copier.py",
+    "remote_log/test_copier_races.py",
     "metadata",
     "policy",
     "storage",

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
     CopyRefusedError,
     EventLogUnavailableError,
+    StorageAccessError,
     StorageRootError,
     StorageUnavailableError,
     TopicInDoubtError,
@@ -522,6 +523,41 @@ def test_a_copy_that_takes_too_long_is_taken_back_before_its_lease_is_lost(world
     report = world.copy()
     assert (world.said(), report.needs_person) == (SEGMENT_TAKEN_BACK, True)
     assert "allow a longer lease or more bytes per second" in str(report.stopped_by)
+
+
+def test_a_copy_that_is_seen_too_late_is_taken_back(world: CopyWorld) -> None:
+    """All is copied, and the last look takes its time."""
+    asked = [0]
+
+    def slow(name: str) -> None:
+        asked[0] += name == "ask"
+        if asked[0] == 4 and name == "ask":
+            world.now_ms += HOUR_MS // 2
+
+    world.leader.before = slow
+    report = world.copy()
+    assert world.said()[:3] == SEGMENT_TAKEN_BACK
+    assert "another run may take it back" in str(report.stopped_by)
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError, StorageAccessError])
+def test_objects_that_cannot_be_deleted_keep_a_roll_back_open(world: CopyWorld, error: type[Exception]) -> None:
+    switch = ["the kill switch is on"]
+    world.options["should_stop"] = lambda: switch[0] if switch and len(world.storage.keys) > 5 else None
+
+    def fail(effect: str, key: str) -> None:
+        if effect == "delete":
+            raise error("not now")
+
+    world.storage.on_effect = fail
+    report = world.copy()
+    assert (world.said(), report.needs_person) == (SEGMENT_TAKEN_BACK[:2], True)
+    switch.clear()
+    world.storage.on_effect = None
+    world.now_ms += HOUR_MS
+    assert world.copy().stopped_by is None
+    assert world.said()[:3] == SEGMENT_TAKEN_BACK
+    assert world.objects_of_nobody() == set()
 
 
 def test_a_clock_that_is_set_back_does_not_lengthen_the_lease(world: CopyWorld) -> None:

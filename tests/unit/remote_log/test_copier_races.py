@@ -17,7 +17,8 @@ from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.copying import CopyLimits
-from tests.unit.remote_log.copying import HOUR_MS, MAY_COPY, CopyWorld, CrashError, FakeSource
+from airflow_provider_rlmm.remote_log.copy_replay import CopyReplay
+from tests.unit.remote_log.copying import HOUR_MS, LIVING, MAY_COPY, CopyWorld, CrashError, FakeSource
 
 EFFECTS = 400
 """More than a copy of two segments has."""
@@ -144,6 +145,37 @@ def test_two_copiers_at_once_make_one_copy(folder: Path) -> None:
         finished = [start for start, state in world.states() if state is S.COPY_SEGMENT_FINISHED]
         assert finished == sorted(set(finished)), f"effect {number}: copied twice: {world.said()}"
         end_well(world)
+
+
+def test_two_copiers_at_once_never_copy_at_once(folder: Path) -> None:
+    """The second one is announced between the look and the announcement of the first: it takes itself back at once."""
+    world = two_segments(folder)
+    other = two_segments(folder)
+    other.log, other.storage, other.publisher = world.log, world.storage, world.publisher
+    puts: list[str] = []
+    began: list[str] = []
+
+    def announce(name: str, detail: Any) -> None:
+        if name == "publish" and not began:
+            began.append("the other one")
+
+            def stop(effect: str, key: str) -> None:
+                if effect == "put":
+                    raise CrashError
+
+            world.storage.on_effect = stop
+            with pytest.raises(CrashError):
+                other.copy()
+            world.storage.on_effect = lambda effect, key: puts.append(key) if effect == "put" else None
+
+    world.log.on_effect = announce
+    report = world.copy()
+    assert puts == []
+    assert "another run of the copier may be copying" in str(report.stopped_by)
+    assert [state for _, state in world.said()] == [
+        "COPY_SEGMENT_STARTED", "COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED",
+    ]  # fmt: skip
+    end_well(world)
 
 
 def test_a_copier_that_slept_through_its_lease_does_no_harm_when_it_wakes_up(folder: Path) -> None:
@@ -316,6 +348,14 @@ def test_somebody_elses_dangling_copy_is_never_taken_back(folder: Path) -> None:
     report = world.copy()
     assert (report.copied, world.said(), report.needs_person) == ((), [], True)
     assert world.history().cache.segment(segment).state is S.COPY_SEGMENT_STARTED  # type: ignore[union-attr]
+
+
+def test_somebody_elses_dangling_copy_is_not_among_those_that_may_be_taken_back(folder: Path) -> None:
+    world = two_segments(folder)
+    world.foreign_started(0)
+    replay = CopyReplay(world.log, LIVING)
+    replay.advance()
+    assert replay.unsettled_copies() == []
 
 
 def test_a_copy_that_a_leader_deletes_is_left_to_it(folder: Path) -> None:
