@@ -162,6 +162,26 @@ def list_folders(uri: str) -> list[str]:
     return _listed(uri)[1]
 
 
+def file_sizes(uri: str) -> dict[str, int]:
+    """
+    Return the files directly below a folder with their sizes in bytes; none where there is no folder.
+
+    :param uri: of the folder.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be listed.
+    """
+    path = local_path(uri)
+    try:
+        if path is None:
+            with _object(f"{uri.rstrip('/')}/") as (store, _):
+                return {entry["path"]: entry["size"] for entry in store.list_with_delimiter()["objects"]}
+        with os.scandir(path) as entries:
+            files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+            return {entry.name: entry.stat(follow_symlinks=False).st_size for entry in files}
+    except FileNotFoundError:
+        return {}
+
+
 def remove_folder(uri: str) -> None:
     """
     Remove a folder with all that is in it, if there is one. Links are removed, what they lead to is not.

@@ -100,6 +100,7 @@ def _tasks(conn_id: str) -> None:
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only="{{ params.dry_run }}",
         source_plan="{{ params.source_plan }}",
+        archive_first="{{ params.archive }}",
         scheduled_by_connection=True,
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=6),

@@ -28,11 +28,12 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
     :param source_plan: name or URI of the plan that the run takes its work from, ``None`` or empty for none.
+    :param archive_first: whether the run archives what it deletes.
     :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
         ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``run``,
-        ``root``, ``deletion``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that
-        tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
+        ``root``, ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the
+        decision that tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
     :raises PlanError: if the plan cannot be read, has expired or is of another cluster.
     :raises StoppedError: if the kill switch is on, or frozen by an environment variable, and the run is for real.
     :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
@@ -45,7 +46,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
-        "source_plan",
+        "source_plan", "archive_first",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -55,6 +56,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "max_segments_this_run": given.canary,
         "dry_run_only": given.flag,
         "source_plan": given.text_or_none,
+        "archive_first": given.flag,
         "scheduled_by_connection": given.flag,
     }
     ui_color = "#d9d2e9"
@@ -70,6 +72,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
         source_plan: str | None = None,
+        archive_first: bool | str = False,
         scheduled_by_connection: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -81,6 +84,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.source_plan = source_plan
+        self.archive_first = archive_first
         self.scheduled_by_connection = scheduled_by_connection
         self.check_literals()
 
@@ -100,7 +104,15 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         )
         plan, limits, dry_run = given.plan_folder(decision.source_plan), read.limits, decision.dry_run
         with session_of(context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold) as session:
-            verified = check(session, uri, limits=limits, dry_run=dry_run, decision=decision, source_plan=plan)
+            verified = check(
+                session,
+                uri,
+                limits=limits,
+                dry_run=dry_run,
+                decision=decision,
+                source_plan=plan,
+                archive_first=read.archive_first,
+            )
         for subject, sentence in verified.items():
             self.log.info("%s: %s", subject, sentence)
         return verified

@@ -13,6 +13,7 @@ from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
+from airflow_provider_rlmm.session.archiving import archive_wanted
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.steps import step
 
@@ -31,6 +32,7 @@ def check(
     dry_run: bool,
     decision: RunDecision | None = None,
     source_plan: str | None = None,
+    archive_first: bool = False,
 ) -> dict[str, str]:
     """
     Check layout, cluster, permissions, clock, storage root and work folder. No event is written and nothing is deleted.
@@ -41,8 +43,9 @@ def check(
     :param dry_run: whether nothing will be written.
     :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
+    :param archive_first: whether the run is told to archive what it deletes.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``root``,
-        ``deletion``, ``writes``, ``work``.
+        ``deletion``, ``archive``, ``writes``, ``work``.
     :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
         never be written.
@@ -61,6 +64,10 @@ def check(
         "writes": _check_rights(session, dry_run),
         "layout": session.access.check_layout(),
     }
+    verified["archive"] = "not asked for"
+    settings = session.access.get_connection_settings()
+    if archive_wanted(settings, archive_first):
+        verified["archive"] = f"in {settings.required_archive_uri()}, before anything is deleted"
     if source_plan is not None:
         session.check_plan(source_plan)
     if decision is not None:

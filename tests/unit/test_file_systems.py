@@ -18,6 +18,7 @@ from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import (
     create_file,
+    file_sizes,
     list_files,
     list_folders,
     local_path,
@@ -155,6 +156,9 @@ def test_a_folder_is_listed_and_removed(folder: str) -> None:
         replace_file(f"{folder}/{name}", [name.encode()])
     replace_file(f"{folder}-beside/a", [b"x"])
     assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one", "one-more", "two"])
+    assert file_sizes(folder).keys() == {"a.json", "b"}
+    assert file_sizes(folder)["b"] == len(read_file(f"{folder}/b"))
+    assert file_sizes(f"{folder}/missing") == {}
     remove_folder(f"{folder}/one")
     remove_folder(f"{folder}/never")
     assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one-more", "two"])

@@ -57,19 +57,12 @@ def describe(folder_uri: str, name: str) -> ArchivedFile:
     return ArchivedFile(name, size, digest.hexdigest())
 
 
-def size_of(folder_uri: str, name: str) -> int | None:
-    """
-    Return the size of a file in bytes, ``None`` where there is none.
-
-    :param folder_uri: of the user partition.
-    :param name: its path below.
-    :raises OSError: if it cannot be told.
-    """
+def _is_there(uri: str) -> bool:
     try:
-        with reading(f"{folder_uri}/{name}") as file:
-            return file.seek(0, os.SEEK_END)
+        with reading(uri):
+            return True
     except FileNotFoundError:
-        return None
+        return False
 
 
 def keep(folder_uri: str, name: str, chunks: Iterable[bytes]) -> ArchivedFile:
@@ -82,7 +75,8 @@ def keep(folder_uri: str, name: str, chunks: Iterable[bytes]) -> ArchivedFile:
     :raises ArchiveError: if another file has its name, or it does not read back as it was written.
     :raises OSError: if it cannot be written or read.
     """
-    uri, there = f"{folder_uri}/{name}", size_of(folder_uri, name) is not None
+    uri = f"{folder_uri}/{name}"
+    there = _is_there(uri)
     digest, size = hashlib.sha256(), 0
     if there:
         for chunk in chunks:

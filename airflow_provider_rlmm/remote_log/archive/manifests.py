@@ -6,9 +6,8 @@ from __future__ import annotations
 import hashlib
 
 from airflow_provider_rlmm.errors import ArchiveError
-from airflow_provider_rlmm.file_systems import read_file, replace_file
+from airflow_provider_rlmm.file_systems import file_sizes, read_file, replace_file
 from airflow_provider_rlmm.policy.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
-from airflow_provider_rlmm.remote_log.archive.files import size_of
 from airflow_provider_rlmm.remote_log.archive.places import manifest_file
 
 
@@ -50,18 +49,22 @@ def read_manifest(folder_uri: str, name: str, sha256: str | None = None) -> Arch
 
 def require_files(folder_uri: str, manifest: ArchiveManifest) -> None:
     """
-    Look for every file of a manifest, without reading it.
+    Look for every file of a manifest in a listing, without reading it.
 
     :param folder_uri: of the user partition.
     :param manifest: of an archive there.
     :raises ArchiveError: naming the first one that is not there, or has another size.
     """
     segments = [file for segment in manifest.segments for file in segment.files.values()]
+    listed: dict[str, dict[str, int]] = {}
     for file in (*segments, *manifest.records.files):
-        try:
-            size = size_of(folder_uri, file.name)
-        except OSError as e:
-            raise ArchiveError(f"{folder_uri}/{file.name} cannot be looked at: {e}") from e
+        folder, _, name = file.name.rpartition("/")
+        if folder not in listed:
+            try:
+                listed[folder] = file_sizes(f"{folder_uri}/{folder}")
+            except OSError as e:
+                raise ArchiveError(f"{folder_uri}/{folder} cannot be listed: {e}") from e
+        size = listed[folder].get(name)
         if size != file.bytes:
             found = "is not there" if size is None else f"has {size} bytes, not {file.bytes}"
             raise ArchiveError(

@@ -172,6 +172,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "max_segments_this_run": CANARIES,
             "dry_run_only": FLAGS,
             "source_plan": [*TEXTS, 0, False, [], {}],
+            "archive_first": FLAGS,
             "scheduled_by_connection": FLAGS,
         },
     ),

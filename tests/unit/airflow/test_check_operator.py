@@ -91,7 +91,7 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     assert "lets this pass: clocks contradict each other" in overridden["work"]
     (document,) = work.glob("*/check.json")
     assert json.loads(document.read_text()).keys() == {
-        "switch", "cluster", "clock", "layout", "writes", "run", "root", "deletion", "topic", "decision"
+        "switch", "cluster", "clock", "layout", "writes", "run", "root", "deletion", "topic", "archive", "decision"
     }  # fmt: skip
 
 
