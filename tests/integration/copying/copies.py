@@ -111,7 +111,7 @@ def check_copies(kafka: LocalKafka, tip: TopicIdPartition) -> Copies:
     assert starts[1:] == [segment.end_offset + 1 for segment in copies.segments[:-1]]
     assert {start for start, _ in copies.objects} == set(starts)
     assert scrub(kafka) == []
-    ours = [line for line in formatter_lines(kafka) if f"brokerId={COPIER_BROKER_ID}" in line]
+    ours = [line for line in formatter_lines(kafka) if f"brokerId={COPIER_BROKER_ID}" in line and tip.topic in line]
     assert len(ours) == sum(event.broker_id == COPIER_BROKER_ID for event in segment_events(kafka, tip))
     return copies
 
