@@ -52,10 +52,15 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one user partition."""
+    """
+    Offsets of one user partition.
 
-    start: int  # first offset, inclusive
-    end: int  # last offset, exclusive
+    :param start: first offset, inclusive.
+    :param end: last offset, exclusive.
+    """
+
+    start: int
+    end: int
 
 
 def within(

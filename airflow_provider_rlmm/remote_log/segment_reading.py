@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError
+from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
@@ -95,9 +95,9 @@ class SegmentReading:
                 yield part
                 if last_offset >= end_offset - 1:
                     return
-        except DamagedObjectError as e:
+        except (DamagedObjectError, UnsupportedMessageFormatError, RecordsTooLargeError) as e:
             if begin and last_offset is None:
-                raise IndexDisagreesError(f"{e}; the offset index led there", e.location, e.position) from e
+                raise IndexDisagreesError(f"{e}; the offset index led there", self._location, begin) from e
             raise
 
     def _walk(self, begin: int, likely_end: int, last_offset: int | None) -> Iterator[SegmentPart]:

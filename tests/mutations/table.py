@@ -18,6 +18,7 @@ from tests.mutations.kill_switch import KILL_SWITCH
 from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.mutation import Mutation
+from tests.mutations.reading import READING
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
@@ -56,6 +57,7 @@ MUTATIONS = [
     *COPYING,
     *WHOLE_RECORDS,
     *LOG_DIRECTORIES,
+    *READING,
 ]
 
 

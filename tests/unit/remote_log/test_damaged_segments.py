@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -13,10 +16,24 @@ from airflow_provider_rlmm.errors import (
     RecordsTooLargeError,
     UnsupportedMessageFormatError,
 )
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from airflow_provider_rlmm.storage.remote_storage import IndexType
-from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
+from tests.kafka_log import (
+    TRANSACTIONAL,
+    Batch,
+    Record,
+    control_batch,
+    log_of,
+    producer_snapshot,
+    time_index,
+    transaction_index,
+)
+from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 
 SEEDS = range(16)
 TRIES = 12
@@ -100,3 +117,97 @@ def test_damage_never_leads_a_search_by_time_astray(seed: int) -> None:
                 assert found == world.found(time_ms, start)
                 continue
             assert "orders-0" in str(refused)
+
+
+def with_first_offset(world: RemoteLogWorld, row: int, offset: int) -> RemoteLogReader:
+    """A reader that gets one batch at a time, one of which says that it begins elsewhere."""
+    segment, at = world.segments[0], len(b"".join(batch.to_bytes() for batch in world.batches[:row]))
+    log = segment.log[:at] + struct.pack(">q", offset) + segment.log[at + 8 :]
+    storage = world.storage()
+    storage.put_object(world.layout.object_key(segment.metadata, None), log)
+    return RemoteLogReader(world.known(), storage, chunk_bytes=1)
+
+
+@pytest.fixture
+def one_segment() -> RemoteLogWorld:
+    return next(w for w in (random_world(f"one {n}", batches=8, start=100) for n in range(99)) if len(w.segments) == 1)
+
+
+def test_a_first_offset_behind_the_segment_is_noticed_without_a_checksum(one_segment: RemoteLogWorld) -> None:
+    reader = with_first_offset(one_segment, 7, one_segment.batches[7].records[0].offset + 1)
+    with pytest.raises(DamagedObjectError, match=f"above {one_segment.end - 1}, where the segment ends"):
+        as_rows(list(reader.read(TIP, None)))
+
+
+def test_a_first_offset_that_was_read_before_is_noticed_without_a_checksum(one_segment: RemoteLogWorld) -> None:
+    before = one_segment.batches[3].records[0].offset - 1
+    with pytest.raises(DamagedObjectError, match=f"not above {before}, where what is before ends"):
+        as_rows(list(with_first_offset(one_segment, 3, before).read(TIP, None)))
+
+
+def test_a_last_batch_that_is_cut_is_noticed(one_segment: RemoteLogWorld) -> None:
+    """Though the metadata say the same size, and the batches before it are whole."""
+    segment, size = one_segment.segments[0], len(one_segment.batches[-1].to_bytes()) - 1
+    log = segment.log[: len(segment.log) - size - 1]
+    storage = one_segment.storage()
+    storage.put_object(one_segment.layout.object_key(segment.metadata, None), log + segment.log[len(log) : -1])
+    metadata = replace(segment.metadata, segment_size_in_bytes=len(segment.log) - 1)
+    reader = RemoteLogReader(KnownSegments.of([metadata]), storage)
+    with pytest.raises(DamagedObjectError, match=f"damaged at byte {len(log)}: its last batch is cut"):
+        as_rows(list(reader.read(TIP, None)))
+
+
+def test_a_log_that_is_shorter_than_the_metadata_say_is_noticed(one_segment: RemoteLogWorld) -> None:
+    segment, storage = one_segment.segments[0], one_segment.storage()
+    whole = len(segment.log) - len(one_segment.batches[-1].to_bytes())
+    storage.put_object(one_segment.layout.object_key(segment.metadata, None), segment.log[:whole])
+    reader = RemoteLogReader(one_segment.known(), storage)
+    with pytest.raises(DamagedObjectError, match=f"was cut: it ends at byte {whole}") as refused:
+        as_rows(list(reader.read(TIP, None)))
+    assert refused.value.position == whole
+
+
+def segment_with(batches: list[Batch], **indexes: bytes) -> RemoteLogWorld:
+    """A log of one segment, with these indexes."""
+    log, end = log_of(batches), batches[-1].records[-1].offset
+    metadata = RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(TIP, UUID(int=5)), 0, end, max(r.timestamp for b in batches for r in b.records), 0, 0, len(log),
+        None, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, ((0, 0),),
+    )  # fmt: skip
+    lineage = LeaderEpochCheckpoint(((0, 0),))
+    files = {
+        IndexType.OFFSET: b"",
+        IndexType.TIMESTAMP: b"",
+        IndexType.PRODUCER_SNAPSHOT: producer_snapshot([]),
+        IndexType.LEADER_EPOCH: lineage.to_text().encode(),
+        **{IndexType(name): data for name, data in indexes.items()},
+    }
+    return RemoteLogWorld(batches, [SegmentFiles(metadata, log, files)], lineage, [], None)
+
+
+@pytest.mark.parametrize("wrong", [[], [(12, 0, 3, 4)], [(11, 1, 3, 4)]])
+def test_a_transaction_whose_end_marker_lies_behind_the_range_is_not_taken_for_committed(
+    wrong: list[tuple[int, int, int, int]],
+) -> None:
+    batches = [
+        Batch((Record(0),), attributes=TRANSACTIONAL, producer_id=11),
+        Batch((Record(1),), attributes=TRANSACTIONAL, producer_id=11),
+        Batch((Record(2),)),
+        control_batch(3, 11, commit=False),
+    ]
+    world = segment_with(batches, transaction=transaction_index(wrong))
+    reader = RemoteLogReader(world.known(), world.storage())
+    with pytest.raises(DamagedObjectError, match="producer 11 that ends at offset 3 ended in ABORT"):
+        list(reader.read(TIP, 0, 2, isolation=ReadIsolation.READ_COMMITTED))
+    right = segment_with(batches, transaction=transaction_index([(11, 0, 3, 4)]))
+    reader = RemoteLogReader(right.known(), right.storage())
+    assert as_rows(list(reader.read(TIP, 0, isolation=ReadIsolation.READ_COMMITTED))) == [Record(2).as_row()]
+
+
+def test_a_time_index_that_leads_behind_the_record_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    batches = [Batch((Record(offset, timestamp=100 * offset),)) for offset in range(10)]
+    # The second entry is that of offset 2, and says 6.
+    world = segment_with(batches, timestamp=time_index(0, [(0, 0), (200, 6), (900, 9)]))
+    reader = RemoteLogReader(world.known(), world.storage())
+    assert reader.find_offset_by_timestamp(TIP, 300, 0, world.lineage, 10) == (3, 300, 0)
+    assert "does not fit its log at offset 6" in caplog.text

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the remote log: nothing damaged, void or deleted is taken for records."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_LINEAGE = "policy/lineage.py"
+_SEGMENT_READING = "remote_log/segment_reading.py"
+_COMMITTED = "remote_log/committed_reading.py"
+_TRANSACTIONS = "remote_log/transactions.py"
+_EXTENT = "remote_log/extent.py"
+_READER = "remote_log/reader.py"
+_SEGMENTS = "remote_log/segments.py"
+_INDEX_CACHE = "remote_log/index_cache.py"
+_ACCESS = "remote_log/segment_access.py"
+_TIMES = "remote_log/timestamp_search.py"
+_TESTS = "remote_log"
+_LINEAGE_TEST = "policy/test_lineage.py"
+_WORLD_TEST = f"{_TESTS}/test_reader_and_the_world.py"
+_DAMAGE_TEST = f"{_TESTS}/test_damaged_segments.py"
+_LOG = f"{_DAMAGE_TEST}::test_a_damaged_log_never_yields_a_wrong_record"
+_INDEX = f"{_DAMAGE_TEST}::test_a_damaged_index_never_yields_a_wrong_record"
+_PROMISE = "only what a broker wrote is read"
+_WHOLE = "nothing is left out in silence"
+
+READING = [
+    Mutation(
+        _PROMISE,
+        "compares no checksums while it reads",
+        _SEGMENT_READING,
+        "                headers.verify_checksums(part.data)\n",
+        "",
+        _LOG,
+    ),
+    Mutation(
+        _PROMISE,
+        "believes a first offset that lies behind the segment's end",
+        _SEGMENT_READING,
+        "        known = headers.last_offset <= metadata.end_offset\n",
+        "        known = headers.last_offset <= metadata.end_offset + 2**62\n",
+        f"{_DAMAGE_TEST}::test_a_first_offset_behind_the_segment_is_noticed_without_a_checksum",
+    ),
+    Mutation(
+        _PROMISE,
+        "believes a first offset that lies before what was read",
+        _SEGMENT_READING,
+        "            base_offset > last_offset,\n",
+        "            base_offset > last_offset - 2**62,\n",
+        f"{_DAMAGE_TEST}::test_a_first_offset_that_was_read_before_is_noticed_without_a_checksum",
+    ),
+    Mutation(
+        _PROMISE,
+        "believes a batch of another leader epoch",
+        _SEGMENT_READING,
+        "        same = (epoch == headers.leader_epoch) | (entry < 0)",
+        "        same = (epoch == epoch) | (entry < 0)",
+        f"{_DAMAGE_TEST}::test_damage_never_leads_a_search_by_time_astray",
+    ),
+    Mutation(
+        _WHOLE,
+        "begins where an index leads, whatever lies there",
+        _SEGMENT_READING,
+        "        if (first and headers.base_offset[0] > offset) or (headers.last_offset[named] != offset).any():\n",
+        "        if False:\n",
+        _INDEX,
+    ),
+    Mutation(
+        _WHOLE,
+        "takes a last batch that is cut for the end of the segment",
+        _SEGMENT_READING,
+        "                if consumed != len(data):\n",
+        "                if False:\n",
+        f"{_DAMAGE_TEST}::test_a_last_batch_that_is_cut_is_noticed",
+    ),
+    Mutation(
+        _PROMISE,
+        "believes the transaction index against the end markers of its own range",
+        _COMMITTED,
+        "        if self._markers.disagreement(headers, aborted.contain(headers), markers) is None:\n",
+        "        if True:\n",
+        _INDEX,
+    ),
+    Mutation(
+        _PROMISE,
+        "believes the transaction index about transactions that end behind the range",
+        _READER,
+        "        reading.require_decided(end)\n",
+        "",
+        f"{_DAMAGE_TEST}::test_a_transaction_whose_end_marker_lies_behind_the_range_is_not_taken_for_committed",
+    ),
+    Mutation(
+        _PROMISE,
+        "reads records of a transaction that is still open as committed",
+        _READER,
+        "            end = min(end, last_stable_offset(self._access, extent, there))\n",
+        "            pass\n",
+        f"{_WORLD_TEST}::test_committed_records_end_at_the_first_transaction_that_is_open_at_the_end",
+    ),
+    Mutation(
+        _PROMISE,
+        "trusts the producer snapshot of a history that is void",
+        _COMMITTED,
+        "        if span.is_whole:\n",
+        "        if True:\n",
+        f"{_WORLD_TEST}::test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes an aborted transaction for one of every producer",
+        _TRANSACTIONS,
+        "(self._producer_id[candidate] == producer_id) & headers.is_transactional",
+        "headers.is_transactional",
+        f"{_TESTS}/test_transactions.py::test_batches_of_aborted_transactions_are_those_that_a_loop_finds",
+    ),
+    Mutation(
+        _PROMISE,
+        "reads what a later leader wrote anew from the segment of the earlier one",
+        _LINEAGE,
+        "        if ours != theirs:\n",
+        "        if False:\n",
+        f"{_WORLD_TEST}::test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes a segment for one of the lineage though its epochs differ within",
+        _LINEAGE,
+        "    if compared[1:] != [entry for entry in lineage if begin < entry[0] <= last]:\n",
+        "    if False:\n",
+        f"{_LINEAGE_TEST}::test_a_segment_belongs_to_a_lineage_whose_leaders_wrote_it",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes a segment for one of the lineage that reaches into the next leader's epoch",
+        _LINEAGE,
+        "    if following is not None and metadata.end_offset >= following:\n",
+        "    if following is not None and metadata.end_offset > following:\n",
+        f"{_LINEAGE_TEST}::test_a_segment_belongs_to_a_lineage_whose_leaders_wrote_it",
+    ),
+    Mutation(
+        _PROMISE,
+        "reads a checkpoint file that was cut in the middle of a number",
+        _LINEAGE,
+        "        if rest:\n",
+        "        if False:\n",
+        f"{_LINEAGE_TEST}::test_a_file_that_was_cut_is_never_taken_for_another_lineage",
+    ),
+    Mutation(
+        _WHOLE,
+        "takes an epoch's highest remote offset for the log's, though a later leader truncated it",
+        _LINEAGE,
+        "return (end_offset - 1, answered) if end_offset <= highest else (highest, leader_epoch)",
+        "return (highest, leader_epoch)",
+        f"{_LINEAGE_TEST}::test_the_highest_remote_offset_is_that_of_the_latest_epoch_that_was_copied",
+    ),
+    Mutation(
+        _PROMISE,
+        "believes a checkpoint that is not its segment's",
+        _ACCESS,
+        "        if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):\n",
+        "        if False:\n",
+        f"{_WORLD_TEST}::test_a_checkpoint_of_another_segment_is_an_error",
+    ),
+    Mutation(
+        _WHOLE,
+        "passes over records that were deleted while they were read",
+        _READER,
+        "        if there is None or not follow:\n",
+        "        if there is None:\n",
+        f"{_WORLD_TEST}::test_a_segment_that_goes_while_it_is_read_ends_the_read_in_words",
+    ),
+    Mutation(
+        _WHOLE,
+        "passes over a hole between two segments",
+        _READER,
+        "        if there is not None and there.start < offset:\n            raise extent.hole_at(offset)\n",
+        "        if there is not None and there.start < offset:\n            return there.end\n",
+        f"{_WORLD_TEST}::test_a_hole_in_the_remote_log_is_an_error_that_names_the_offset",
+    ),
+    Mutation(
+        _WHOLE,
+        "reads from a first offset that is not in the remote log",
+        _READER,
+        "        if not there.start <= offset <= there.end:\n",
+        "        if not there.start <= offset:\n",
+        f"{_WORLD_TEST}::test_offsets_that_are_not_remote_are_an_error",
+    ),
+    Mutation(
+        _WHOLE,
+        "serves reads from a segment whose deletion was started",
+        _SEGMENTS,
+        "            if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:\n",
+        "            if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:\n",
+        f"{_TESTS}/test_segments.py::test_a_list_of_segments_answers_as_the_log_it_came_from",
+    ),
+    Mutation(
+        _WHOLE,
+        "passes over a record that may name a segment",
+        _SEGMENTS,
+        "        if mine and record.code not in self._allowed_quarantine:\n",
+        "        if False:\n",
+        f"{_TESTS}/test_segments.py::test_a_record_that_may_name_a_segment_and_cannot_be_read_is_an_error",
+    ),
+    Mutation(
+        _WHOLE,
+        "takes a metadata partition that has lost its beginning for a whole one",
+        _SEGMENTS,
+        "            if begin > 0:\n",
+        "            if False:\n",
+        f"{_TESTS}/test_segments.py::test_a_metadata_partition_that_has_lost_its_beginning_is_an_error",
+    ),
+    Mutation(
+        _PROMISE,
+        "keeps an index that names offsets behind its segment",
+        _INDEX_CACHE,
+        "    if offset > metadata.end_offset:\n",
+        "    if False:\n",
+        f"{_TESTS}/test_index_cache.py::test_an_index_that_cannot_be_of_its_segment_is_an_error",
+    ),
+    Mutation(
+        _WHOLE,
+        "takes a missing offset index for an empty one",
+        _INDEX_CACHE,
+        "            if index_type is not IndexType.TRANSACTION:\n",
+        "            if False:\n",
+        f"{_TESTS}/test_index_cache.py::test_only_a_transaction_index_may_be_missing",
+    ),
+    Mutation(
+        _WHOLE,
+        "believes a time index that the log does not bear out",
+        _TIMES,
+        "                if checked is not None:\n",
+        "                if False:\n",
+        f"{_DAMAGE_TEST}::test_a_time_index_that_leads_behind_the_record_is_left_out",
+    ),
+]
