@@ -111,6 +111,21 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
         ({"kafka_conn_id": 3}, "kafka_conn_id must be text, not 3"),
         ({"metadata_topic": "../x"}, "metadata_topic must be a name that Kafka allows: .*, not '../x'"),
         ({"storage_uri": "/no/scheme"}, "storage_uri must be a URI with a scheme, .*, not '/no/scheme'"),
+        ({"archive_uri": "archives"}, "archive_uri must be an absolute path or a URI"),
+        ({"archive_uri": "ftp://host/archives"}, "archive_uri: 'ftp://host/archives' is no URI of a directory"),
+        ({"archive_uri": "s3://key:secret@bucket/a"}, "archive_uri must hold neither credentials nor a query"),
+        ({"archive_before_deletion": True}, "archive_before_deletion needs archive_uri"),
+        *(
+            ({"storage_uri": root, "archive_uri": archive}, "archive_uri must be a folder outside of storage_uri")
+            for root, archive in (
+                ("file:///mnt/tiered", "/mnt/tiered"),
+                ("file:///mnt/tiered", "/mnt/tiered/archives"),
+                ("file:///mnt/tiered", "file:///mnt"),
+                ("file:///mnt/tiered", "/mnt/other/../tiered/archives"),
+                ("s3://bucket/tiered", "s3a://bucket/tiered/archives"),
+                ("s3://bucket/tiered", "s3://bucket"),
+            )
+        ),
         ({"expected_root": "the right one"}, "expected_root must be a root id or a location"),
         ({"expected_root": "/mnt/tiered"}, "expected_root must be a root id or a location"),
         (
@@ -142,3 +157,23 @@ def test_storage_is_needed_only_where_it_is_used() -> None:
     with pytest.raises(ConfigurationError, match="'rlmm_prod': storage_uri is missing"):
         parse({}).required_storage_uri()
     assert parse({"storage_uri": "file:///x"}).required_storage_uri() == "file:///x"
+
+
+@pytest.mark.parametrize(
+    ("storage", "archive"),
+    [
+        ("file:///mnt/tiered", "/mnt/tiered-archives"),
+        ("file:///mnt/tiered", "s3://tiered/archives"),
+        ("s3://bucket/tiered", "s3://bucket/tiered-archives"),
+        ("s3://bucket/tiered", "s3://archives/tiered"),
+        ("s3://bucket/tiered", "/mnt/archives/"),
+    ],
+)
+def test_an_archive_beside_the_storage_root_is_taken(storage: str, archive: str) -> None:
+    settings = parse({"storage_uri": storage, "archive_uri": archive, "archive_before_deletion": "true"})
+    assert (settings.required_archive_uri(), settings.archive_before_deletion) == (archive.rstrip("/"), True)
+
+
+def test_an_archive_that_is_needed_and_not_named_is_asked_for() -> None:
+    with pytest.raises(ConfigurationError, match=r"^connection 'rlmm_prod': archive_uri is missing"):
+        parse({}).required_archive_uri()

@@ -30,6 +30,7 @@ from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, J
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind
+from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import Amount, ScrubSummary, Told, TopicAmount
@@ -406,3 +407,29 @@ def test_bytes_for_people(value: int, text: str) -> None:
 )
 def test_durations_for_people(value: int, text: str) -> None:
     assert human_duration(value) == text
+
+
+def test_a_report_shows_what_was_archived_and_one_of_before_archives_is_shown_as_well() -> None:
+    found = ArchivedUserPartition(
+        3,
+        "<b>orders",
+        "AAAAAAAAAAAAAAAAAAAABw",
+        2,
+        "/archives/x",
+        "manifests/run.json",
+        "a" * 64,
+        4,
+        1,
+        2_048,
+        1_234,
+        "b" * 64,
+    )
+    archive = PlanArchive("run", "plan-1", "c" * 64, "cluster-1", "/archives", 1, (found,), {})
+    html = report_page("report-1", report(archive=archive))
+    assert 'archived in <span class="id">/archives</span>' in html
+    assert "1,234" in html
+    assert "b" * 16 in html
+    assert "<b>orders" not in html
+    without = report()
+    assert without.pop("archive") is None
+    assert "archived in" not in report_page("report-1", without)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.file_systems import remove_file, replace_file
 from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
@@ -16,6 +17,7 @@ from airflow_provider_rlmm.remote_log.archive.measuring import measure
 from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog, open_topic
 from tests.archiving import ArchivingCluster, Run
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch
+from tests.moto_s3 import REGION, SECRET, running_moto_s3
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 
 GONE = tip()
@@ -144,3 +146,31 @@ def test_another_cluster_or_topic_id_is_not_found(log: ArchivedLog) -> None:
     (root / f"cluster-{CLUSTER_ID}").rename(root / "cluster-other")
     with pytest.raises(ArchiveError, match="of another cluster or topic id"):
         open_topic(str(root), "other", GONE_ID)
+
+
+def test_an_archive_in_an_object_store_is_written_compared_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = ArchivingCluster()
+    cluster.real_segments(GONE, 2)
+    cluster.mark_and_wait()
+    with running_moto_s3() as s3:
+        for name, value in {
+            "AWS_ENDPOINT_URL": s3.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION,
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        run = Run(cluster, tmp_path)
+        run.archive_uri = f"s3://{s3.bucket()}/archives"
+        archive = run.archive()
+        assert run.archive().partitions[0].records_sha256 == archive.partitions[0].records_sha256
+        (log,) = open_topic(run.archive_uri, CLUSTER_ID, GONE_ID)
+        log.verify()
+        assert offsets_of(log, ReadIsolation.READ_COMMITTED) == [*range(20)]
+        folder, name = log.folder_uri, log.manifests[0].segments[0].files["log"].name
+        replace_file(f"{folder}/{name}", [b"other"])
+        with pytest.raises(ArchiveError, match="is not as it was archived"):
+            log.verify()
+        assert run.clean(archive).partitions[0].outcome == "REFUSED"
+        remove_file(f"{folder}/{name}")
+        assert "is not there" in run.clean(archive).partitions[0].refusals[0].why
