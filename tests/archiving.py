@@ -16,6 +16,7 @@ from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from airflow_provider_rlmm.storage.remote_storage import IndexType
@@ -127,9 +128,12 @@ class Run:
         self.summary = self._plan(**kwargs)
         return self.summary
 
-    def archive(self, name: str | None = None) -> PlanArchive:
+    def archive(self, name: str | None = None, should_stop: StopSource = never_stopped) -> PlanArchive:
         """Archive the plan."""
-        archiver = PlanArchiver(self.cluster.log, self.cluster.storage, self.archive_uri, clock=self.cluster.clock)
+        cluster = self.cluster
+        archiver = PlanArchiver(
+            cluster.log, cluster.storage, self.archive_uri, clock=cluster.clock, should_stop=should_stop
+        )
         planned = {n: planned_segments(self.uri, self.summary, n) for n in self.summary.by_metadata_partition}
         return archiver.archive(name or self.name, self.summary, planned)
 

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StorageError
+from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StoppedError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
@@ -22,6 +22,7 @@ from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
 from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
@@ -40,6 +41,7 @@ class PlanArchiver:
     :param storage: remote storage.
     :param archive_uri: the folder of all archives.
     :param clock: time.
+    :param should_stop: why no further user partition may be begun, asked before each.
     """
 
     log: MetadataLogReader
@@ -47,6 +49,7 @@ class PlanArchiver:
     archive_uri: str
     _: KW_ONLY
     clock: Clock
+    should_stop: StopSource = never_stopped
 
     def archive(self, name: str, summary: PlanSummary, planned: Mapping[int, PlannedSegments]) -> PlanArchive:
         """
@@ -58,7 +61,8 @@ class PlanArchiver:
         :raises LogReplacedError: if the log is not the one that the plan was made from.
         :raises EventLogError: if the log cannot be read.
         :raises ArchiveError: if the archive cannot be written or read.
-        :raises StorageError: if storage fails in a way that may pass.
+        :raises StorageError: if storage fails in a way that may pass, or the root is gone.
+        :raises StoppedError: if the kill switch is on.
         """
         began = self.clock()
         archived: list[ArchivedUserPartition] = []
@@ -66,10 +70,15 @@ class PlanArchiver:
         for metadata_partition in sorted(planned):
             for history, ids in self._work(summary, metadata_partition, planned[metadata_partition]):
                 tip = history.topic_id_partition
+                if (why := self.should_stop()) is not None:
+                    raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+                if kafka_uuid_str(tip.topic_id) in refused:
+                    continue
                 try:
                     archived.append(self._archive(name, summary, metadata_partition, history, ids))
                 except (RemoteLogError, StorageError) as e:
-                    if e.retriable or isinstance(e.__cause__, OSError):
+                    # What is not of this topic alone ends the step.
+                    if e.retriable or isinstance(e, StorageRootError) or isinstance(e.__cause__, OSError):
                         raise
                     logger.error("%s is not archived, and nothing of its topic will be deleted: %s", tip, e)
                     refused.setdefault(kafka_uuid_str(tip.topic_id), not_archived(tip, metadata_partition, str(e)))

@@ -52,7 +52,8 @@ def archive_plan(session: CleanerSession, uri: str, name: str, summary: PlanSumm
     summary.check_blast_radius()
     root = session.access.get_connection_settings().required_archive_uri()
     planned = {number: planned_segments(uri, summary, number) for number in summary.by_metadata_partition}
-    archiver = PlanArchiver(session.log, session.storage.get_storage_manager(), root, clock=session.clock)
+    storage = session.storage.get_storage_manager()
+    archiver = PlanArchiver(session.log, storage, root, clock=session.clock, should_stop=session.should_stop)
     with step(uri, "archive"):
         archive = archiver.archive(name, summary, planned)
     write_document(uri, ARCHIVE_DOCUMENT, archive.to_json())

@@ -120,6 +120,13 @@ ARCHIVING = [
         "    if (found := written) != written:",
         f"{TESTS}::test_records_that_do_not_read_back_keep_their_topic",
     ),
+    switched_off(
+        ARCHIVING_FILE,
+        ARCHIVE,
+        "the kill switch does not end an archive",
+        "                if (why := self.should_stop()) is not None:",
+        f"{TESTS}::test_the_kill_switch_ends_the_step_before_the_next_user_partition",
+    ),
     Mutation(
         RESTORE,
         "a damaged archive is restored",

@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import ArchiveError, LogReplacedError, StorageUnavailableError
+from airflow_provider_rlmm.errors import (
+    ArchiveError,
+    LogReplacedError,
+    StoppedError,
+    StorageRootError,
+    StorageUnavailableError,
+)
 from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
@@ -294,6 +300,19 @@ def test_storage_that_does_not_answer_ends_the_step(cluster: ArchivingCluster, r
     cluster.storage.on_effect = down
     with pytest.raises(StorageUnavailableError):
         run.archive()
+
+
+def test_a_root_that_is_gone_ends_the_step(cluster: ArchivingCluster, run: Run) -> None:
+    cluster.storage.root_exists = False
+    with pytest.raises(StorageRootError):
+        run.archive()
+
+
+def test_the_kill_switch_ends_the_step_before_the_next_user_partition(cluster: ArchivingCluster, run: Run) -> None:
+    answers = iter([None, "the switch is on"])
+    with pytest.raises(StoppedError, match="the switch is on"):
+        run.archive(should_stop=lambda: next(answers))
+    assert len(list(Path(run.archive_uri).rglob("manifests/*.json"))) == 1
 
 
 def test_a_log_that_was_replaced_since_the_plan_ends_the_step(
