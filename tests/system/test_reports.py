@@ -63,7 +63,7 @@ def test_what_needs_a_person_fails_the_run_until_it_is_acknowledged(
     run_id, state = clean(connected)
     assert state == "failed"
     states = {i["task_id"]: i["state"] for i in connected.task_instances(CLEANER, run_id)}
-    before = ("check", "mark", "plan", "approve", "survey")
+    before = ("check", "mark", "plan", "approve", "archive", "survey")
     assert states == dict.fromkeys(before, "success") | {"clean": "skipped", "report": "failed"}
     log = connected.task_log(CLEANER, run_id, "report")
     assert "1 thing needs a person. The first: QUARANTINED" in log
