@@ -77,12 +77,15 @@ def clean_command(
     The first run that may write marks; what was marked --min-absence-ms ago is deleted. Without --execute nothing is written:
     the report says what would be. An interrupted run is gone on with by the next one.
     """
+    from airflow_provider_rlmm.session.archiving import archive_wanted
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
     run, now_ms = begin(invocation, "clean", execute=execute), system_clock()
     began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
-        summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=True)
+        most, settings = max_segments_this_run, run.invocation.configuration().settings
+        archive_first = archive_wanted(settings, archive_first)
+        summary = _planned(run, shown, limits, blast_radius, most, marks=True, archive_first=archive_first)
         failed = _clean_all(run, shown, limits, summary, archive_first) if summary.within_blast_radius else 0
     report, path = _reported(run, failed, said, now_ms)
     tidy_up(
@@ -103,14 +106,23 @@ COMMANDS = (plan_command, clean_command)
 
 
 def _planned(
-    run: Run, shown: Working, limits: CleanerLimits, blast_radius: BlastRadius, most: int | None, *, marks: bool
+    run: Run,
+    shown: Working,
+    limits: CleanerLimits,
+    blast_radius: BlastRadius,
+    most: int | None,
+    *,
+    marks: bool,
+    archive_first: bool = False,
 ) -> PlanSummary:
     """Check, mark and plan, in one session."""
     from airflow_provider_rlmm.session.checking import check
     from airflow_provider_rlmm.session.cleaning import mark, plan
 
     with run.session(limits, shown) as session:
-        for subject, sentence in check(session, run.uri, limits=limits, dry_run=not run.execute).items():
+        dry_run = not run.execute
+        verified = check(session, run.uri, limits=limits, dry_run=dry_run, archive_first=archive_first)
+        for subject, sentence in verified.items():
             logger.info("%s: %s", subject, sentence)
         if marks:
             mark(session, run.uri, dry_run=not run.execute)
@@ -119,11 +131,11 @@ def _planned(
 
 def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
     """Archive, if that is asked for, and clean each metadata partition; return how many steps an error has ended."""
-    from airflow_provider_rlmm.session.archiving import archive_plan, archive_wanted
+    from airflow_provider_rlmm.session.archiving import archive_plan
     from airflow_provider_rlmm.session.cleaning import clean
 
     failed = 0
-    if run.execute and archive_wanted(run.invocation.configuration().settings, archive_first):
+    if run.execute and archive_first:
         try:
             with run.session(limits, shown) as session:
                 archive_plan(session, run.uri, run.name, summary)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_rlmm.errors import ArchiveError, PlanError
+from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.lifecycle.reports import (
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.approval import Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
-from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -88,7 +88,7 @@ class _RunDocuments:
         except PlanError as e:
             run.no_plan = str(e)
         run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
-        run.doctor = run._document(DOCTOR_DOCUMENT, _check_doctor)
+        run.doctor = run._document(DOCTOR_DOCUMENT, check_diagnosis)
         run._read_answer()
         run._read_archive()
         for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
@@ -218,13 +218,6 @@ _NOT_APPROVED_ADVICE = (
 _LOG_ADVICE = (
     "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
 )
-_UNUSABLE = frozenset(
-    {
-        FindingKind.TOMBSTONE, FindingKind.MALFORMED, FindingKind.UNKNOWN_API_KEY, FindingKind.NEWER_VERSION,
-        FindingKind.SNAPSHOT,
-    }
-)  # fmt: skip
-"""What the doctor says of records that everybody else calls quarantined: one problem must not need two acknowledgements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,44 +372,3 @@ def _not_listed(run: _RunDocuments) -> Iterator[Attention]:
                 "have the doctor list them",
                 metadata_partition=number,
             )
-
-
-def _check_doctor(document: Mapping[str, Any]) -> None:
-    try:
-        list(criticals_of(document))
-    except (LookupError, TypeError, AttributeError) as e:
-        raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
-
-
-def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
-    """
-    Yield the doctor's critical findings, and one for those that its document has no room for.
-
-    :param diagnosis: the doctor's document.
-    """
-    if diagnosis is None:
-        return
-    listed = [f for f in diagnosis["findings"] if f["severity"] == Severity.CRITICAL.value]
-    for finding in listed:
-        where = f"metadata partition {finding['metadata_partition']} offset {finding['offset']}"
-        explanation = diagnosis["explanations"][finding["kind"]]
-        yield Attention(
-            RefusalKind.QUARANTINED.value if finding["kind"] in _UNUSABLE else finding["kind"],
-            _subject_of(finding) if finding["topic"] else where,
-            f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
-            explanation["what_to_do"],
-            finding["topic"],
-            finding["metadata_partition"],
-            finding["offset"],
-        )
-    if diagnosis["critical"] > len(listed):
-        more = f"{diagnosis['critical'] - len(listed)} more critical findings of the doctor"
-        why = "its document lists the first ones of each kind"
-        yield Attention(
-            RunProblem.CRITICAL_NOT_LISTED.value, more, why, "have the doctor list more", acknowledgeable=False
-        )
-
-
-def _subject_of(finding: Mapping[str, Any]) -> str:
-    partition = "" if finding["partition"] is None else f"-{finding['partition']}"
-    return f"{finding['topic_id']}:{finding['topic']}{partition}"

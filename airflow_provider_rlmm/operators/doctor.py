@@ -73,8 +73,8 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Examine."""
         from airflow_provider_rlmm.doctor.examine import examine
+        from airflow_provider_rlmm.lifecycle.doctor_criticals import criticals_of
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
-        from airflow_provider_rlmm.lifecycle.run_report import criticals_of
         from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
 
         read, name = self.read_arguments(), artifact_name(context)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a diagnosis of the metadata topic needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_provider_rlmm.policy.attention import Attention, RunProblem
+from airflow_provider_rlmm.policy.findings import FindingKind, Severity
+from airflow_provider_rlmm.policy.refusals import RefusalKind
+
+_UNUSABLE = frozenset(
+    {
+        FindingKind.TOMBSTONE, FindingKind.MALFORMED, FindingKind.UNKNOWN_API_KEY, FindingKind.NEWER_VERSION,
+        FindingKind.SNAPSHOT,
+    }
+)  # fmt: skip
+"""What the doctor says of records that everybody else calls quarantined: one problem must not need two acknowledgements."""
+
+
+def check_diagnosis(document: Mapping[str, Any]) -> None:
+    """
+    Check the form of the doctor's document.
+
+    :param document: as it was read.
+    :raises ValueError: if it does not have it.
+    """
+    try:
+        list(criticals_of(document))
+    except (LookupError, TypeError, AttributeError) as e:
+        raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
+
+
+def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
+    """
+    Yield the doctor's critical findings, and one for those that its document has no room for.
+
+    :param diagnosis: the doctor's document.
+    """
+    if diagnosis is None:
+        return
+    listed = [f for f in diagnosis["findings"] if f["severity"] == Severity.CRITICAL.value]
+    for finding in listed:
+        where = f"metadata partition {finding['metadata_partition']} offset {finding['offset']}"
+        explanation = diagnosis["explanations"][finding["kind"]]
+        yield Attention(
+            RefusalKind.QUARANTINED.value if finding["kind"] in _UNUSABLE else finding["kind"],
+            _subject_of(finding) if finding["topic"] else where,
+            f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
+            explanation["what_to_do"],
+            finding["topic"],
+            finding["metadata_partition"],
+            finding["offset"],
+        )
+    if diagnosis["critical"] > len(listed):
+        more = f"{diagnosis['critical'] - len(listed)} more critical findings of the doctor"
+        why = "its document lists the first ones of each kind"
+        yield Attention(
+            RunProblem.CRITICAL_NOT_LISTED.value, more, why, "have the doctor list more", acknowledgeable=False
+        )
+
+
+def _subject_of(finding: Mapping[str, Any]) -> str:
+    partition = "" if finding["partition"] is None else f"-{finding['partition']}"
+    return f"{finding['topic_id']}:{finding['topic']}{partition}"
