@@ -73,6 +73,8 @@ class ArchivingCluster(Cluster):
         state: S = S.COPY_SEGMENT_FINISHED,
         aborted: Sequence[tuple[int, int, int, int]] = (),
         open_transactions: Sequence[tuple[int, int]] = (),
+        epochs: tuple[tuple[int, int], ...] | None = None,
+        lineage: bytes = b"0\n1\n0 0\n",
     ) -> RemoteLogSegmentMetadata:
         """A segment as a broker leaves it, with all its objects."""
         written = batches or [Batch(records_of(number)[:4]), Batch(records_of(number)[4:])]
@@ -89,13 +91,14 @@ class ArchivingCluster(Cluster):
             len(log),
             None,
             S.COPY_SEGMENT_STARTED,
-            ((0, start),),
+            epochs or ((0, start),),
             not aborted,
         )
         self.foreign(metadata)
         for step in STEPS[state]:
             self.foreign(update(partition, number, step))
-        for kind, data in files_of(written, open_transactions, aborted).items():
+        files = files_of(written, open_transactions, aborted) | {IndexType.LEADER_EPOCH: lineage}
+        for kind, data in files.items():
             self.storage.put_object(self.layout.object_key(metadata, kind), data)
         return replace(metadata, state=state)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import OffsetNotInRemoteLogError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.policy.read_range import ReadIsolation
+from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
+from airflow_provider_rlmm.remote_log.extent import RemoteExtent
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -24,16 +25,27 @@ class RecordStream:
     :param tip: the user partition.
     :param segments: its segments that can be read, in the state COPY_SEGMENT_FINISHED.
     :param storage: has their files.
+    :raises RemoteLogError: if the lineage of the newest segment cannot be read.
     """
 
     def __init__(
         self, tip: TopicIdPartition, segments: Sequence[RemoteLogSegmentMetadata], storage: RemoteStorageManager
     ) -> None:
         self._tip = tip
-        self._starts = sorted({metadata.start_offset for metadata in segments})
-        self._reader = RemoteLogReader(KnownSegments.of(segments), storage)
-        self.gaps: tuple[tuple[int, int], ...] = ()
-        """Offsets that no segment of the lineage holds, first and last of each gap, as of the last reading to the end."""
+        known = KnownSegments.of(segments)
+        self._reader = RemoteLogReader(known, storage)
+        self._lineage = self._reader.lineage(tip) if segments else LeaderEpochCheckpoint()
+        self._ranges: list[OffsetRange] = []
+        if segments:
+            extent = RemoteExtent(known, tip, self._lineage)
+            starts = {metadata.start_offset for metadata in segments}
+            self._ranges = _ranges_of(extent, sorted(starts | {start for _, start in self._lineage.entries}))
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """Offsets between the first and the last that no segment of the lineage holds: first and last of each gap."""
+        pairs = zip(self._ranges, self._ranges[1:], strict=False)
+        return tuple((before.end, after.start - 1) for before, after in pairs)
 
     def read(self, isolation: ReadIsolation) -> Iterator[pa.RecordBatch]:
         """
@@ -42,21 +54,25 @@ class RecordStream:
         :param isolation: which records of transactions; ``read_committed`` ends at the first transaction that is open.
         :raises RemoteLogError: if they cannot be read.
         """
-        gaps: list[tuple[int, int]] = []
-        lineage = self._reader.lineage(self._tip) if self._starts else None
-        start = next_offset = self._starts[0] if self._starts else None
-        while start is not None and next_offset is not None:
-            try:
-                for batch in self._reader.read(self._tip, start, isolation=isolation, leader_epochs=lineage):
-                    if batch.num_rows:
-                        next_offset = batch.column("offset")[-1].as_py() + 1
-                        yield batch
-            except OffsetNotInRemoteLogError:
-                # What follows the gap is read all the same, and the gap is named.
-                pass
-            begun = start
-            start = next((s for s in self._starts if s > begun and s >= next_offset), None)
-            if start is not None and start > next_offset:
-                gaps.append((next_offset, start - 1))
-        if isolation is ReadIsolation.READ_UNCOMMITTED:
-            self.gaps = tuple(gaps)
+        for offsets in self._ranges:
+            yield from self._reader.read(
+                self._tip, offsets.start, offsets.end, isolation=isolation, leader_epochs=self._lineage
+            )
+
+
+def _ranges_of(extent: RemoteExtent, starts: Sequence[int]) -> list[OffsetRange]:
+    """Return what can be read without a gap, by offset; after a gap it goes on where a segment or a leader epoch begins."""
+    there = extent.offsets()
+    found: list[OffsetRange] = []
+    offset = 0 if there is None else there.start
+    while there is not None and offset < there.end:
+        span = extent.span_at(offset)
+        if span is None:
+            offset = next((start for start in starts if start > offset), there.end)
+        elif found and found[-1].end == offset:
+            found[-1] = OffsetRange(found[-1].start, span.offsets.end)
+            offset = span.offsets.end
+        else:
+            found.append(span.offsets)
+            offset = span.offsets.end
+    return found

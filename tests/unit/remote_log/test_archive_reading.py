@@ -86,6 +86,29 @@ def test_a_gap_is_passed_over_and_named(tmp_path: Path) -> None:
     assert measure(log).gaps == ((20, 39),)
 
 
+def test_the_end_of_a_transaction_at_the_end_of_a_segment_is_no_gap(tmp_path: Path) -> None:
+    cluster = ArchivingCluster()
+    cluster.real_segment(GONE, 0, [written_by(5, 0, 1), control_batch(2, 5, commit=True)])
+    cluster.real_segment(GONE, 1, [written_by(5, 3), control_batch(4, 5, commit=True)])
+    cluster.real_segment(GONE, 2, [control_batch(9, 5, commit=True)])
+    log = archived(cluster, tmp_path)
+    assert offsets_of(log, ReadIsolation.READ_COMMITTED) == [0, 1, 3]
+    assert log.manifests[0].records.gaps == ((5, 8),)
+
+
+def test_what_a_later_leader_has_overwritten_is_kept_raw_and_not_among_the_records(tmp_path: Path) -> None:
+    cluster = ArchivingCluster()
+    cluster.real_segment(GONE, 0)
+    # An unclean election: the new leader had the first six records only.
+    later = Batch(tuple(Record(n, START_MS + n, value=b"later") for n in range(6, 16)), leader_epoch=1)
+    cluster.real_segment(GONE, 1, [later], epochs=((1, 6),), lineage=b"0\n2\n0 0\n1 6\n")
+    log = archived(cluster, tmp_path)
+    rows = [row for batch in log.stream().read(ReadIsolation.READ_UNCOMMITTED) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == [*range(16)]
+    assert [row["value"] == b"later" for row in rows] == [False] * 6 + [True] * 10
+    assert (len(log.segments), log.manifests[0].records.gaps) == (2, ())
+
+
 def test_what_several_runs_have_archived_is_one_log(tmp_path: Path) -> None:
     cluster = ArchivingCluster()
     cluster.real_segments(GONE, 3)
