@@ -112,6 +112,7 @@ class ArchiveManifest:
     What one run has archived of a user partition.
 
     :param name: of the archive: the run, or what somebody has called it.
+    :param try_id: of the try: no two manifests have one, and nothing of an earlier try is ever replaced.
     :param cluster_id: the cluster.
     :param topic: name of the topic, as data only.
     :param topic_id: its id in Kafka's form.
@@ -124,6 +125,7 @@ class ArchiveManifest:
     """
 
     name: str
+    try_id: str
     cluster_id: str
     topic: str
     topic_id: str
@@ -236,7 +238,7 @@ _RECORDS = strict.record(
     },
 )
 _FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("name", "cluster_id", "topic", "topic_id"), strict.string),
+    **dict.fromkeys(("name", "try_id", "cluster_id", "topic", "topic_id"), strict.string),
     **dict.fromkeys(("partition", "created_at_ms"), strict.integer),
     **dict.fromkeys(("plan_id", "plan_sha256"), strict.optional(strict.string)),
     "segments": strict.array(_SEGMENT),

@@ -139,7 +139,7 @@ def test_archive_delete_restore(world: World) -> None:
     # The Parquet files hold what a stock consumer had read, and tell what one of committed records had.
     for partition, found in archived.items():
         manifest = Path(found["manifest"])
-        rows = pq.read_table(manifest.parents[1] / "records" / manifest.stem).to_pylist()
+        rows = pq.read_table(manifest.parents[1] / "records" / manifest.name.removesuffix(".json")).to_pylist()
         assert [row["offset"] for row in rows] == [record[0] for record in world.before[partition]]
         assert [row["timestamp"] for row in rows] == [record[1][1] for record in world.before[partition]]
         assert [row["offset"] for row in rows if row["committed"]] == [r[0] for r in world.committed[partition]]

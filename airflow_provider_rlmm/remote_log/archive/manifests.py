@@ -6,22 +6,24 @@ from __future__ import annotations
 import hashlib
 
 from airflow_provider_rlmm.errors import ArchiveError
-from airflow_provider_rlmm.file_systems import file_sizes, read_file, replace_file
+from airflow_provider_rlmm.file_systems import create_file, file_sizes, read_file
 from airflow_provider_rlmm.policy.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
 from airflow_provider_rlmm.remote_log.archive.places import manifest_file
 
 
 def write_manifest(folder_uri: str, manifest: ArchiveManifest) -> ArchivedFile:
     """
-    Write a manifest in the place of an earlier try's, read it back and compare.
+    Write a manifest beside those of earlier tries and runs, read it back and compare.
+
+    None is ever replaced: what an earlier one names may be deleted by now.
 
     :param folder_uri: of the user partition.
     :param manifest: what is to be written.
     :raises ArchiveError: if it does not read back.
     :raises OSError: if it cannot be written or read.
     """
-    name, data = manifest_file(manifest.name), manifest.to_json().encode()
-    replace_file(f"{folder_uri}/{name}", [data])
+    name, data = manifest_file(manifest.name, manifest.try_id), manifest.to_json().encode()
+    create_file(f"{folder_uri}/{name}", [data])
     described = ArchivedFile(name, len(data), hashlib.sha256(data).hexdigest())
     if read_manifest(folder_uri, name, described.sha256) != manifest:
         raise ArchiveError(f"{folder_uri}/{name} does not read back as it was written")

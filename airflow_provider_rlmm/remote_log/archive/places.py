@@ -3,8 +3,8 @@
 Where the files of an archive lie.
 
 Below the archive folder each user partition has its own: ``<cluster>/<topic>-<topic id>/<partition>``, with ``segments/``,
-``records/<name>/`` and ``manifests/<name>.json``. A segment never changes, so its files have one place, whatever
-run archives it.
+``records/<name>.<try>/`` and ``manifests/<name>.<try>.json``. Nothing there is ever replaced. A segment never changes, so
+its files have one place, whatever run archives it.
 """
 
 from __future__ import annotations
@@ -62,23 +62,25 @@ def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
     return f"segments/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
 
 
-def records_file(name: str, number: int) -> str:
+def records_file(name: str, try_id: str, number: int) -> str:
     """
     Return the path of a file of records below the folder of its user partition.
 
     :param name: of the archive.
+    :param try_id: of the try.
     :param number: of the file, 0 or more.
     """
-    return f"records/{checked_name(name)}/part-{number:05d}.parquet"
+    return f"records/{checked_name(name)}.{try_id}/part-{number:05d}.parquet"
 
 
-def manifest_file(name: str) -> str:
+def manifest_file(name: str, try_id: str) -> str:
     """
     Return the path of a manifest below the folder of its user partition.
 
     :param name: of the archive.
+    :param try_id: of the try.
     """
-    return f"{MANIFESTS}/{checked_name(name)}.json"
+    return f"{MANIFESTS}/{checked_name(name)}.{try_id}.json"
 
 
 def checked_name(name: str) -> str:

@@ -30,13 +30,16 @@ FILE_BYTES: Final = 512 * 2**20
 ROW_GROUP_BYTES: Final = 32 * 2**20
 
 
-def archive_records(stream: RecordStream, folder_uri: str, name: str, *, transactional: bool) -> ArchivedRecords:
+def archive_records(
+    stream: RecordStream, folder_uri: str, name: str, try_id: str, *, transactional: bool
+) -> ArchivedRecords:
     """
     Write the records, read them back and compare.
 
     :param stream: the records.
     :param folder_uri: of the user partition.
     :param name: of the archive.
+    :param try_id: of the try.
     :param transactional: whether there may be records of transactions; without them all are committed.
     :raises ArchiveError: if what was written does not read back.
     :raises RemoteLogError: if the records cannot be read.
@@ -48,8 +51,9 @@ def archive_records(stream: RecordStream, folder_uri: str, name: str, *, transac
     waiting = draft.taking(stream.read(ReadIsolation.READ_UNCOMMITTED), committed)
     batch = next(waiting, None)
     while batch is not None:
-        batch = _write_file(f"{folder_uri}/{records_file(name, len(files))}", batch, waiting)
-        files.append(describe(folder_uri, records_file(name, len(files))))
+        file = records_file(name, try_id, len(files))
+        batch = _write_file(f"{folder_uri}/{file}", batch, waiting)
+        files.append(describe(folder_uri, file))
     written = draft.content.hexdigest()
     if (found := _content_of(folder_uri, files)) != written:
         raise ArchiveError(

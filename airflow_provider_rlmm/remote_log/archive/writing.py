@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
+from uuid import uuid4
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
@@ -60,9 +61,10 @@ def archive_user_partition(
     # All that a reader asks of storage is to fetch logs and indexes.
     stream = RecordStream(origin.topic_id_partition, kept.whole_segments(), cast("RemoteStorageManager", kept))
     transactional = any(segment.transactional for segment in archived)
-    records = archive_records(stream, folder_uri, origin.name, transactional=transactional)
+    try_id = uuid4().hex[:16]
+    records = archive_records(stream, folder_uri, origin.name, try_id, transactional=transactional)
     tip = origin.topic_id_partition
     return ArchiveManifest(
-        origin.name, origin.cluster_id, tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, origin.created_at_ms,
+        origin.name, try_id, origin.cluster_id, tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, origin.created_at_ms,
         origin.plan_id, origin.plan_sha256, archived, records,
     )  # fmt: skip

@@ -22,16 +22,18 @@ from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
+from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.remote_log.archive import files, records
 from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of
+from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.kafka_log import Batch, Record, log_of
-from tests.unit.lifecycle.builders import tip
+from tests.unit.lifecycle.builders import CLUSTER_ID, tip
 
 GONE = tip()
 OTHER = tip("other", 0, 8)
@@ -71,7 +73,7 @@ def test_what_is_archived_is_deleted_and_the_archive_holds_all_of_it(cluster: Ar
     manifest = read_manifest(gone.folder, gone.manifest, gone.manifest_sha256)
     kept = [(folder / segment.files["log"].name).read_bytes() for segment in manifest.segments]
     assert kept == [data for key, data in sorted(logs.items()) if "gone" in key]
-    rows = pq.read_table(folder / "records" / "run-1").to_pylist()
+    rows = pq.read_table([folder / file.name for file in manifest.records.files]).to_pylist()
     assert rows == [r.as_row() | {"committed": True} for n in range(3) for r in records_of(n)]
 
 
@@ -167,7 +169,7 @@ def spoil(folder: Path, how: str, archive: PlanArchive) -> None:
         log = next((folder / "segments").glob("*.log"))
         log.write_bytes(log.read_bytes()[:-1])
     elif how == "records":
-        next((folder / "records" / "run-1").iterdir()).unlink()
+        next((folder / "records").rglob("*.parquet")).unlink()
     elif how == "manifest":
         manifest.write_text(manifest.read_text() + " ")
     elif how == "of another":
@@ -229,6 +231,19 @@ def test_archiving_again_finds_its_own_files_and_says_the_same(cluster: Archivin
     assert [p.records_sha256 for p in again.partitions] == [p.records_sha256 for p in first.partitions]
     assert {p: p.stat().st_mtime_ns for p in Path(run.archive_uri).rglob("*.log")} == logs
     assert by_topic(run, again) == {"gone": ("FINISHED", 3, set()), "other": ("FINISHED", 2, set())}
+
+
+def test_a_try_after_the_deletion_takes_nothing_out_of_the_archive(cluster: ArchivingCluster, run: Run) -> None:
+    by_topic(run, run.archive())
+    later = run.archive()
+    assert later.counts()["segments"] == 0
+    (log,) = open_topic(run.archive_uri, CLUSTER_ID, "AAAAAAAAAAAAAAAAAAAABw")
+    log.verify()
+    assert sorted(len(m.segments) for m in log.manifests) == [0, 3]
+    offsets = [
+        o for batch in log.stream().read(ReadIsolation.READ_COMMITTED) for o in batch.column("offset").to_pylist()
+    ]
+    assert offsets == [*range(30)]
 
 
 def test_other_bytes_of_the_same_segment_in_the_archive_keep_its_topic(cluster: ArchivingCluster, run: Run) -> None:
