@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= 3
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale system two-clusters matrix \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish lock clean
 
 help: ## List the targets
@@ -95,6 +95,9 @@ spark: setup ## Tests on a real Spark
 
 test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)
 	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
+
+export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with workers that are killed (GIB=10 for more; minutes, as much disk twice)
+	$(PYTEST) -s tests/export_scale $(if $(GIB),--gib=$(GIB))
 
 system: setup ## Tests on a real Airflow with its scheduler
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters" tests/system

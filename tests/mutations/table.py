@@ -19,6 +19,7 @@ from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.mutation import Mutation
 from tests.mutations.reading import READING
+from tests.mutations.remote_log import REMOTE_LOG
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
@@ -41,6 +42,7 @@ MUTATIONS = [
     *RULES,
     *CLOCKS,
     *LIVING_LEADER,
+    *REMOTE_LOG,
     *SECRETS,
     *SPARK,
     *GENERATIONS,

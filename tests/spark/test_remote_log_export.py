@@ -13,58 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.errors import ConfigurationError, RemoteLogError
-from airflow_provider_rlmm.event_log.topic_state import ignore_progress
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange
 from airflow_provider_rlmm.policy.strict_json import unsealed
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.exporting import Export, plan_export
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.storage.credentials import StoreAccess
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from spark_jobs.remote_log_export import export_pieces, require_executors
-from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches
+from tests.exporting import Exported
+from tests.tiered_orders import ORDERS, START_MS, batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Exported:
-    """A world on a local disk, and a session that leads there."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "storage").mkdir()
-        self.folder = folder
-        self.uri = (folder / "storage").as_uri()
-        self.storage = ObjectStoreRemoteStorageManager(self.uri, LocalTieredStorageLayout())
-        self.world = TieredOrders(self.storage, segments=5)
-        self.options: dict[str, str] = {}
-
-    def session(self) -> CleanerSession:
-        settings = RemoteLogSettings(storage_uri=self.uri)
-        access: Any = SimpleNamespace(get_connection_settings=lambda: settings)
-        storage: Any = SimpleNamespace(
-            get_storage_manager=lambda: self.storage, open_store=lambda uri: (StoreAccess(self.options), None)
-        )
-        log: Any = self.world.log
-        return CleanerSession(
-            access, storage, str(self.folder / "work"), "cluster-1", log, self.world.topics, lambda: START_MS,
-            lambda: None, lambda: None, ignore_progress,  # type: ignore[arg-type,return-value]
-        )  # fmt: skip
-
-    def plan(self, **arguments: Any) -> Export:
-        return plan_export(self.session(), "orders", str(self.folder / "out"), **{"piece_bytes": 1, **arguments})
-
-    def as_read(self, partition: int, start: int, end: int) -> pa.Table:
-        """What the reader says of a range, in this process."""
-        tip = ORDERS[partition]
-        reader = RemoteLogReader(PartitionSegments(self.world.log, [tip]), self.storage)
-        return pa.Table.from_batches(reader.read(tip, start, end))
-
-    def files(self) -> list[str]:
-        return sorted(file.name for file in (self.folder / "out").iterdir())
 
 
 @pytest.fixture
@@ -124,24 +80,6 @@ def test_a_piece_that_fails_leaves_no_document_and_the_next_try_is_whole(
     assert [f["file"] for f in document["files"]] == [p.file.rpartition("/")[2] for p in export.pieces]
     read = pa.concat_tables(pq.read_table(exported.folder / "out" / f["file"]) for f in document["files"])
     assert read.equals(exported.as_read(0, 0, 150))
-
-
-def test_a_folder_of_another_export_is_refused(exported: Exported) -> None:
-    (exported.folder / "out").mkdir()
-    (exported.folder / "out" / "partition-0-of-yesterday.parquet").touch()
-    with pytest.raises(
-        RemoteLogError, match=r"1 files that are not of this export, such as \['partition-0-of-yesterday"
-    ):
-        exported.plan()
-
-
-def test_secrets_of_the_store_are_sent_nowhere(exported: Exported) -> None:
-    exported.options = {"endpoint": "http://127.0.0.1:1", "aws_secret_access_key": "correct-horse"}
-    with pytest.raises(ConfigurationError, match=r"\['aws_secret_access_key'\]") as refused:
-        exported.plan()
-    assert "correct-horse" not in str(refused.value)
-    exported.options = {"region": "eu-central-1"}
-    assert exported.plan().exporter.storage.options == {"region": "eu-central-1"}
 
 
 def test_executors_without_the_libraries_are_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations that pass half of a topic off as the whole, copy from a wrong disk, or send secrets along."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+READ_RANGE = "policy/read_range.py"
+REMOTE_COPIES = "policy/remote_copies.py"
+READING = "session/remote_log.py"
+COPYING = "session/copying.py"
+EXPORTING = "session/exporting.py"
+
+_RANGE = "policy/test_read_range.py::"
+_MISSING = f"{_RANGE}test_what_is_missing_is_refused_unless_somebody_allows_it"
+_READ = "airflow/test_remote_log_operators.py::"
+_COPY = "airflow/test_copying_operator.py::"
+_EXPORT = "session/test_exporting.py::"
+
+
+def _read(file: str, name: str, condition: str, test: str) -> Mutation:
+    return switched_off(file, "remote log", name, condition, test)
+
+
+REMOTE_LOG = [
+    _read(READ_RANGE, "records that are gone are left out", "    if first < remote.start:", _MISSING),
+    _read(READ_RANGE, "records that are not copied are left out", "    if max(first, last) > remote.end:", _MISSING),
+    _read(
+        READING,
+        "a range by time ends where remote storage does",
+        "            if behind is None and not allow_incomplete:",
+        f"{_READ}test_what_is_not_there_fails_before_a_file_is_written",
+    ),
+    _read(
+        READING,
+        "any of the topics of one name is read",
+        "    if len(ids) > 1:",
+        f"{_READ}test_a_name_that_was_used_twice_names_nothing",
+    ),
+    _read(
+        REMOTE_COPIES,
+        "a hole below the time is overlooked",
+        "        if start > reached:",
+        f"{_READ}test_a_hole_below_the_time_is_waited_for",
+    ),
+    _read(
+        REMOTE_COPIES,
+        "what another leader wrote counts as copied",
+        "    if ranges and max(end for _, end in ranges) > offsets.log_end_offset:",
+        f"{_READ}test_what_is_not_copied_is_waited_for",
+    ),
+    _read(
+        "session/remote_copies.py",
+        "a time that is still to come counts as reached",
+        "    if session.clock() < up_to_ms:",
+        f"{_READ}test_a_time_that_is_still_to_come_is_waited_for",
+    ),
+    _read(
+        COPYING,
+        "the disk of another cluster is copied",
+        "    if disk.cluster_id != session.cluster_id:",
+        f"{_COPY}test_a_disk_of_another_cluster_is_refused",
+    ),
+    Mutation(
+        "remote log",
+        "a disk is copied under the kill switch",
+        COPYING,
+        "    session.require_running(dry_run=dry_run)\n",
+        "",
+        f"{_COPY}test_nothing_is_copied_under_the_kill_switch",
+    ),
+    Mutation(
+        "remote log",
+        "a dry run copies",
+        COPYING,
+        "        if dry_run:\n",
+        "        if False:\n",
+        f"{_COPY}test_a_dry_run_says_what_would_go_and_writes_nothing",
+    ),
+    Mutation(
+        "remote log",
+        "the command copies without being told to",
+        "cli/copying.py",
+        "            dry_run=not execute,",
+        "            dry_run=False,",
+        f"{_COPY}test_the_command_copies_only_when_it_is_told_to",
+    ),
+    _read(
+        EXPORTING,
+        "an export goes into a folder of another one",
+        "    if strangers := [name for name in list_files(uri) if name not in own]:",
+        f"{_EXPORT}test_a_folder_of_another_export_is_refused",
+    ),
+    _read(
+        EXPORTING,
+        "secrets of the store are sent to executors",
+        "    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):",
+        f"{_EXPORT}test_secrets_of_the_store_are_sent_nowhere",
+    ),
+]
