@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Connection, Variable
@@ -39,7 +40,7 @@ COMMANDS = [
 NOT_RUN = frozenset(
     {
         "SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor",
-        "RemoteLogCopiedSensor", "RestoreRemoteLogOperator", "CopyLogSegmentsOperator",
+        "RestoreRemoteLogOperator", "CopyLogSegmentsOperator",
     }
 )  # fmt: skip
 """What needs Spark, a broker or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""
@@ -125,6 +126,16 @@ def test_a_run_of_two_reads_finds_only_what_is_new(tmp_path: Path, world: World)
     (example,) = [e for e in DAGS if e.says[0] == "read_remote_log_metadata"]
     returned = run_dag(load(example.text, tmp_path))
     assert (returned["whole"]["rows"], returned["since"]["rows"]) == (world.events, 0)
+
+
+def test_a_day_is_read_up_to_where_the_sensor_says(tmp_path: Path, world: World) -> None:
+    (example,) = [e for e in DAGS if e.says[0] == "payments_of_a_day"]
+    returned = run_dag(load(example.text, tmp_path))
+    # One record an hour: the day begins with offset 6, and the next one with offset 30.
+    assert returned["copied"]["end_offsets"] == {"0": 30, "1": 30}
+    assert {number: p["records"] for number, p in returned["read"]["partitions"].items()} == {"0": 24, "1": 24}
+    read = pq.read_table(returned["read"]["partitions"]["1"]["file"])
+    assert read.column("value").to_pylist() == [b"%d EUR" % offset for offset in range(6, 30)]
 
 
 def test_segments_are_counted_as_the_page_says(tmp_path: Path, world: World) -> None:

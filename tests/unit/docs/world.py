@@ -33,6 +33,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.policy.remote_copies import OffsetsByTime
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from tests.archiving import files_of
@@ -75,6 +76,7 @@ class World:
             METADATA_TOPIC_ID, PARTITIONS, healthy, frozenset({"READ", "WRITE"}), replicas
         )
         self.topics.describe_metadata_topic = lambda topic: described  # type: ignore[attr-defined]
+        self.topics.offsets_by_time = _offsets_by_time  # type: ignore[attr-defined]
         self.offsets = InProcessOffsetStore()
         for tip in PAYMENTS:
             for number in range(10):
@@ -115,6 +117,13 @@ class World:
     def _say(self, event: RemoteLogMetadata, at_ms: int) -> None:
         tip = topic_id_partition_of(event)
         self.log.append(metadata_partition_for(tip, PARTITIONS), serialize(event), timestamp_ms=at_ms)
+
+
+def _offsets_by_time(topic: str, timestamp_ms: int) -> dict[int, OffsetsByTime]:
+    """Where the partitions of the living topic reach a time, as their leaders say."""
+    first_ms = NOW_MS - 100 * HOUR_MS
+    reached = max(0, -((first_ms - timestamp_ms) // HOUR_MS))
+    return {tip.partition: OffsetsByTime(0, reached if reached < 100 else None, 100) for tip in PAYMENTS}
 
 
 def _record(tip: TopicIdPartition, offset: int, copied_ms: int) -> Record:
