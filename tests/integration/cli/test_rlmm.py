@@ -175,7 +175,7 @@ DOCTOR = {
 }  # fmt: skip
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
-    "acknowledged", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report",
+    "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report",
 }  # fmt: skip
 
 
