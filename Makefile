@@ -14,7 +14,7 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
-	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish lock clean
+	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -151,6 +151,9 @@ bench-records: setup ## Record batches as Arrow columns beside Kafka's own class
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish
+
+bench-read: setup ## Reading and copying the remote log beside the broker, with their budgets, and reading from S3 (20 minutes, 8 GB of disk, needs Go)
+	$(BIN)/python -m benchmarks.remote_log
 
 lock: setup ## Resolve the dependencies anew into requirements.lock and requirements-stores.lock
 	$(UV_COMPILE) --extra airflow --extra spark --group dev --upgrade -o requirements.lock

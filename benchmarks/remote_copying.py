@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copying the closed segments of topics that nobody copies: by the copier, and by the broker."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from airflow_provider_rlmm.event_log.event_decoding import decode_batch
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader
+from airflow_provider_rlmm.kafka.leader import KafkaLeader
+from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    SegmentEvent,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
+from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
+from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
+from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
+from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.storage.root import RootExpectation
+from benchmarks.remote_topic import alter_topic, pinned_to
+from dev.broker import LocalKafka, await_condition
+
+NOT_COPIED: Final[Mapping[str, str]] = {
+    "remote.log.copy.disable": "true",
+    # Kafka wants local retention to be that of the topic while nothing is copied.
+    "local.retention.ms": "-2",
+    "local.retention.bytes": "-2",
+    "retention.ms": "86400000",
+    "internal.segment.bytes": str(128 * 2**20),
+}
+TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """
+    One user partition, copied.
+
+    :param seconds: from the first announcement, or from opening the clients, to the last COPY_SEGMENT_FINISHED.
+    :param segments: how many.
+    :param log_bytes: of their logs.
+    """
+
+    seconds: float
+    segments: int
+    log_bytes: int
+
+
+def copy(kafka: LocalKafka, snapshot: Path, tip: TopicIdPartition, core: int) -> Copied:
+    """
+    Copy all closed segments with the copier, in a process of its own.
+
+    :param kafka: the broker, which leads the user partition.
+    :param snapshot: of its disk.
+    :param tip: the user partition.
+    :param core: to run on.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(
+            _copy, (kafka.client_config(), kafka.cluster_id, kafka.remote_dir.as_uri(), snapshot, tip, core)
+        )
+
+
+def _copy(
+    properties: dict[str, str], cluster_id: str, uri: str, snapshot: Path, tip: TopicIdPartition, core: int
+) -> Copied:
+    config, began = KafkaClientConfig(properties), time.perf_counter()
+    with (
+        pinned_to(core),
+        KafkaMetadataEventLog(config) as log,
+        KafkaLeader(config, cluster_id) as leader,
+    ):
+        storage = ObjectStoreRemoteStorageManager(uri, LocalTieredStorageLayout())
+        # The broker has copied nothing there yet that could show whose root it is.
+        [place] = storage.check_root(frozenset(), cluster_id).places
+        publisher = GuardedPublisher(log, allow_writes=True, allow_copy=True)
+        copier = RemoteLogCopier(
+            CopyContext(log, publisher, leader, storage), cluster_id, RootExpectation(expected_root=str(place.where))
+        )
+        directory = LogDirectory.open(LogDisk.open(snapshot), TopicPartition(tip.topic, tip.partition))
+        report = copier.copy(DirectorySource(directory))
+    assert report.stopped_by is None, report.stopped_by
+    return Copied(time.perf_counter() - began, len(report.copied), report.copied_bytes)
+
+
+def copied_by_broker(kafka: LocalKafka, tip: TopicIdPartition, segments: int) -> Copied:
+    """
+    Let the broker copy all closed segments, and say how long it took by the times in its own events: it begins when it likes.
+
+    :param kafka: the broker.
+    :param tip: the user partition.
+    :param segments: how many are closed.
+    """
+    alter_topic(kafka, tip.topic, **{"remote.log.copy.disable": "false"})
+    with KafkaMetadataLogReader(KafkaClientConfig(kafka.client_config())) as log:
+
+        def finished() -> list[SegmentEvent]:
+            events = list(_events_about(log, tip))
+            ended = [e for e in events if e.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+            return events if len(ended) >= segments else []
+
+        events = await_condition(finished, f"the broker copies {segments} segments of {tip}", TIMEOUT_S, 0.5)
+    times = [event.event_timestamp_ms for event in events]
+    sizes = [event.segment_size_in_bytes for event in events if isinstance(event, RemoteLogSegmentMetadata)]
+    return Copied((max(times) - min(times)) / 1000, len(sizes), sum(sizes))
+
+
+def _events_about(log: MetadataLogReader, tip: TopicIdPartition) -> Iterator[SegmentEvent]:
+    number = metadata_partition_for(tip, log.partition_count)
+    for batch in log.read(number, 0, log.high_water_marks()[number]):
+        for located in decode_batch(batch, number, log.partition_count, {tip.topic_id}).events:
+            if isinstance(located.event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+                yield located.event
