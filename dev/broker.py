@@ -222,11 +222,11 @@ class LocalKafka:
             self.kill()
             raise
 
-    def stop(self, timeout: float = 30.0) -> None:
+    def stop(self, timeout: float = 120.0) -> None:
         """
         End the broker in an orderly way (SIGTERM). Does nothing if it does not run.
 
-        :param timeout: seconds it has for that.
+        :param timeout: seconds it has for that; the metadata clients of a busy one may wait 30 s for their last answers.
         :raises BrokerError: if it needs longer; it is killed then.
         """
         if self._process is not None:
