@@ -17,6 +17,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.resources import dags_folder
 from dev import tiering
 from dev.airflow import LocalAirflow
@@ -210,7 +211,7 @@ def test_two_clusters_are_cleaned_at_once_and_each_plan_waits_for_its_own_answer
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["cluster_id"] == side.kafka.cluster_id
         texts = [file.read_text() for file in folder.glob("*.json")]
-        kept_of_cluster = scene.work / f"cluster-{side.kafka.cluster_id.lstrip('._-')}"
+        kept_of_cluster = scene.work / cluster_folder(side.kafka.cluster_id)
         texts += [file.read_text() for file in kept_of_cluster.rglob("*.json")]
         assert kept_of_cluster.is_dir()
         assert not [text for text in texts if other.kafka.cluster_id in text or other.gone in text]

@@ -18,6 +18,7 @@ import pytest
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data.inventories import segments, topics
 from airflow_provider_rlmm.page_data.runs import history, progress
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.scrub import scrub
@@ -99,7 +100,7 @@ def test_a_survey_leaves_for_the_pages_what_the_commands_list(shell: Shell) -> N
     told = shell.json("survey")
     generation = Path(told["inventory"])
     work, folder = str(generation.parent.parent), generation.parent.name
-    assert folder == f"cluster-{shell.kafka.cluster_id}"
+    assert folder == cluster_folder(shell.kafka.cluster_id)
     rows = {row.topic: row for row in topics(work, folder).rows}
     assert {name: row.state for name, row in rows.items()} == {"living": "LIVING", "deleted": "ORPHANED"}
     assert rows["deleted"].topic_id == kafka_uuid_str(shell.orphan)
@@ -251,7 +252,7 @@ def test_clean_interrupted_midway_is_gone_on_with_by_the_next_run(shell: Shell) 
     assert tiering.remote_files(shell.kafka, tiering.topic_ids(shell.kafka)["living"]) >= living
     assert shell.lines("orphans") == []
     work = str(Path(shell.json("survey")["inventory"]).parent.parent)
-    kept = history(work, f"cluster-{shell.kafka.cluster_id}")
+    kept = history(work, cluster_folder(shell.kafka.cluster_id))
     # The interrupted run has left none.
     assert [(run.outcome.value, run.dry_run, run.connection) for run in kept] == [("success", False, "rlmm")] * 2
     assert kept[-1].deleted.segments == report["totals"]["segments_deleted"]
