@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.clock import HOUR_MS, Clock
 from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_plan
@@ -140,8 +140,10 @@ class Run:
         planned = {n: planned_segments(self.uri, self.summary, n) for n in self.summary.by_metadata_partition}
         return archiver.archive(name or self.name, self.summary, planned)
 
-    def clean(self, archive: PlanArchive, metadata_partition: int = 0) -> MetadataPartitionReport:
-        """Clean what the archive lets go."""
-        guard = ArchivedPlan(archive, self.summary, metadata_partition)
+    def clean(
+        self, archive: PlanArchive, metadata_partition: int = 0, *, monotonic: Clock = lambda: 0, **limits: int
+    ) -> MetadataPartitionReport:
+        """Clean what the archive lets go; all looks at it come at once, unless a clock says otherwise."""
+        guard = ArchivedPlan(archive, self.summary, metadata_partition, monotonic=monotonic)
         planned = planned_segments(self.uri, self.summary, metadata_partition)
-        return replace(self.cluster.cleaner(), archive=guard).clean(metadata_partition, planned)
+        return replace(self.cluster.cleaner(**limits), archive=guard).clean(metadata_partition, planned)

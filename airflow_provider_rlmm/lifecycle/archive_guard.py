@@ -3,13 +3,15 @@
 What a run may delete because it has archived it: asked before every batch, like the rules of absence.
 
 It goes by what lies in the archive at that moment, and not by what the task before has become: the manifests are read again,
-as the very bytes that were written for this very plan, and every file that they name must be there in its size.
+as the very bytes that were written for this very plan, and every file that they name must be there in its size. A look counts
+for some seconds: an archive may be emptied, moved or unmounted while the task deletes.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from airflow_provider_rlmm.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.errors import ArchiveError
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -17,9 +19,13 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     parse_kafka_uuid,
 )
-from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
 from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+
+LOOK_AGE_MS: Final = 30_000
+"""For how long a look at the archive of a user partition counts, ms."""
 
 
 class ArchiveGuard(Protocol):
@@ -62,40 +68,62 @@ class ArchivedPlan:
     :param archive: what was archived of the plan.
     :param summary: the plan that is applied.
     :param metadata_partition: which part of it.
+    :param monotonic: ms, only ever growing.
     :raises ArchiveError: if the archive is of another plan.
     """
 
-    def __init__(self, archive: PlanArchive, summary: PlanSummary, metadata_partition: int) -> None:
+    def __init__(
+        self,
+        archive: PlanArchive,
+        summary: PlanSummary,
+        metadata_partition: int,
+        *,
+        monotonic: Clock = monotonic_clock,
+    ) -> None:
         archive.check_plan(summary)
         self._archive = archive
         self._metadata_partition = metadata_partition
-        self._segments: dict[RemoteLogSegmentId, tuple[int, int, int]] = {}
+        self._monotonic = monotonic
+        self._whole: dict[RemoteLogSegmentId, tuple[tuple[int, int, int], bool]] = {}
         self._broken: dict[TopicIdPartition, Refusal] = {}
-        for found in archive.partitions_of(metadata_partition):
-            self._read(found)
+        self._looked_ms: dict[TopicIdPartition, int] = {}
+        self._partitions = {
+            TopicIdPartition(parse_kafka_uuid(found.topic_id), found.topic, found.partition): found
+            for found in archive.partitions_of(metadata_partition)
+        }
+        for tip, found in self._partitions.items():
+            for segment in self._look(tip, found):
+                metadata = segment.as_metadata()
+                self._whole[metadata.remote_log_segment_id] = _unchanging(metadata), segment.whole
 
     def refusal_of(self, tip: TopicIdPartition) -> Refusal | None:
         """See :class:`ArchiveGuard`."""
+        found = self._partitions.get(tip)
+        if found is not None and self._monotonic() - self._looked_ms[tip] >= LOOK_AGE_MS:
+            self._look(tip, found)
         return self._archive.refusal_of(tip) or self._broken.get(tip)
 
     def holds(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """See :class:`ArchiveGuard`."""
-        return self._segments.get(metadata.remote_log_segment_id) == _unchanging(metadata)
+        archived, whole = self._whole.get(metadata.remote_log_segment_id, (None, False))
+        # A copy that was not finished when it was archived, and is now, was archived in part only.
+        needed = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return archived == _unchanging(metadata) and (whole or not needed)
 
-    def _read(self, found: ArchivedUserPartition) -> None:
+    def _look(self, tip: TopicIdPartition, found: ArchivedUserPartition) -> tuple[ArchivedSegment, ...]:
+        """Return the segments that the archive of a user partition holds now; none where it is not whole, from then on."""
         from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest, require_files
 
-        tip = TopicIdPartition(parse_kafka_uuid(found.topic_id), found.topic, found.partition)
         try:
             manifest = read_manifest(found.folder, found.manifest, found.manifest_sha256)
             self._check(manifest, tip)
             require_files(found.folder, manifest)
         except ArchiveError as e:
             self._broken[tip] = not_archived(tip, self._metadata_partition, str(e))
-            return
-        for segment in manifest.segments:
-            metadata = segment.as_metadata()
-            self._segments[metadata.remote_log_segment_id] = _unchanging(metadata)
+            return ()
+        finally:
+            self._looked_ms[tip] = self._monotonic()
+        return manifest.segments
 
     def _check(self, manifest: ArchiveManifest, tip: TopicIdPartition) -> None:
         """Refuse a manifest of another run, plan or user partition, whatever named it."""

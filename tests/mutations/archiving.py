@@ -60,6 +60,21 @@ ARCHIVING = [
         "",
         SPOILT,
     ),
+    switched_off(
+        GUARD,
+        ARCHIVE,
+        "an archive that goes while it is deleted by is not missed",
+        "        if found is not None and self._monotonic() - self._looked_ms[tip] >= LOOK_AGE_MS:",
+        f"{TESTS}::test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion",
+    ),
+    Mutation(
+        ARCHIVE,
+        "a copy that was archived in part, and finished afterwards, counts as held",
+        GUARD,
+        "archived == _unchanging(metadata) and (whole or not needed)",
+        "archived == _unchanging(metadata)",
+        f"{TESTS}::test_a_copy_that_was_finished_after_it_was_archived_in_part_is_not_held",
+    ),
     Mutation(
         ARCHIVE,
         "a manifest that was changed counts",

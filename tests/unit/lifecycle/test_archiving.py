@@ -18,7 +18,7 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
+from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
@@ -189,6 +189,40 @@ def test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it(
     before = cluster.keys_of(GONE)
     assert by_topic(run, archive) == {"gone": ("REFUSED", 0, {RefusalKind.ARCHIVE}), "other": ("FINISHED", 2, set())}
     assert cluster.keys_of(GONE) == before
+
+
+@pytest.mark.parametrize("how", ["gone", "no manifest"])
+def test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion(
+    cluster: ArchivingCluster, run: Run, how: str
+) -> None:
+    archive = run.archive()
+    folder = Path(next(p for p in archive.partitions if p.topic == "gone").folder)
+    before = len(cluster.keys_of(GONE))
+
+    def clock() -> int:
+        """Time stands still until the first segment is deleted; then the archive goes, and half a minute."""
+        if len(cluster.keys_of(GONE)) == before:
+            return 0
+        if (folder / "manifests").exists() and any((folder / "manifests").iterdir()) and any(folder.rglob("*.log")):
+            spoil(folder, how, archive)
+        return LOOK_AGE_MS
+
+    report = run.clean(archive, monotonic=clock, batch_segments=1)
+    (gone,) = [p for p in report.partitions if p.topic == "gone"]
+    assert (gone.outcome.value, gone.segments_deleted) == ("INCOMPLETE", 1)
+    assert {r.kind for r in gone.refusals} == {RefusalKind.ARCHIVE}
+    assert len(cluster.keys_of(GONE)) == before * 2 // 3
+
+
+def test_a_copy_that_was_finished_after_it_was_archived_in_part_is_not_held(
+    cluster: ArchivingCluster, tmp_path: Path
+) -> None:
+    dangling = cluster.real_segment(tip("dangling", 0, 9), 7, state=S.COPY_SEGMENT_STARTED)
+    cluster.mark_and_wait()
+    run = Run(cluster, tmp_path)
+    guard = ArchivedPlan(run.archive(), run.summary, 0)
+    assert guard.holds(dangling)
+    assert not guard.holds(replace(dangling, state=S.COPY_SEGMENT_FINISHED))
 
 
 def test_a_manifest_of_another_user_partition_is_none_even_where_it_is_named(run: Run) -> None:
