@@ -75,10 +75,11 @@ def export_pieces(spark: SparkSession, export: Export) -> list[WrittenRecords]:
     :param spark: the session.
     :param export: what is to be exported.
     :return: what lies in the file of each piece, in their order.
-    :raises RemoteLogError: if a piece failed for good, with the executor's last word.
+    :raises RemoteLogError: if the folder is another export's, or a piece failed for good, with the executor's last word.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
 
+    export.begin()
     if not export.pieces:
         return []
     shared = spark.sparkContext.broadcast(export.exporter)

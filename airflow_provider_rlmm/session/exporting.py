@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.errors import ConfigurationError, RemoteLogError
-from airflow_provider_rlmm.file_systems import list_files, replace_file
+from airflow_provider_rlmm.file_systems import create_file, list_files, remove_file, replace_file
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, split
 from airflow_provider_rlmm.policy.strict_json import sealed
@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 EXPORT_DOCUMENT: Final = "export.json"
 """Written last: without it a folder holds an export that has not ended."""
+
+BEGUN_DOCUMENT: Final = "export-begun.json"
+"""Written first, and never replaced: it says whose the files of the folder are."""
 
 PIECE_BYTES: Final = 2**30
 """About how many bytes of segments make a piece: one segment of Kafka's default size."""
@@ -62,6 +65,44 @@ class Export:
     exporter: Exporter
     pieces: Sequence[ExportPiece]
 
+    def begin(self) -> None:
+        """
+        Take the folder: no other export may write there from now on, and this one has not ended.
+
+        :raises RemoteLogError: if it holds files of another export, also of one that is under way.
+        :raises OSError: if it cannot be read or written.
+        """
+        own = {BEGUN_DOCUMENT, EXPORT_DOCUMENT, *(self._name_of(piece) for piece in self.pieces)}
+        names = list_files(self.uri)
+        if strangers := [name for name in names if name not in own]:
+            raise self._of_another(f"{len(strangers)} files that are not of this export", strangers)
+        if names and BEGUN_DOCUMENT not in names:
+            raise self._of_another("files of which nothing says whose they are", names)
+        try:
+            create_file(f"{self.uri}/{BEGUN_DOCUMENT}", [self._identity()])
+        except FileExistsError:
+            raise self._of_another("another export, which has written there first", [BEGUN_DOCUMENT]) from None
+        remove_file(f"{self.uri}/{EXPORT_DOCUMENT}")
+
+    def _identity(self) -> bytes:
+        """Return what makes it this export: two whose files have the same names may hold other records."""
+        document = {
+            "cluster_id": self.cluster_id,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "isolation_level": self.exporter.isolation,
+            "files": [self._name_of(piece) for piece in self.pieces],
+        }
+        return json.dumps(sealed(document, _VERSION), indent=2).encode()
+
+    def _name_of(self, piece: ExportPiece) -> str:
+        return piece.file.removeprefix(f"{self.uri}/")
+
+    def _of_another(self, what: str, names: Sequence[str]) -> RemoteLogError:
+        return RemoteLogError(
+            f"the folder {self.uri} has {what}, such as {list_in_quotes(names[:3])}: take an empty one"
+        )
+
     def end(self, written: Sequence[WrittenRecords]) -> dict[str, Any]:
         """
         Write the document of the export, after all pieces are there.
@@ -72,7 +113,7 @@ class Export:
         """
         files = [
             {
-                "file": piece.file.removeprefix(f"{self.uri}/"),
+                "file": self._name_of(piece),
                 "partition": piece.tip.partition,
                 "start_offset": piece.offsets.start,
                 "end_offset": piece.offsets.end,
@@ -113,7 +154,7 @@ def plan_export(
 
     :param session: of the run.
     :param topic: its name or its id.
-    :param uri: folder for the files; it may hold an earlier try of the same export, and nothing else.
+    :param uri: folder for the files.
     :param partitions: of the topic, ``None`` for all.
     :param wanted: of each partition, ``None`` for all that is in remote storage.
     :param isolation: whether records of aborted transactions are exported.
@@ -121,7 +162,7 @@ def plan_export(
     :param piece_bytes: about how many bytes of segments make a piece.
     :param bytes_per_second: the most that each piece fetches in a second.
     :raises OffsetNotInRemoteLogError: if some of the range is not in remote storage.
-    :raises RemoteLogError: if the metadata topic does not name the topic, or the folder holds something else.
+    :raises RemoteLogError: if the metadata topic does not name the topic.
     :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
     """
     from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece
@@ -143,20 +184,9 @@ def plan_export(
             ExportPiece(tip, piece, f"{uri}/partition-{tip.partition}-{piece.start:020}-{piece.end:020}.parquet")
             for piece in split(offsets, sizes, piece_bytes)
         ]
-    _require_own_folder(uri, pieces)
     first = log.partitions[0]
     exporter = Exporter(storage, log.known_segments.as_of_now(), lineages, isolation, bytes_per_second)
     return Export(uri, session.cluster_id, first.topic, kafka_uuid_str(first.topic_id), ranges, exporter, pieces)
-
-
-def _require_own_folder(uri: str, pieces: Sequence[ExportPiece]) -> None:
-    """Refuse a folder whose files nobody could tell from those of this export."""
-    own = {EXPORT_DOCUMENT, *(piece.file.removeprefix(f"{uri}/") for piece in pieces)}
-    if strangers := [name for name in list_files(uri) if name not in own]:
-        raise RemoteLogError(
-            f"the folder {uri} has {len(strangers)} files that are not of this export, such as "
-            f"{list_in_quotes(strangers[:3])}: take an empty one"
-        )
 
 
 def _storage_to_read(session: CleanerSession) -> StorageToRead:

@@ -168,7 +168,7 @@ def test_gigabytes_are_exported_as_the_reader_reads_them(
     assert 0 < workers.largest < WORKER_BYTES
     assert document["records"] == big.records
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == sorted(
-        ["export.json", *(f["file"] for f in document["files"])]
+        ["export-begun.json", "export.json", *(f["file"] for f in document["files"])]
     )
     reader = RemoteLogReader(PartitionSegments(big.log, [TIP]), big.storage)
     compared = 0

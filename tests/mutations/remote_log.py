@@ -88,8 +88,30 @@ REMOTE_LOG = [
     _read(
         EXPORTING,
         "an export goes into a folder of another one",
-        "    if strangers := [name for name in list_files(uri) if name not in own]:",
-        f"{_EXPORT}test_a_folder_of_another_export_is_refused",
+        "        if strangers := [name for name in names if name not in own]:",
+        f"{_EXPORT}test_a_folder_with_other_files_is_refused",
+    ),
+    _read(
+        EXPORTING,
+        "an export overwrites files of which nothing says whose they are",
+        "        if names and BEGUN_DOCUMENT not in names:",
+        f"{_EXPORT}test_files_of_which_nothing_says_whose_they_are_are_not_overwritten",
+    ),
+    Mutation(
+        "remote log",
+        "an export overwrites the export of another topic",
+        EXPORTING,
+        '            create_file(f"{self.uri}/{BEGUN_DOCUMENT}", [self._identity()])\n',
+        '            replace_file(f"{self.uri}/{BEGUN_DOCUMENT}", [self._identity()])\n',
+        f"{_EXPORT}test_an_export_of_another_topic_with_the_same_offsets_is_not_overwritten",
+    ),
+    Mutation(
+        "remote log",
+        "an export that is begun again looks as if it had ended",
+        EXPORTING,
+        '        remove_file(f"{self.uri}/{EXPORT_DOCUMENT}")\n',
+        "",
+        f"{_EXPORT}test_an_export_that_is_begun_again_has_not_ended",
     ),
     _read(
         EXPORTING,

@@ -48,7 +48,11 @@ def test_an_export_equals_the_reader(exported: Exported, spark: SparkSession) ->
         "orders",
         "read_uncommitted",
     )
-    assert set(exported.files()) == {"export.json", *(f["file"] for f in document["files"])}
+    assert set(exported.files()) == {
+        "export-begun.json",
+        "export.json",
+        *(f["file"] for f in document["files"]),
+    }
 
 
 def test_no_record_passes_the_driver_and_small_segments_go_together(exported: Exported, spark: SparkSession) -> None:
