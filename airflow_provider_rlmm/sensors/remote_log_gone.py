@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, conf
-from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk import Context
+from airflow.triggers.base import BaseTrigger
 
-from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.operators import arguments as given
-from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.sensors.proving import ProvingSensor
 from airflow_provider_rlmm.settings import DEFAULT_CONN_ID
 from airflow_provider_rlmm.triggers.topic_gone import TopicDeletionFinishedTrigger
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 RECHECK_INTERVAL = timedelta(hours=1)
 
 
-class RemoteLogGoneSensor(CheckedOperator, BaseSensorOperator):
+class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
     """
     Waits until every byte of a topic id is gone. It deletes nothing and writes nothing to the log.
 
@@ -69,7 +67,7 @@ class RemoteLogGoneSensor(CheckedOperator, BaseSensorOperator):
         "allowed_quarantine": given.quarantine_kinds,
         "overrides": given.overrides,
     }
-    ui_color = "#d5e8d4"
+    not_yet = "not gone"
 
     def __init__(
         self,
@@ -80,7 +78,6 @@ class RemoteLogGoneSensor(CheckedOperator, BaseSensorOperator):
         allowed_quarantine: Sequence[str] | None = None,
         overrides: Sequence[str] | None = None,
         recheck_interval: timedelta | float = RECHECK_INTERVAL,
-        deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -90,73 +87,26 @@ class RemoteLogGoneSensor(CheckedOperator, BaseSensorOperator):
         self.allowed_quarantine = allowed_quarantine
         self.overrides = overrides
         self.recheck_interval = self._coerce_poke_interval(recheck_interval).total_seconds()
-        if deferrable is None:
-            deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
-        self.deferrable = deferrable
         self.check_literals()
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
-        found = self._look(context)
-        is_gone = found is not None and not found.why_not
-        return PokeReturnValue(is_gone, found.proof if found and is_gone else None)
-
-    def execute(self, context: Context) -> Any:
-        """Wait: in this task, or in the triggerer."""
-        if not self.deferrable:
-            return super().execute(context)
-        return self.look_again(context, None, time.time() + self.timeout)
-
-    def look_again(self, context: Context, event: str | None, until_s: float) -> Any:
-        """
-        Look, and wait on in the triggerer if the topic is not gone; Airflow calls it when the trigger has fired.
-
-        :param context: of the task.
-        :param event: why the trigger fired, ``None`` for the first look.
-        :param until_s: when the wait is over, seconds since the epoch.
-        """
-        self.log.info("a look, as %s", event or "the task begins")
-        found = self._look(context)
-        if found is not None and not found.why_not:
-            return found.proof
-        left_s = until_s - time.time()
-        if left_s <= 0:
-            why = "; ".join(found.why_not) if found else "log or storage did not answer"
-            raise AirflowSensorTimeout(f"not gone after {self.timeout:.0f} s: {why}")
-        # The trigger ends in time for a last look, which says why; the time-out of the deferral is the net below it.
-        self.defer(
-            trigger=TopicDeletionFinishedTrigger(
-                rlmm_conn_id=self.rlmm_conn_id,
-                topic_id=kafka_uuid_str(given.topic_id("topic_id", self.topic_id)),
-                position=found.position.to_dict() if found else {},
-                unfinished=list(found.unfinished) if found else [],
-                poll_s=self.poke_interval,
-                recheck_s=min(self.recheck_interval if found else self.poke_interval, left_s),
-            ),
-            method_name="look_again",
-            kwargs={"until_s": until_s},
-            timeout=timedelta(seconds=left_s + self.recheck_interval),
-        )
-        raise AssertionError("a deferral ends the task")
-
-    def _look(self, context: Context) -> TopicGone | None:
-        """Return what a look has shown, ``None`` where log or storage did not answer."""
+    def look(self, context: Context, read: SimpleNamespace) -> TopicGone:
+        """Ask log, cluster and storage."""
         from airflow_provider_rlmm.lifecycle.topic_gone import WantedTopic
         from airflow_provider_rlmm.session.topic_gone import look_for_topic
 
-        read = self.read_arguments()
         wanted = WantedTopic(read.topic_id, read.topic, read.allowed_quarantine)
         limits = CleanerLimits(overrides=read.overrides)
-        try:
-            with session_of(context, read.rlmm_conn_id, limits, dry_run=True) as session:
-                found = look_for_topic(session, wanted, limits)
-        except RlmmError as e:
-            if not e.retriable:
-                raise AirflowFailException(str(e)) from e
-            self.log.warning("nothing can be told as yet: %s", e)
-            return None
-        for why in found.why_not:
-            self.log.info("not gone: %s", why)
-        if not found.why_not:
-            self.log.info("every byte of %s is gone: %s", wanted, found.proof)
-        return found
+        with session_of(context, read.rlmm_conn_id, limits, dry_run=True) as session:
+            return look_for_topic(session, wanted, limits)
+
+    def next_look(self, found: TopicGone | None, left_s: float) -> tuple[BaseTrigger, float]:
+        """Wait for the records that say so, and look again in any case after a while."""
+        trigger = TopicDeletionFinishedTrigger(
+            rlmm_conn_id=self.rlmm_conn_id,
+            topic_id=kafka_uuid_str(given.topic_id("topic_id", self.topic_id)),
+            position=found.position.to_dict() if found else {},
+            unfinished=list(found.unfinished) if found else [],
+            poll_s=self.poke_interval,
+            recheck_s=min(self.recheck_interval if found else self.poke_interval, left_s),
+        )
+        return trigger, self.recheck_interval

@@ -8,7 +8,7 @@ from tests.mutations.mutation import Mutation
 GONE = "policy/topic_gone.py"
 PROOF = "lifecycle/topic_gone.py"
 SESSION = "session/topic_gone.py"
-SENSOR = "sensors/remote_log_gone.py"
+SENSOR = "sensors/proving.py"
 WALK = "storage/walk.py"
 
 _PROOF_TEST = "lifecycle/test_topic_gone.py::"
@@ -148,8 +148,8 @@ WATCHING = [
         _PROMISE,
         "takes brokers that do not answer for a topic that is gone",
         SENSOR,
-        "        is_gone = found is not None and not found.why_not",
-        "        is_gone = found is None or not found.why_not",
+        "        is_proved = found is not None and not found.why_not",
+        "        is_proved = found is None or not found.why_not",
         _SENSOR_TEST + "test_what_does_not_answer_is_not_gone",
     ),
 ]
