@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets
 from dev import tiering
+from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.integration.acls import Acl, allow_exactly
 from tests.integration.copying.world import last_stable_offset, not_copied_topic
 from tests.integration.copying.writing import Writer, alter_topic, read_records
 from tests.integration.kafka_topics import config_of, create_topic, delete_records, delete_topic
@@ -128,3 +133,42 @@ def test_a_setting_that_is_not_told_passes_for_no_default(
     monkeypatch.setattr("airflow_provider_rlmm.kafka.admin._BOOL_SETTINGS", ("remote.storage.enable",))
     with pytest.raises(EventLogAccessError, match=r"does not tell remote\.log\.copy\.disable"):
         leader.ask(topic, 0)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (None, None),
+        ((ResourceType.TOPIC, "orders", AclOperation.READ), "reading orders-0 at offset 0"),
+        (
+            (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE_CONFIGS),
+            "describing the configuration of topic 'orders'",
+        ),
+        ((ResourceType.TOPIC, "*", AclOperation.DESCRIBE), f"describing topic '{METADATA_TOPIC}'"),
+    ],
+    ids=["all", "records", "settings", "topics"],
+)
+def test_a_leader_answers_with_exactly_the_rights_of_the_page(
+    authorized: AuthorizedKafka, missing: Acl | None, said: str | None
+) -> None:
+    rights = {
+        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),  # as every job has it
+        (ResourceType.TOPIC, "orders", AclOperation.READ),
+        (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE_CONFIGS),
+    }
+    allow_exactly(authorized, "copier", rights - {missing})
+    config = KafkaClientConfig(authorized.login("copier"))
+    refused = nullcontext() if said is None else pytest.raises(EventLogAccessError, match=said)
+
+    with KafkaLeader(config, authorized.cluster_id) as asked, refused:
+        answer = asked.ask("orders", 0)
+        assert answer is not None
+        assert asked.record_at(answer.topic_id_partition, 0) is not None
+
+
+@pytest.fixture(scope="module")
+def authorized() -> Iterator[AuthorizedKafka]:
+    with AuthorizedKafka({"copier": "not-secret"}) as broker:
+        not_copied_topic(broker, "orders")
+        Writer(broker.bootstrap_servers, "orders").write(3)
+        yield broker
