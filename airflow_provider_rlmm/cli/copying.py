@@ -29,6 +29,13 @@ from airflow_provider_rlmm.quoting import human_bytes
 @click.option("--bytes-per-second", type=click.IntRange(1), help="The most that is copied in a second.")
 @click.option("--max-segments", type=click.IntRange(1), help="Copy no more than these of each partition: a canary.")
 @click.option(
+    "--lease-ms",
+    type=click.IntRange(2),
+    default=CopyLimits().lease_ms,
+    show_default=True,
+    help="How long an announced segment is its run's, which gives it up after half of that; others take it back after all.",
+)
+@click.option(
     "--override",
     "overrides",
     type=click.Choice([COPY_WITHOUT_LEADER]),
@@ -45,6 +52,7 @@ def copy(
     snapshot_in: Path | None,
     bytes_per_second: int | None,
     max_segments: int | None,
+    lease_ms: int,
     overrides: tuple[str, ...],
     execute: bool,
 ) -> int:
@@ -57,7 +65,12 @@ def copy(
     from airflow_provider_rlmm.session.copying import copy_topic
 
     run = begin(invocation, "copy", execute=execute)
-    limits = CopyLimits(bytes_per_second=bytes_per_second, max_segments=max_segments, overrides=frozenset(overrides))
+    limits = CopyLimits(
+        lease_ms=lease_ms,
+        bytes_per_second=bytes_per_second,
+        max_segments=max_segments,
+        overrides=frozenset(overrides),
+    )
     with (
         working() as shown,
         open_session(run.invocation, CleanerLimits(), shown, execute=execute, copy=execute) as session,

@@ -62,17 +62,17 @@ class Copies:
 
 def copies_of(kafka: LocalKafka, tip: TopicIdPartition) -> Copies:
     """Return what was copied of a user partition, by whomever."""
-    finished = [s for s in _segments(kafka, tip) if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    finished = [s for s in segments_of(kafka, tip) if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
     return Copies(tuple(sorted(finished, key=lambda s: s.start_offset)), dict(_objects(kafka, tip)))
 
 
 def states_of(kafka: LocalKafka, tip: TopicIdPartition) -> dict[UUID, RemoteLogSegmentState]:
     """Return the states of the segments of a user partition that are not deleted, in the order of their announcements."""
     deleted = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-    return {s.remote_log_segment_id.id: s.state for s in _segments(kafka, tip) if s.state is not deleted}
+    return {s.remote_log_segment_id.id: s.state for s in segments_of(kafka, tip) if s.state is not deleted}
 
 
-def _segments(kafka: LocalKafka, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+def segments_of(kafka: LocalKafka, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
     """Return every segment as brokers see it: what does not follow from its state is dropped."""
     segments: dict[UUID, RemoteLogSegmentMetadata] = {}
     for event in segment_events(kafka, tip):
@@ -132,6 +132,26 @@ def closed_segments(directory: Path, log_start_offset: int, last_stable_offset: 
     """
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
     return [base for base, end in pairwise(bases) if log_start_offset < end <= last_stable_offset]
+
+
+def check_hard(copies: Copies, everything: Mapping[str, Sequence[tuple[int, object]]]) -> None:
+    """
+    Check that copies have all that makes copying hard.
+
+    :param copies: of a :class:`~tests.integration.copying.world.World`.
+    :param everything: what consumers read of it under each isolation level, before more is written.
+    """
+    segments, records = copies.segments, everything["read_uncommitted"]
+    assert len(segments) >= 5
+    # The log start offset lies within the first of them, and what is behind the open transaction is not copied.
+    assert segments[0].start_offset < records[0][0] <= segments[0].end_offset
+    assert segments[-1].end_offset < everything["read_committed"][-1][0] + 1 < records[-1][0]
+    assert len({epoch for segment in segments for epoch, _ in segment.segment_leader_epochs}) >= 3
+    assert any(len(segment.segment_leader_epochs) > 1 for segment in segments)
+    # Some have aborted transactions, which committed reads leave out.
+    assert {segment.txn_idx_empty for segment in segments} == {True, False}
+    aborted = {offset for offset, *_ in records} - {offset for offset, *_ in everything["read_committed"]}
+    assert min(aborted) <= segments[-1].end_offset
 
 
 def copied_by_a_broker(log_dir: Path, folder: Path, tip: TopicIdPartition, expected: Sequence[int]) -> Copies:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +38,15 @@ Notice = Callable[[str], object]
 def _nothing(step: str) -> None: ...
 
 
+def expected_root_of(remote_dir: Path) -> str:
+    """
+    Say where a broker's remote storage lies, in the words of the connection's ``expected_root``.
+
+    :param remote_dir: the broker's ``rsm.config.dir``.
+    """
+    return str(location_of(LocalStore(remote_dir), LocalTieredStorageLayout.prefix))
+
+
 @dataclass(frozen=True)
 class OurCopier:
     """
@@ -48,7 +56,6 @@ class OurCopier:
     :param cluster_id: its id.
     :param remote_dir: the brokers' remote storage (``rsm.config.dir``).
     :param limits: of the run.
-    :param clock_ahead_ms: by how much its clock is ahead, ms: what a run before has begun looks abandoned.
     :param notice: told of each step.
     """
 
@@ -56,7 +63,6 @@ class OurCopier:
     cluster_id: str
     remote_dir: Path
     limits: CopyLimits = CopyLimits()  # noqa: RUF009  # frozen
-    clock_ahead_ms: int = 0
     notice: Notice = _nothing
 
     @classmethod
@@ -74,7 +80,6 @@ class OurCopier:
     def _open(self) -> Iterator[RemoteLogCopier]:
         config = KafkaClientConfig({"bootstrap.servers": self.bootstrap_servers})
         layout = LocalTieredStorageLayout()
-        where = location_of(LocalStore(self.remote_dir), layout.prefix)
         with _NoticedLog(config, self.notice) as log, KafkaLeader(config, self.cluster_id) as leader:
             context = CopyContext(
                 log,
@@ -83,9 +88,10 @@ class OurCopier:
                 ObjectStoreRemoteStorageManager(self.remote_dir.as_uri(), layout),
                 self.limits,
                 should_stop=self._before_chunk,
-                clock=lambda: time.time_ns() // 1_000_000 + self.clock_ahead_ms,
             )
-            yield RemoteLogCopier(context, self.cluster_id, RootExpectation(expected_root=str(where)))
+            yield RemoteLogCopier(
+                context, self.cluster_id, RootExpectation(expected_root=expected_root_of(self.remote_dir))
+            )
 
     def _before_chunk(self) -> None:
         """Stand in the place of the kill switch, which is asked before each segment and each chunk."""

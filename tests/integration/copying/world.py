@@ -86,9 +86,9 @@ def to_be_copied(bootstrap_servers: str, directory: Path, topic: str) -> list[in
     )
 
 
-def not_copied_topic(kafka: LocalKafka, topic: str) -> None:
-    """Create a tiered topic of one partition that its broker does not copy."""
-    tiering.create_tiered_topic(kafka, topic, 1, **NOT_COPIED)
+def not_copied_topic(kafka: LocalKafka, topic: str, **settings: str) -> None:
+    """Create a tiered topic of one partition that its broker does not copy; further settings win."""
+    tiering.create_tiered_topic(kafka, topic, 1, **{**NOT_COPIED, **settings})
 
 
 def living_topic(kafka: LocalKafka, topic: str = "living") -> None:

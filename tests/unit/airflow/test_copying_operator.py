@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException
@@ -26,7 +27,13 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.metadata.records import (
+    COPIER_BROKER_ID,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets, LeaderRecord
@@ -65,6 +72,17 @@ class Decommissioned(TieredOrders):
                 for o in range(CLOSED)
                 for r in [record(o)]
             }
+
+    def announce(self, partition: int, ago_ms: int) -> None:
+        """Let a run announce a segment of ours, so long before now, and die."""
+        segment_id = RemoteLogSegmentId(LIVING[partition], UUID(int=999))
+        now_ms = START_MS + 3_600_000
+        state = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        self.append(
+            RemoteLogSegmentMetadata(
+                segment_id, 0, 29, START_MS, COPIER_BROKER_ID, now_ms - ago_ms, 100, None, state, ((0, 0),)
+            )
+        )
 
     def damage(self, name: str) -> None:
         """Flip a bit in the middle of a file."""
@@ -269,3 +287,15 @@ def test_the_command_says_what_needs_a_person(world: Decommissioned, capsys: pyt
     world.damage("living-0/00000000000000000000.log")
     assert run(["copy", str(world.log_dir), "living", "0", "--execute", "--cluster-id", CLUSTER_ID]) == 4
     assert "00000000000000000000.log" in capsys.readouterr().out
+
+
+def test_the_command_takes_over_when_the_lease_that_it_is_told_is_over(
+    world: Decommissioned, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.announce(0, ago_ms=60_000)
+    command = ["copy", str(world.log_dir), "living", "0", "--execute", "--cluster-id", CLUSTER_ID]
+    assert run([*command, "--lease-ms", "90000"]) == 3
+    assert "its lease ends at" in capsys.readouterr().out
+    assert run(command) == 3
+    assert run([*command, "--lease-ms", "60000"]) == 0
+    assert world.copied(0) == list(range(90))

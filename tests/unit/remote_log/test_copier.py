@@ -16,6 +16,8 @@ from airflow_provider_rlmm.errors import (
     CopyRefusedError,
     EventLogUnavailableError,
     StorageAccessError,
+    StorageError,
+    StorageFullError,
     StorageRootError,
     StorageUnavailableError,
     TopicInDoubtError,
@@ -470,19 +472,23 @@ def test_custom_metadata_is_written_with_finished(world: CopyWorld, monkeypatch:
     assert len(known) == 4
 
 
+@pytest.mark.parametrize(
+    "error", [StorageUnavailableError("no answer"), StorageFullError("make room")], ids=["unavailable", "full"]
+)
 @pytest.mark.parametrize("number", range(5))
-def test_a_storage_that_fails_has_the_copy_taken_back(world: CopyWorld, number: int) -> None:
+def test_a_storage_that_fails_has_the_copy_taken_back(world: CopyWorld, number: int, error: StorageError) -> None:
     puts: list[str] = []
 
     def fail(effect: str, key: str) -> None:
-        if (effect == "put" and ".log" in key) or effect == "put":
+        if effect == "put":
             puts.append(key)
             if len(puts) == number + 1:
-                raise StorageUnavailableError("the disk is full")
+                raise error
 
     world.storage.on_effect = fail
     report = world.copy()
-    assert (world.said(), report.needs_person) == (SEGMENT_TAKEN_BACK, False)
+    # Whether it passes by itself decides whether a person is needed.
+    assert (world.said(), report.needs_person) == (SEGMENT_TAKEN_BACK, not error.retriable)
     assert world.objects_of_nobody() == set()
     assert len(world.copy().copied) == 4
     world.check()

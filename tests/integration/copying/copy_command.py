@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``rlmm copy``, as somebody types it who has a cluster and the disk of a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dev.broker import LocalKafka
+from tests.integration.copying.our_copier import expected_root_of
+
+
+@dataclass(frozen=True)
+class CopyCommand:
+    """
+    The command for one topic.
+
+    :param kafka: the cluster.
+    :param home: folder of the user.
+    :param disk: one of a stopped broker's ``log.dirs``, or a snapshot of one.
+    :param topic: what is copied.
+    :param options: further ones, for each run.
+    """
+
+    kafka: LocalKafka
+    home: Path
+    disk: Path
+    topic: str
+    options: tuple[str, ...] = ()
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """Start it, with further options."""
+        program = str(Path(sys.executable).with_name("rlmm"))
+        return subprocess.Popen(
+            [program, "copy", str(self.disk), self.topic, *self.options, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.home),
+                "RLMM_BOOTSTRAP_SERVER": self.kafka.bootstrap_servers,
+                "RLMM_STORAGE_URI": self.kafka.remote_dir.as_uri(),
+                "RLMM_EXPECTED_ROOT": expected_root_of(self.kafka.remote_dir),
+            },
+        )
+
+    def start_copying(self) -> subprocess.Popen[str]:
+        """Start it with the leave to write."""
+        return self.start("--execute", "--cluster-id", self.kafka.cluster_id, "--json")
+
+    def plan(self) -> Any:
+        """Return what it says that it would copy."""
+        return _document(self.start("--json"))
+
+    def copy(self) -> Any:
+        """Copy to the end, and return what it says."""
+        return _document(self.start_copying())
+
+
+def _document(process: subprocess.Popen[str]) -> Any:
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, f"{process.returncode}\n{said}\n{errors}"
+    return json.loads(said)

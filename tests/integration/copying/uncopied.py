@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topic that nobody has copied yet, with a snapshot of its directory, and how it is to end whatever happens to copiers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from dev import tiering
+from dev.broker import LocalKafka
+from tests.integration.copying.adopting import (
+    Everything,
+    await_all_remote,
+    check_adopted,
+    enable_copying,
+    read_everything,
+)
+from tests.integration.copying.copies import Copies, check_copies, segment_events
+from tests.integration.copying.world import not_copied_topic, snapshot_of, to_be_copied
+
+_STARTING_ALONE = re.compile(
+    r"\(apiKey=CONTROLLER_REGISTRATION.*\(kafka\.server\.ControllerApis\)$"
+    r"|^org\.apache\.kafka\.common\.errors\.NotControllerException"
+)
+
+
+@dataclass(frozen=True)
+class Uncopied:
+    """
+    A topic that nobody has copied yet.
+
+    :param kafka: its broker, which runs again since the snapshot.
+    :param tip: its only user partition.
+    :param snapshot: of the broker's disk.
+    :param expected: base offsets of the segments that are to be copied.
+    :param everything: what consumers read.
+    """
+
+    kafka: LocalKafka
+    tip: TopicIdPartition
+    snapshot: Path
+    expected: list[int]
+    everything: Everything
+
+    @classmethod
+    def of(
+        cls, kafka: LocalKafka, folder: Path, write: Callable[[str], object], settings: dict[str, str] | None = None
+    ) -> Uncopied:
+        """
+        Make such a topic.
+
+        :param kafka: a running broker.
+        :param folder: for the snapshot.
+        :param write: writes its records.
+        :param settings: of the topic, besides those of every topic that is not copied.
+        """
+        topic = f"uncopied-{uuid4().hex}"
+        not_copied_topic(kafka, topic, **(settings or {}))
+        write(topic)
+        expected = to_be_copied(kafka.bootstrap_servers, kafka.log_dir / f"{topic}-0", topic)
+        assert len(expected) >= 6
+        tip = TopicIdPartition(tiering.topic_ids(kafka)[topic], topic, 0)
+        snapshot = snapshot_of(kafka, topic, folder / "snapshot")
+        return cls(kafka, tip, snapshot, expected, read_everything(kafka, topic))
+
+    def check_all_copied(self) -> Copies:
+        """Check that all of it was copied by us, each offset once, and nothing else is left."""
+        copies = check_copies(self.kafka, self.tip)
+        assert copies.start_offsets == self.expected
+        assert read_everything(self.kafka, self.tip.topic) == self.everything
+        return copies
+
+    def check_brokers_go_on(self, ours: Copies, passed_over: str | None = None) -> None:
+        """
+        Hand it to its broker, and check that nothing is lost, and nothing was wrong since the broker's start.
+
+        :param ours: what we have copied.
+        :param passed_over: what the broker says of an event that it cannot apply, and passes over.
+        """
+        enable_copying(self.kafka, self.tip.topic)
+        await_all_remote(self.kafka, self.tip)
+        assert read_everything(self.kafka, self.tip.topic) == self.everything
+        check_adopted(self.kafka, self.tip, ours)
+        tiering.tiering_alive(self.kafka, "living")
+        assert [line for line in complaints(self.kafka) if passed_over is None or passed_over not in line] == []
+
+
+def complaints(kafka: LocalKafka) -> list[str]:
+    """
+    Return what a broker complains of since its start.
+
+    A single node asks its own controller before that leads; the answer is an error in its log, and no fault of anybody.
+    """
+    return [line for line in kafka.complaints() if not _STARTING_ALONE.search(line)]
+
+
+def finished_ranges(kafka: LocalKafka, tip: TopicIdPartition) -> list[tuple[int, int]]:
+    """Return start and end offset of each COPY_SEGMENT_FINISHED that was ever written about a user partition, ascending."""
+    announced: dict[object, RemoteLogSegmentMetadata] = {}
+    found = []
+    for event in segment_events(kafka, tip):
+        segment_id = event.remote_log_segment_id
+        if isinstance(event, RemoteLogSegmentMetadata):
+            announced[segment_id] = event
+        elif event.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            found.append((announced[segment_id].start_offset, announced[segment_id].end_offset))
+    return sorted(found)
