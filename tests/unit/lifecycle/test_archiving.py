@@ -241,20 +241,21 @@ def test_a_manifest_of_an_earlier_plan_is_none_even_where_it_is_named(run: Run) 
     assert by_topic(run, replace(archive, partitions=kept))["gone"] == ("REFUSED", 0, {RefusalKind.ARCHIVE})
 
 
+@pytest.mark.parametrize("damaged", [0, 1], ids=["the first", "the last"])
 def test_where_one_partition_is_damaged_the_others_of_its_topic_stay_too(
-    cluster: ArchivingCluster, tmp_path: Path
+    cluster: ArchivingCluster, tmp_path: Path, damaged: int
 ) -> None:
-    second = tip("gone", 1)
-    cluster.real_segments(second, 2)
+    cluster.real_segments(tip("gone", 1), 2)
     cluster.mark_and_wait()
-    damaged = cluster.layout.object_key(cluster.replay().histories[GONE].unfinished()[0], None)
-    cluster.storage.put_object(damaged, b"no log")
-    before = cluster.keys_of(second)
+    segment = cluster.replay().histories[tip("gone", damaged)].unfinished()[0]
+    cluster.storage.put_object(cluster.layout.object_key(segment, None), b"no log")
+    whole = tip("gone", 1 - damaged)
+    before = cluster.keys_of(whole)
     run = Run(cluster, tmp_path)
     report = run.clean(run.archive())
     outcomes = {(p.topic, p.partition): p.outcome.value for p in report.partitions}
     assert outcomes == {("gone", 0): "REFUSED", ("gone", 1): "REFUSED", ("other", 0): "FINISHED"}
-    assert cluster.keys_of(second) == before
+    assert cluster.keys_of(whole) == before
 
 
 def test_archiving_again_finds_its_own_files_and_says_the_same(cluster: ArchivingCluster, run: Run) -> None:
