@@ -57,7 +57,7 @@ coverage: setup ## Which lines of the package unit and property tests reach, wor
 	$(BIN)/python -m coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/python -m coverage report --sort=cover
 
-simulate: setup ## Deterministic simulation of the cleaner (SEEDS=n for more)
+simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
 
 simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds

@@ -63,9 +63,9 @@ class Baton:
         if self._turns:
             self._hand_to(self._random.choice(list(self._turns)))
 
-    def pass_on(self) -> None:
+    def pass_on(self, *, certainly: bool = False) -> None:
         """Let another process run first, perhaps."""
-        if len(self._turns) < 2 or self._random.random() >= self._switch_rate:
+        if len(self._turns) < 2 or not (certainly or self._random.random() < self._switch_rate):
             return
         mine = self.current
         turn = self._turns[mine]

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -38,7 +38,8 @@ def trouble_of(seed: int) -> Trouble:
     )
 
 
-def _process(world: World) -> Process:
+def draw_process(world: World) -> Process:
+    """Return a run of the DAG that may crash."""
     adversary = world.adversary
     crashes, in_changes = adversary.random() < 0.6, adversary.random() < 0.7
     crash_at = adversary.randint(1, MOST_CHANGES if in_changes else MOST_EFFECTS) if crashes else None
@@ -58,7 +59,7 @@ def play(seed: int) -> World:
         for _ in range(adversary.randint(1, 3)):
             world.draw_root()
             world.draw_rights()
-            processes = [_process(world) for _ in range(adversary.choice([1, 1, 2]))]
+            processes = [draw_process(world) for _ in range(adversary.choice([1, 1, 2]))]
             world.happened[f"{len(processes)} processes"] += 1
             for end in world.run(*processes):
                 world.happened[f"ended: {end or 'well'}"] += 1
@@ -104,7 +105,7 @@ def remembered_decoding() -> Iterator[None]:
         yield
 
 
-def play_chunk(first: int, count: int) -> Counter[str]:
+def play_chunk(first: int, count: int, play: Callable[[int], World] = play) -> Counter[str]:
     """Play some seeds in a row; return what happened in them."""
     happened: Counter[str] = Counter()
     for seed in range(first, first + count):
@@ -113,9 +114,9 @@ def play_chunk(first: int, count: int) -> Counter[str]:
     return happened
 
 
-def play_many(first: int, count: int) -> Counter[str]:
+def play_many(first: int, count: int, play: Callable[[int], World] = play) -> Counter[str]:
     """Play seeds on all cores; return what happened in them."""
-    chunks = [(start, min(CHUNK, first + count - start)) for start in range(first, first + count, CHUNK)]
+    chunks = [(start, min(CHUNK, first + count - start), play) for start in range(first, first + count, CHUNK)]
     workers = min(len(chunks), os.cpu_count() or 1)
     if workers < 2:
         return sum((play_chunk(*chunk) for chunk in chunks), Counter())

@@ -63,6 +63,7 @@ class Trouble:
     :param scripts: number of scripts that other actors may begin.
     :param stale_rate: of a topic listing that still shows a deleted topic.
     :param switch_rate: of another process of ours going first.
+    :param pause_rate: of a copier that sleeps through half a lease, or all of it, before one of its events.
     :param kinds: what is wrong with the world, see :data:`tests.simulation.mistakes.KINDS`.
     """
 
@@ -71,6 +72,7 @@ class Trouble:
     scripts: int = 0
     stale_rate: float = 0.0
     switch_rate: float = 0.0
+    pause_rate: float = 0.0
     kinds: frozenset[str] = frozenset()
 
 

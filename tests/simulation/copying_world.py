@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A :class:`~tests.simulation.world.World` in which copiers run, too, beside cleaners, leaders and owners.
+
+The copiers work on topics of their own, which live. One that is deleted is the cleaners' from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.event_log.in_process import PublishEffect
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.copying import LocalSegment
+from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
+from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.simulation import copy_actors
+from tests.simulation.actors import BROKER, Script
+from tests.simulation.baton import Baton
+from tests.simulation.copier_run import COPIED, COPIER, COPYING, DELETED, DELETING, CopierRun, uncovered
+from tests.simulation.led import NOT_COPIED, Led, ScriptedLeader, draw_led, draw_replica, whole_replica
+from tests.simulation.mistakes import HOUR_MS, MINUTE_MS
+from tests.simulation.model import Event, View
+from tests.simulation.roots import CLUSTER_ID, HERE
+from tests.simulation.witness import Process
+from tests.simulation.world import CALM, World
+
+UNCOPIED = "uncopied"
+DROPPED = {(COPIED, DELETING), (COPIED, DELETED), (DELETING, DELETED), (DELETED, DELETED), (DELETING, DELETING)}
+"""(event, state that it meets): what brokers drop. Its writer was overtaken by somebody since he looked."""
+
+
+class CopyingWorld(World):
+    """See the module."""
+
+    def _populate(self) -> None:
+        self.led: list[Led] = []
+        self.metadata_of: dict[UUID, RemoteLogSegmentMetadata] = {}
+        self.announced_ms: dict[UUID, int] = {}
+        self.deleted_by_leaders: set[UUID] = set()
+        self.cleaned = False
+        self.crossed: set[UUID] = set()
+        """Copies that were finished late and taken back at the same moment: what they hold is copied again."""
+        # Something always tells whose storage it is: where nothing does, no copier begins.
+        self.lonely, self.overrides = False, frozenset()
+        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage"))
+        super()._populate()
+        for name in [UNCOPIED, "uncopied-too"][: self.random.choice([1, 1, 2])]:
+            self._add_led(draw_led(self.random, self._create(name), self.now_ms))
+
+    def _add_led(self, led: Led) -> None:
+        self.led.append(led)
+        for segment in led.segments[: self.random.choice([0, 1, 1, 2])]:
+            if led.log_start <= segment.end_offset < led.stable:
+                for _ in self.broker_copies(led, segment):
+                    pass
+
+    # --- topics ----------------------------------------------------------------------------------------------------
+
+    def led_of(self, topic: str) -> Led | None:
+        """Return what the topic of a name is now."""
+        return next((led for led in self.led if led.tip.topic == topic and self.is_led(led)), None)
+
+    def is_led(self, led: Led) -> bool:
+        return self.existing.get(led.tip.topic) == led.tip.topic_id
+
+    def delete_led(self, led: Led) -> None:
+        if self.is_led(led):
+            del self.existing[led.tip.topic]
+            self.gone.append(led.tip)
+
+    def recreate_led(self, led: Led) -> None:
+        if led.tip.topic not in self.existing:
+            self._add_led(draw_led(self.random, self._create(led.tip.topic), self.now_ms))
+
+    def broker_copies(self, led: Led, segment: LocalSegment) -> Script:
+        """A leader copies a segment; it may die in the middle."""
+        metadata = RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(led.tip, self._uuid()),
+            segment.base_offset,
+            segment.end_offset,
+            segment.max_timestamp_ms,
+            BROKER,
+            self.now_ms,
+            segment.size_in_bytes,
+            None,
+            S.COPY_SEGMENT_STARTED,
+            segment.leader_epochs,
+            True,
+        )
+        self.note_announcement(metadata)
+        self.foreign(metadata)
+        yield
+        for key in self.layout.required_keys(metadata):
+            self.put(key)
+        yield
+        segment_id = metadata.remote_log_segment_id
+        if self.model.at(led.tip).segments.get(segment_id.id) == COPYING:
+            self.foreign(RemoteLogSegmentMetadataUpdate(segment_id, self.now_ms, None, S.COPY_SEGMENT_FINISHED, BROKER))
+
+    def note_announcement(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Know a segment of these topics from now on, whether its announcement lands or not."""
+        segment_id = metadata.remote_log_segment_id
+        self.metadata_of[segment_id.id] = metadata
+        self.announced_ms[segment_id.id] = metadata.event_timestamp_ms
+        self._segment_of_stem[self.layout.segment_stem(metadata)] = segment_id
+        self.announced[segment_id] = self.model.ends[self.home_of(segment_id.topic_id_partition)]
+
+    def is_copiers(self, segment_id: UUID) -> bool:
+        return segment_id in self.metadata_of and self.metadata_of[segment_id].broker_id == COPIER
+
+    def cache_of(self, tip: TopicIdPartition) -> RemoteLogMetadataCache:
+        """Return what a broker knows that has read all: by the package's own copy of Kafka's cache."""
+        cache = RemoteLogMetadataCache()
+        for record in self.model.log_of(tip).records:
+            event = record.event
+            if isinstance(event, RemoteLogSegmentMetadata) and topic_id_partition_of(event) == tip:
+                cache.add_copy_in_progress_segment(event)
+            elif isinstance(event, RemoteLogSegmentMetadataUpdate) and topic_id_partition_of(event) == tip:
+                cache.update_remote_log_segment_metadata(event)
+        return cache
+
+    # --- the adversary -----------------------------------------------------------------------------------------------
+
+    def _before(self, part: object) -> Callable[[str, Any], Any]:
+        act = super()._before(part)
+
+        def hook(name: str, detail: Any) -> Any:
+            if name == "publish":
+                self._pause()
+            return act(name, detail)
+
+        return hook
+
+    def _pause(self) -> None:
+        """Between the last look and the event: no lease can help here."""
+        sleeper = self.processes[self.baton.current]
+        rate = self.trouble.pause_rate
+        if rate and isinstance(sleeper, CopierRun) and self.adversary.random() < rate:
+            self.happened["paused before an event"] += 1
+            self.let_time_pass(self.adversary.choice([31, 61]))
+            self.baton.pass_on(certainly=True)
+
+    # --- the others --------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        living = [led for led in self.led if self.is_led(led)]
+        if not living or self.adversary.random() < 0.3:
+            super()._begin()
+            return
+        self.scripts_left -= 1
+        led = self.adversary.choice(living)
+        begin = self.adversary.choice(
+            [
+                copy_actors.leader_takes_over,
+                copy_actors.leader_moves_its_start,
+                copy_actors.leader_commits,
+                copy_actors.leader_cleans_up,
+                copy_actors.owner_reconfigures,
+                copy_actors.owner_deletes_what_is_copied,
+                *[lambda world, _: copy_actors.time_passes(world)] * 5,
+            ]
+        )
+        script = begin(self, led)
+        self.happened[script.__name__] += 1  # type: ignore[attr-defined]  # generators have names
+        self.scripts.append(script)
+        self._resume()
+
+    def pass_time(self, ms: int) -> None:
+        self._settle_in_flight()
+        super().pass_time(ms)
+
+    def let_time_pass(self, minutes: int) -> None:
+        """Let time pass in the middle of everything."""
+        self._settle_in_flight()
+        self.now_ms += minutes * MINUTE_MS
+
+    def _settle_in_flight(self) -> None:
+        """A producer gives up what was not written after two minutes: what a copier has sent lands before, or never."""
+        for process in {id(process): process for process, _ in self.in_flight}.values():
+            if isinstance(process, CopierRun):
+                self._end_task(process)
+
+    # --- what lands --------------------------------------------------------------------------------------------------
+
+    def _fault_after(self, part: object, process: Process, name: str, detail: Any) -> Any:
+        fault = super()._fault_after(part, process, name, detail)
+        if name == "publish" and isinstance(process, CopierRun):
+            # An idempotent producer sends nothing twice.
+            self.in_flight = [(p, effect) for p, effect in self.in_flight if effect is not detail]
+        return fault
+
+    def _land(self, process: Process, effect: PublishEffect, view: View) -> None:
+        super()._land(process, effect, view)
+        self._check_copies()
+
+    def _land_late(self, number: int) -> None:
+        super()._land_late(number)
+        self._check_copies()
+
+    def _check_landing(self, event: Event, view: View) -> None:
+        if event.broker_id != COPIER:
+            super()._check_landing(event, view)
+            return
+        assert isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
+        segment_id, target = event.remote_log_segment_id, int(event.state)
+        now = self.model.at(segment_id.topic_id_partition)
+        assert now.deletion != 2, f"C3: {event} lands behind DELETE_PARTITION_FINISHED"
+        state = now.segments.get(segment_id.id)
+        follows = (state, target) in {(None, COPYING), (COPYING, COPIED), (COPYING, DELETING), (DELETING, DELETED)}
+        if (state, target) == (COPIED, DELETING):
+            assert view.of(segment_id.topic_id_partition).segments[segment_id.id] == COPYING, f"C5: {event}"
+            self.crossed.add(segment_id.id)
+            self.happened["crossed"] += 1
+        else:
+            assert follows or (target, state) in DROPPED, f"C3: {event} meets {state}"
+            self.happened["copier's event dropped"] += not follows
+
+    def foreign(self, event: Event) -> None:
+        super().foreign(event)
+        if self.led:
+            self._check_copies()
+
+    def _check_copies(self) -> None:
+        for led in self.led:
+            if self.is_led(led):
+                self.check_copies(led)
+
+    def check_copies(self, led: Led) -> None:
+        """No hole, no object missing, nothing copied twice by copiers: whoever did what."""
+        states = self.model.at(led.tip).segments
+        finished = [self.metadata_of[s] for s, state in states.items() if state == COPIED]
+        highest = max((m.end_offset for m in finished), default=-1)
+        late = [self.metadata_of[s] for s in self.crossed if s in self.metadata_of]
+        soon = led.expired_end(self.now_ms + HOUR_MS + 10 * MINUTE_MS)
+        hole = uncovered([*finished, *late], max(led.log_start, soon), highest + 1)
+        assert not hole, f"C8: {led.tip} has a hole at {hole} below {highest}: {states}"
+        ours = sorted((m.start_offset, m.end_offset) for m in finished if m.broker_id == COPIER)
+        twice = [after for before, after in pairwise(ours) if after[0] <= before[1]]
+        assert not twice, f"C9: {led.tip} has copies of the same offsets: {ours}"
+        for metadata in finished:
+            if metadata.end_offset >= led.log_start:
+                missing = set(self.layout.required_keys(metadata)) - self.keys
+                assert not missing, f"C10: {metadata} is finished and lacks {missing}"
+
+    # --- what is under test ------------------------------------------------------------------------------------------
+
+    def draw_copier(self) -> CopierRun:
+        """Return a run of a copier on a log directory of some replica."""
+        adversary = self.adversary
+        led = adversary.choice(self.led)
+        crashes, in_changes = adversary.random() < 0.5, adversary.random() < 0.7
+        crash_at = adversary.randint(1, 30 if in_changes else 120) if crashes else None
+        return CopierRun(
+            self,
+            draw_replica(adversary, led),
+            crash_at=crash_at,
+            crash_in_changes=in_changes,
+            clocks_ahead_ms=self.clocks_ahead_ms(),
+        )
+
+    def _run_dag(self, process: Process) -> Iterator[str]:
+        if isinstance(process, CopierRun):
+            return self._run_copier(process)
+        self.cleaned = True
+        return super()._run_dag(process)
+
+    def _run_copier(self, run: CopierRun) -> Iterator[str]:
+        context = CopyContext(
+            self.log,
+            GuardedPublisher(self.log, allow_writes=True, allow_copy=True),
+            ScriptedLeader(self),
+            self.mount(self._hooks),
+            limits=run.limits,
+            should_stop=lambda: self.clerk.should_stop(run),  # type: ignore[arg-type]  # it asks for the trail only
+            clock=self._clock_of(run),  # type: ignore[arg-type]  # it asks for the clock only
+            monotonic=self.clock,
+        )
+        copier = RemoteLogCopier(context, CLUSTER_ID, RootExpectation(self.recorded_roots(), self.expected_root))
+        report = copier.copy(run.replica)
+        self.happened["copied"] += len(report.copied)
+        self.happened["taken back"] += len(report.taken_back)
+        if report.stopped_by is not None:
+            run.told.append(report.stopped_by)
+            yield "needs a person" if report.needs_person else "left to a later run"
+
+    def converge(self) -> None:
+        """Let all go well: what may be copied is copied, nothing dangles, and cleaners find what they may delete."""
+        self.trouble, self.baton = CALM, Baton(self.adversary, 0.0)
+        self.end_mistakes()
+        self.clerk.end_trouble()
+        self.pass_time(2 * HOUR_MS)
+        for led in [led for led in self.led if self.is_led(led)]:
+            self._copy_all(led)
+            self.check_copied(led)
+        if self.cleaned or any(led.tip in self.gone for led in self.led):
+            super().converge()
+
+    def _copy_all(self, led: Led) -> None:
+        for _ in range(3):
+            written, run = self.model.written, CopierRun(self, whole_replica(led))
+            self.run(run)
+            for _ in copy_actors.leader_cleans_up(self, led):
+                pass
+            if self.model.written == written:
+                return
+        raise AssertionError(f"C12: copiers of {led.tip} always find something to write: {run.told}")
+
+    def check_copied(self, led: Led) -> None:
+        """Nothing dangles, nothing lies there that nobody names, and all is copied that may be."""
+        self.check_copies(led)
+        states = self.model.at(led.tip).segments
+        finished = [self.metadata_of[s] for s, state in states.items() if state == COPIED]
+        named = {key for metadata in finished for key in self.layout.required_keys(metadata)}
+        theirs = {s for s in states if s in self.deleted_by_leaders or not self.is_copiers(s)}
+        left = [key for key in sorted(self._objects_of([led.tip]) - named) if self._id_of(key) not in theirs]
+        unfinished = [s for s, state in states.items() if state not in (COPIED, DELETED)]
+        dangling = [s for s in unfinished if self.is_copiers(s)]
+        forbidden = replace(led.configs, retention_ms=-1) != NOT_COPIED or len(dangling) < len(unfinished)
+        if forbidden:  # no run of ours may do anything; the leader deletes what dangles when it expires
+            self.happened["dangles where copying is forbidden"] += bool(dangling)
+            return
+        assert not dangling, f"C12: {dangling} of {led.tip} dangle: {states}"
+        assert not left, f"C12: {left} of {led.tip} belong to nobody"
+        end = max((s.end_offset + 1 for s in led.segments if s.end_offset < led.stable), default=0)
+        start = max(led.log_start, led.expired_end(self.now_ms + HOUR_MS))
+        waiting = uncovered(finished, start, end)
+        assert not waiting, f"C12: {led.tip} has {waiting} left to copy: {states}"
+        self.happened["all copied"] += 1
+
+    def _id_of(self, key: str) -> UUID | None:
+        segment = self.segment_of(key)
+        return None if segment is None else segment.id
