@@ -139,7 +139,12 @@ class LocalKafkaCluster:
         admin.create_topics([topic])[name].result(30)
         for partition, nodes in enumerate(assignment):
             self.await_leader(name, partition, nodes[0])
-        return tiering.topic_ids(self.living_node())[name]
+        # One node may have told of it before another one knows.
+        ids = [self._await_topic_id(node, name) for node in self.nodes if node.alive]
+        return ids[0]
+
+    def _await_topic_id(self, node: ClusterNode, name: str) -> UUID:
+        return await_condition(lambda: tiering.topic_ids(node).get(name), f"node {node.node_id} knows topic {name}", 60)
 
     def delete_topic(self, name: str, timeout: float = 60.0) -> None:
         """
