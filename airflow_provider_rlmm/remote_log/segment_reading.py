@@ -20,7 +20,8 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, size_of_first_batch
+from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import size_of_first_batch
+from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 
 
 class IndexDisagreesError(DamagedObjectError):

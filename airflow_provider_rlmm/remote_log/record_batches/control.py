@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Data
+from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow
 
 _KEY: Final = struct.Struct(">hh")  # version, type

@@ -9,7 +9,6 @@ whose offsets do not ascend, and whoever knows the segment compares its first an
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Final
@@ -18,26 +17,22 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from airflow_provider_rlmm.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.errors import DamagedObjectError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
+from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import (
+    HEADER_BYTES,
+    Data,
+    batch_positions,
+    damaged_batch,
+)
 
 Array = npt.NDArray[Any]
-Data = bytes | bytearray | memoryview
 
-HEADER_BYTES: Final = 61
-"""Size of a batch's header; its records follow."""
 LEAST_RECORD_BYTES: Final = 7
 """Size of a record without key, value and headers."""
 
-_LENGTH_AT: Final = 8
-_BEFORE_LENGTH: Final = 12  # base offset and length: what the length does not count
-_LEAST_LENGTH: Final = HEADER_BYTES - _BEFORE_LENGTH
-_UP_TO_MAGIC: Final = 17
 _CHECKSUMMED_AT: Final = 21
-_MAGIC: Final = 2
-_LEAST_LEGACY_BYTES: Final = 14  # what the length of a batch of format v0 is at least
 _MAX_OFFSET: Final = (1 << 63) - 1
-_LENGTH_AND_MAGIC: Final = struct.Struct(">i4xb")
 
 _HEADER: Final = np.dtype(
     [
@@ -128,7 +123,7 @@ class BatchHeaders:
         :raises DamagedObjectError: no batch begins where one must; or the offsets of the batches do not ascend.
         :raises UnsupportedMessageFormatError: a batch of message format v0 or v1.
         """
-        at = _walk(data, location, position)
+        at = batch_positions(data, location=location, position=position)
         header = gather(np.frombuffer(data, np.uint8), _HEADER, at[:-1])
         columns: dict[str, Array] = {name: header[name].astype(dtype) for name, dtype in _TAKEN_OVER.items()}
         last_offset = columns["base_offset"] + header["last_offset_delta"]
@@ -140,6 +135,8 @@ class BatchHeaders:
         return int(self.position.size)
 
     def __getitem__(self, index: Array | slice) -> BatchHeaders:
+        if not isinstance(index, slice) and index.dtype == np.bool_ and index.all():
+            return self  # as a rule all are wanted
         columns = {name: getattr(self, name)[index] for name in _COLUMNS}
         return BatchHeaders(self.location, self.data_position, **columns)
 
@@ -188,7 +185,7 @@ class BatchHeaders:
         :param at: where it begins, within the data.
         :param reason: what is wrong with it.
         """
-        return _damaged(self.location, self.data_position + at, reason)
+        return damaged_batch(self.location, self.data_position + at, reason)
 
     def _has(self, bit: int) -> Array:
         given: Array = (self.attributes & bit) != 0
@@ -216,55 +213,3 @@ class BatchHeaders:
 
 
 _COLUMNS: Final = tuple(field.name for field in fields(BatchHeaders) if field.name not in ("location", "data_position"))
-
-
-def size_of_first_batch(data: Data, *, location: str, position: int) -> int | None:
-    """
-    Return how many bytes a part of a segment must have for its first batch to be whole.
-
-    :param data: a part of the segment that begins where a batch begins.
-    :param location: key or path of the segment, for messages.
-    :param position: where in the segment ``data`` begins, in bytes.
-    :return: size in bytes, header included; nothing if ``data`` has less than the 17 bytes that tell.
-    :raises DamagedObjectError: no batch begins there.
-    :raises UnsupportedMessageFormatError: a batch of message format v0 or v1.
-    """
-    if len(data) < _UP_TO_MAGIC:
-        return None
-    length, magic = _LENGTH_AND_MAGIC.unpack_from(data, _LENGTH_AT)
-    return _checked_size(length, magic, location, position)
-
-
-def _walk(data: Data, location: str, position: int) -> Array:
-    """Return where the batches begin, and the byte behind the last one."""
-    at, last = 0, len(data) - _UP_TO_MAGIC
-    positions = [at]
-    length_and_magic = _LENGTH_AND_MAGIC.unpack_from
-    while at <= last:
-        length, magic = length_and_magic(data, at + _LENGTH_AT)
-        if magic != _MAGIC or length < _LEAST_LENGTH:
-            _checked_size(length, magic, location, position + at)
-        at += length + _BEFORE_LENGTH
-        positions.append(at)
-    if at > len(data):
-        positions.pop()
-    return np.array(positions, np.int64)
-
-
-def _checked_size(length: int, magic: int, location: str, position: int) -> int:
-    if magic in (0, 1) and length >= _LEAST_LEGACY_BYTES:
-        raise UnsupportedMessageFormatError(
-            f"{location}: the record batch at byte {position} has message format v{magic}, and only v2 is read here, which "
-            "Kafka writes since 0.11: read the topic with a consumer, which knows the earlier ones"
-        )
-    if magic != _MAGIC:
-        raise _damaged(location, position, f"no message format has the number {magic}")
-    if length < _LEAST_LENGTH:
-        raise _damaged(location, position, f"{length} bytes are too few for a batch")
-    return length + _BEFORE_LENGTH
-
-
-def _damaged(location: str, position: int, reason: str) -> DamagedObjectError:
-    return DamagedObjectError(
-        f"{location}: the record batch at byte {position} is damaged: {reason}", location, position
-    )

@@ -14,12 +14,13 @@ from crc32c import crc32c
 
 from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
+from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import size_of_first_batch
 from airflow_provider_rlmm.remote_log.record_batches.control import (
     ControlRecordType,
     EndTransactionMarker,
     read_markers,
 )
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec, size_of_first_batch
+from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec
 from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow, to_arrow_batches
 from tests.kafka_log import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Record, control_batch, log_of
 
