@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
@@ -25,6 +27,7 @@ from airflow_provider_rlmm.policy.copying import (
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 
+_BY_OFFSET: Final = attrgetter("start_offset", "end_offset", "max_timestamp_ms")
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
@@ -98,8 +101,7 @@ class CopySituation:
     @property
     def next_offset(self) -> int:
         """The first offset that is to be copied: not in remote storage, and not about to be deleted."""
-        first = max(self.log_start_offset, self.expires_before or 0)
-        return remote_end(self.cache, self.directory.leader_epochs.entries, first)
+        return self._next_offset(self.expires_before or 0)
 
     @property
     def expires_before(self) -> int | None:
@@ -133,9 +135,10 @@ class CopySituation:
 
     def candidates(self) -> Candidates:
         """Return what may be copied, in this order; whether it is the leader's lineage is not known yet."""
-        next_offset, remote_end = self.next_offset, self.remote_end
+        expires_before, remote_end = self.expires_before or 0, self.remote_end
+        next_offset = self._next_offset(expires_before)
         found = candidates(self.directory.segments, from_offset=next_offset, end_offset=self.committed_end)
-        before = [s for s in self.directory.segments if remote_end <= s.end_offset < (self.expires_before or 0)]
+        before = [s for s in self.directory.segments if remote_end <= s.end_offset < expires_before]
         return replace(found, expiring=tuple(before))
 
     def obstacle_to(self, metadata: RemoteLogSegmentMetadata) -> str | None:
@@ -183,6 +186,9 @@ class CopySituation:
             return f"{what} are not proven to be the leader's records"
         return None
 
+    def _next_offset(self, expires_before: int) -> int:
+        return remote_end(self.cache, self.directory.leader_epochs.entries, max(self.log_start_offset, expires_before))
+
     def _expires(self, metadata: RemoteLogSegmentMetadata) -> bool:
         return metadata.end_offset < (self.expires_before or 0)
 
@@ -202,13 +208,15 @@ class CopySituation:
         )
         return None if self.answer is None else size_obstacle(self.answer, remote_bytes, metadata)
 
-    def _readable(self) -> list[RemoteLogSegmentMetadata]:
+    def _readable(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield by offset what serves reads: of tens of thousands the first few are looked at, as a rule."""
         end = max([s.end_offset for s in self.directory.segments], default=-1)
-        return [
-            metadata
-            for metadata in self.cache.list_remote_log_segments()
-            if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-            and is_remote_segment_within_leader_epochs(
-                metadata, max(end, metadata.end_offset) + 1, self.directory.leader_epochs
-            )
-        ]
+        for metadata in sorted(self.cache.list_remote_log_segments(), key=_BY_OFFSET):
+            if (
+                metadata.end_offset >= self.log_start_offset
+                and metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+                and is_remote_segment_within_leader_epochs(
+                    metadata, max(end, metadata.end_offset) + 1, self.directory.leader_epochs
+                )
+            ):
+                yield metadata

@@ -8,8 +8,9 @@ lies at or below it. So a hole in the copies loses living data for good: candida
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Final
 from uuid import UUID
 
@@ -304,7 +305,7 @@ def candidates(segments: Sequence[LocalSegment], *, from_offset: int, end_offset
 
 def expires_before(
     segments: Sequence[LocalSegment],
-    remote: Sequence[RemoteLogSegmentMetadata],
+    remote: Iterable[RemoteLogSegmentMetadata],
     *,
     log_start_offset: int,
     retention_ms: int,
@@ -318,17 +319,19 @@ def expires_before(
     at or below it, and nothing is known to expire behind offsets of which nobody knows how old they are.
 
     :param segments: all closed segments of the log directory, ascending.
-    :param remote: the segments in remote storage that serve reads.
+    :param remote: the segments in remote storage that serve reads, ascending.
     :param log_start_offset: the leader's log start offset.
     :param retention_ms: ``retention.ms``, 0 or more.
     :param margin_ms: the margin, ms.
     :param now_ms: now, ms since the epoch, proven.
     """
     until_ms = now_ms + margin_ms - retention_ms
-    spans = [(s.base_offset, s.end_offset, s.max_timestamp_ms) for s in segments]
-    spans += [(m.start_offset, m.end_offset, m.max_timestamp_ms) for m in remote]
+    local = ((s.base_offset, s.end_offset, s.max_timestamp_ms) for s in segments)
+    copied = ((m.start_offset, m.end_offset, m.max_timestamp_ms) for m in remote)
     expired = log_start_offset
-    for base, end, max_timestamp_ms in sorted(span for span in spans if span[1] >= log_start_offset):
+    for base, end, max_timestamp_ms in merge(local, copied):
+        if end < log_start_offset:
+            continue
         if base > expired or max_timestamp_ms >= until_ms:
             break
         expired = max(expired, end + 1)

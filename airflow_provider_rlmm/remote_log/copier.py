@@ -110,7 +110,8 @@ class RemoteLogCopier:
         return _End(f"max_segments is {limit}: the next run goes on", needs_person=False)
 
     def _note_lag(self, situation: CopySituation) -> None:
-        left = [s for s in situation.directory.segments if s.end_offset >= situation.remote_end]
+        remote_end = situation.remote_end
+        left = [s for s in situation.directory.segments if s.end_offset >= remote_end]
         self._context.metrics.set(RemoteLogMetric.COPY_LAG_SEGMENTS, len(left))
         self._context.metrics.set(RemoteLogMetric.COPY_LAG_BYTES, sum(segment.size_in_bytes for segment in left))
 

@@ -56,6 +56,14 @@ class RemoteExtent:
         end = last_shared_offset(metadata, leader_epoch, self.lineage) + 1
         return SegmentSpan(metadata, OffsetRange(offset, end)) if offset < end else None
 
+    def serves(self, *offsets: int) -> bool:
+        """
+        Tell whether each of some offsets is served, without a look at all the segments, which may be very many.
+
+        :param offsets: the offsets.
+        """
+        return all(self.span_at(offset) is not None for offset in offsets)
+
     def offsets(self) -> OffsetRange | None:
         """Return all offsets from the first to the last that a segment serves, ``None`` where there are none."""
         spans = [span.offsets for span in self._spans()]

@@ -249,14 +249,8 @@ class RemoteLogReader:
         :raises StorageError: if the storage refuses, or does not answer in time.
         """
         extent = self._extent(topic_id_partition, leader_epochs)
-        there = extent.require_offsets()
-        offset = there.start if start_offset is None else start_offset
-        if not there.start <= offset <= there.end:
-            raise extent.hole_at(offset)
-        end = there.end if end_offset is None else min(end_offset, there.end)
         committed = isolation is ReadIsolation.READ_COMMITTED
-        if committed:
-            end = min(end, last_stable_offset(self._access, extent, there))
+        offset, end = self._ends(extent, start_offset, end_offset, committed=committed)
         reading = RecordReading(self._access, extent, self._max_decompressed_bytes, committed=committed)
         while offset < end:
             span = extent.span_at(offset)
@@ -273,6 +267,23 @@ class RemoteLogReader:
                 if not self._is_deleted(span.metadata):
                     raise _gone(span.metadata, e) from e
         reading.require_decided(end)
+
+    def _ends(
+        self, extent: RemoteExtent, start_offset: int | None, end_offset: int | None, *, committed: bool
+    ) -> tuple[int, int]:
+        """Return the first offset to read, inclusive, and the last one, exclusive."""
+        if not (committed or start_offset is None or end_offset is None) and extent.serves(
+            start_offset, end_offset - 1
+        ):
+            return start_offset, end_offset
+        there = extent.require_offsets()
+        offset = there.start if start_offset is None else start_offset
+        if not there.start <= offset <= there.end:
+            raise extent.hole_at(offset)
+        end = there.end if end_offset is None else min(end_offset, there.end)
+        if committed:
+            end = min(end, last_stable_offset(self._access, extent, there))
+        return offset, end
 
     def _extent(
         self, topic_id_partition: TopicIdPartition, leader_epochs: LeaderEpochCheckpoint | None

@@ -167,6 +167,32 @@ def test_what_is_copied_or_deleted_serves_no_read(state: S) -> None:
     assert remote_end(cache_of(remote(0, state=state)), EPOCHS, 0) == 0
 
 
+class CountingCache(RemoteLogMetadataCache):
+    looks = 0
+
+    def remote_log_segment_metadata(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        self.looks += 1
+        return super().remote_log_segment_metadata(leader_epoch, offset)
+
+    def list_remote_log_segments(self, leader_epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
+        found = super().list_remote_log_segments(leader_epoch)
+        self.looks += len(found)
+        return found
+
+
+def test_candidates_cost_a_few_looks_at_each_segment() -> None:
+    known = cache_of(*(remote(start) for start in range(20, 5000, 10)))
+    cache = CountingCache(known.in_order_of_arrival(), known.leader_epochs)
+    found = situation(cache)
+    segments = tuple(local(base) for base in range(20, 6000, 10))
+    configs = CopyConfigs(True, True, frozenset({"delete"}), DAY_MS, -1)
+    answer = LeaderAnswer(TIP, UUID(int=1), False, configs, LeaderOffsets(20, 5500, 5500))
+    facts = replace(found.directory, segments=segments, log_start_offset=20)
+    candidates = replace(found, directory=facts, answer=answer).candidates()
+    assert [s.base_offset for s in candidates.segments] == list(range(5000, 5500, 10))
+    assert 0 < cache.looks < 3 * len(segments)
+
+
 def test_candidates_end_where_a_segment_is_missing() -> None:
     found = candidates([local(0), local(10), local(30)], from_offset=0, end_offset=99)
     assert ([s.base_offset for s in found.segments], "20..29 are missing" in str(found.obstacle)) == ([0, 10], True)

@@ -5,8 +5,10 @@ import random
 
 import pytest
 
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
 
 COMMITTED, UNCOMMITTED = ReadIsolation.READ_COMMITTED, ReadIsolation.READ_UNCOMMITTED
@@ -41,6 +43,22 @@ def test_any_range_of_offsets_is_read_exactly(seed: int, gaps: bool) -> None:
         isolation = rng.choice((UNCOMMITTED, COMMITTED))
         read = as_rows(list(reader.read(TIP, start, end, isolation=isolation)))
         assert read == world.rows(start, end, committed=isolation is COMMITTED)
+
+
+class UnlistedSegments(KnownSegments):
+    """Nobody may ask for all the segments."""
+
+    def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> list[RemoteLogSegmentMetadata]:
+        raise AssertionError("all segments were listed")
+
+
+def test_a_range_is_read_without_a_look_at_all_segments() -> None:
+    world = random_world(1)
+    reader = RemoteLogReader(UnlistedSegments.of(segment.metadata for segment in world.segments), world.storage())
+    read = as_rows(list(reader.read(TIP, world.start + 1, world.end, leader_epochs=world.lineage)))
+    assert read == world.rows(world.start + 1, world.end, committed=False)
 
 
 @pytest.mark.parametrize("gaps", [False, True])
