@@ -16,6 +16,7 @@ from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerS
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogSegment
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
+from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
 from airflow_provider_rlmm.remote_log.record_batches.control import ControlRecordType, read_markers
 from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 
@@ -64,7 +65,7 @@ class AbortedTransactionsCheck:
         }
         self._aborted: dict[tuple[int, int], _Aborted] = {}
 
-    def take(self, data: bytes, headers: BatchHeaders) -> None:
+    def take(self, data: Data, headers: BatchHeaders) -> None:
         """
         Follow the transactions of some batches, in the order of the log.
 

@@ -20,12 +20,12 @@ class BatchChunk(NamedTuple):
     """
     Some batches of a log file.
 
-    :param data: their bytes, and maybe the beginning of the next one.
+    :param data: their bytes, and maybe the beginning of the next one; the next chunk is read into the same memory.
     :param headers: their headers.
     :param position: where in the file ``data`` begins, in bytes.
     """
 
-    data: bytes
+    data: memoryview
     headers: BatchHeaders
     position: int
 
@@ -50,20 +50,26 @@ def read_batches(path: Path, *, position: int = 0, chunk_bytes: int = CHUNK_BYTE
 
 def _chunks(file: BinaryIO, path: Path, position: int, chunk_bytes: int) -> Iterator[BatchChunk]:
     size = os.fstat(file.fileno()).st_size
-    rest = b""
+    buffer, rest = bytearray(), b""
     while position < size:
         # What a damaged batch says of its size must not make this read, or reserve, more than there is.
         needed = size_of_first_batch(rest, location=str(path), position=position) or HEADER_BYTES
-        if position + needed > size or not (read := file.read(max(chunk_bytes, needed) - len(rest))):
+        wanted = min(max(chunk_bytes, needed), size - position)
+        if len(buffer) < wanted:
+            buffer = bytearray(wanted)
+        buffer[: len(rest)] = rest
+        view = memoryview(buffer)
+        read = 0 if position + needed > size else file.readinto(view[len(rest) : wanted])  # type: ignore[attr-defined]
+        if not read:
             raise DamagedObjectError(
                 f"{path}: the record batch at byte {position} is cut: the file ends {size - position} bytes behind its"
                 " beginning",
                 str(path),
                 position,
             )
-        data = rest + read
+        data = view[: len(rest) + read]
         headers, consumed = BatchHeaders.find(data, location=str(path), position=position)
         if consumed:
             yield BatchChunk(data, headers, position)
-        rest = data[consumed:]
+        rest = bytes(data[consumed:])
         position += consumed

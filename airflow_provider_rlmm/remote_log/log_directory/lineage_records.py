@@ -121,7 +121,7 @@ def _last_batch_from(log: _Log, position: int, end: int) -> _Found | None:
         before = chunk.headers.base_offset < end
         records = chunk.headers[before & ~chunk.headers.is_control]
         if len(records):
-            found = _Found(chunk.data, records[len(records) - 1 :])
+            found = _Found(bytes(chunk.data), records[len(records) - 1 :])
         if not before.all():
             break
     return found
