@@ -435,6 +435,25 @@ def test_a_copy_is_on_the_disk_when_it_ends(
     assert kept == {(f.stat().st_ino, f.stat().st_size) for f in files} | {(f.stat().st_ino, -1) for f in folders}
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_copy_drives_nothing_out_of_memory(
+    folder: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Each chunk is sent to the disk, and let go; where the system does not know such advice, it is copied without."""
+    given = list[tuple[int, int]]()
+    target = "airflow_provider_rlmm.storage.local_files.os.posix_fadvise"
+    if known:
+        monkeypatch.setattr(target, lambda file, *advice: given.append((os.fstat(file).st_size, advice[-1])))
+    else:
+        monkeypatch.delattr(target)
+    writer = LocalFiles(folder.root).create(LAYOUT.object_key(segment(1), None))
+    writer.write(b"012")
+    writer.write(b"345")
+    writer.close()
+    assert given == [(3, os.POSIX_FADV_DONTNEED), (6, os.POSIX_FADV_DONTNEED)][: 2 * known]
+    assert folder.read(LAYOUT.object_key(segment(1), None)) == b"012345"
+
+
 def test_what_a_killed_copy_leaves_goes_with_its_segment(folder: LocalFolder) -> None:
     writer = LocalFiles(folder.root).create(LAYOUT.object_key(segment(1), None))
     writer.write(b"012")
