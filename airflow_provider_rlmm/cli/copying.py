@@ -11,7 +11,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
-from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
+from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.quoting import human_bytes
 
@@ -38,9 +38,10 @@ from airflow_provider_rlmm.quoting import human_bytes
 @click.option(
     "--override",
     "overrides",
-    type=click.Choice([COPY_WITHOUT_LEADER]),
+    type=click.Choice(sorted(COPY_OVERRIDES)),
     multiple=True,
-    help="Copy of a partition that has no leader, up to what the disk says is replicated.",
+    help="Copy of a partition that has no leader, up to what the disk says is replicated; or though the storage lacks newest "
+    "copies of other living topics.",
 )
 @execute_option
 @with_storage

@@ -274,6 +274,35 @@ def prove_root(
     return ProvenRoot(check, freshness, effect, expectation.recorded)
 
 
+def require_brokers_root(
+    topic: TopicReplay,
+    storage: RemoteStorageManager,
+    *,
+    cluster_id: str,
+    expectation: RootExpectation,
+    overrides: Collection[str],
+) -> None:
+    """
+    Refuse a root that brokers do not copy to now, before anything is copied there: what lies in an old copy of a root is lost
+    to them, and they delete their own once it is called finished. Nothing is changed.
+
+    :param topic: the metadata topic, advanced as far as that is needed.
+    :param storage: remote storage, listed only.
+    :param cluster_id: the verified cluster.
+    :param expectation: what was known about the root before.
+    :param overrides: overrides in force.
+    :raises StorageRootError: naming the place, what is missing and what to do.
+    :raises StorageError: if storage does not answer.
+    :raises EventLogError: if the topic or the cluster cannot be read.
+    """
+    living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
+    check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
+    freshness = look_for_freshness(topic, living, storage)
+    freshness.require(
+        [storage.layout.places[0].name], check.expected_places, overrides, nothing="nothing is copied there"
+    )
+
+
 def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataLogReader) -> frozenset[UUID]:
     """Return the ids of the topics that are not Kafka's own: these are never tiered."""
     own = {log.topic_id, *(living[name] for name in INTERNAL_TOPICS & living.keys())}

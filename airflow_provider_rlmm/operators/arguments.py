@@ -21,7 +21,7 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
-from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
+from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.guards import (
     MAX_BATCH_SEGMENTS,
@@ -294,7 +294,7 @@ copy_limits = FieldsReader(
         "lease_ms": duration_ms,
         "bytes_per_second": partial(optional_integer, minimum=1),
         "max_segments": partial(optional_integer, minimum=1),
-        "overrides": partial(values.names, known=(COPY_WITHOUT_LEADER,)),
+        "overrides": partial(values.names, known=sorted(COPY_OVERRIDES)),
     },
     CopyLimits,
 )

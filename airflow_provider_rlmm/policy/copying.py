@@ -19,9 +19,13 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
 """Override: copy segments of a user partition that has no leader, whose end and lineage nobody can tell then."""
+
+COPY_OVERRIDES: Final = frozenset({COPY_WITHOUT_LEADER, MISSING_LIVING_SEGMENTS})
+"""All overrides of a copier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,8 @@ class CopyLimits:
         segment up after half of that, others take it for abandoned after all of it.
     :param bytes_per_second: the most that is copied on an average, ``None`` for all that the storage takes.
     :param max_segments: the most segments of one run and user partition, ``None`` for all.
-    :param overrides: :data:`COPY_WITHOUT_LEADER`, or nothing.
+    :param overrides: some of :data:`COPY_OVERRIDES`. With ``missing_living_segments`` the storage may lack newest copies of
+        other living topics.
     :raises ConfigurationError: on a limit of another kind or out of its range.
     """
 
@@ -156,9 +161,9 @@ class CopyLimits:
         for name in ("bytes_per_second", "max_segments"):
             if (value := getattr(self, name)) is not None:
                 values.integer(name, value, 1)
-        if unknown := self.overrides - {COPY_WITHOUT_LEADER}:
+        if unknown := self.overrides - COPY_OVERRIDES:
             raise ConfigurationError(
-                f"unknown overrides {sorted(unknown)}: a copier knows {COPY_WITHOUT_LEADER!r} only"
+                f"unknown overrides {sorted(unknown)}: a copier knows {sorted(COPY_OVERRIDES)} only"
             )
 
     def still_ours(self, started_ms: int, now_ms: int) -> bool:

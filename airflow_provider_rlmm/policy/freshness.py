@@ -117,17 +117,25 @@ class Freshness:
         verdict = self.verdict(place)
         return verdict is FreshnessVerdict.FRESH or (verdict is FreshnessVerdict.NOTHING_LIVES and place in expected)
 
-    def require(self, places: Collection[str], expected: Collection[str], overrides: Collection[str] = ()) -> None:
+    def require(
+        self,
+        places: Collection[str],
+        expected: Collection[str],
+        overrides: Collection[str] = (),
+        *,
+        nothing: str = "nothing is deleted",
+    ) -> None:
         """
         Refuse to work below a root that is not up to date.
 
         :param places: names of all places of the layout.
         :param expected: names of the places whose stamp or location was expected.
         :param overrides: overrides in force.
+        :param nothing: what a refusal prevents, for the message.
         :raises StorageRootError: naming the place, what is missing and what to do.
         """
         for place in places:
-            verdict, refused = self.verdict(place), f"{self.sentence(place)}: nothing is deleted"
+            verdict, refused = self.verdict(place), f"{self.sentence(place)}: {nothing}"
             if verdict is FreshnessVerdict.STALE:
                 raise StorageRootError(f"{refused}; {_ADVICE}")
             if verdict is FreshnessVerdict.PARTLY_MISSING and MISSING_LIVING_SEGMENTS not in overrides:

@@ -146,11 +146,13 @@ def copy_topic(
     :param dry_run: say what would be copied, change nothing.
     :raises StoppedError: if the kill switch is on.
     :raises WritesNotAllowedError: if writes or copies are not allowed.
+    :raises StorageRootError: if the storage is not the one that brokers copy to now.
     :raises LogDirectoryError: if a broker holds the disk, it has nothing of the topic, or no snapshot can be taken.
     :raises ClusterMismatchError: if the disk is of another cluster.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
     from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.lifecycle.root_proof import require_brokers_root
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 
@@ -173,7 +175,17 @@ def copy_topic(
             clock=session.clock,
             metrics=metrics,
         )
-        copier = RemoteLogCopier(context, session.cluster_id, session.root_expectation(CleanerLimits()))
+        expectation = session.root_expectation(CleanerLimits())
+        if not dry_run:
+            with session.topic() as replay:
+                require_brokers_root(
+                    replay,
+                    context.storage,
+                    cluster_id=session.cluster_id,
+                    expectation=expectation,
+                    overrides=limits.overrides,
+                )
+        copier = RemoteLogCopier(context, session.cluster_id, expectation)
         found = TopicCopy(topic, dry_run, tuple(_copy_partition(copier, disk, p, dry_run=dry_run) for p in wanted))
     write_document(uri, COPY_DOCUMENT, json.dumps({"cluster_id": session.cluster_id, **found.to_json()}, indent=2))
     return found

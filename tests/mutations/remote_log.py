@@ -63,6 +63,14 @@ REMOTE_LOG = [
     ),
     Mutation(
         "remote log",
+        "segments are copied into an old copy of the brokers' storage",
+        COPYING,
+        "        if not dry_run:\n            with session.topic() as replay:\n",
+        "        if False:\n            with session.topic() as replay:\n",
+        f"{_COPY}test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage",
+    ),
+    Mutation(
+        "remote log",
         "a disk is copied under the kill switch",
         COPYING,
         "    session.require_running(dry_run=dry_run)\n",

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.errors import (
     EventLogUnavailableError,
     LogDirectoryError,
     StoppedError,
+    StorageRootError,
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
@@ -173,6 +174,30 @@ def test_nothing_is_copied_where_the_connection_does_not_allow_it(
     with pytest.raises(WritesNotAllowedError):
         copy(world)
     assert world.events == events
+
+
+def lose(world: Decommissioned, topic: str) -> None:
+    """Let the storage lack all that was copied of a topic, as an old copy of it does."""
+    for key in [key for key in world.storage._objects if f"/{topic}-" in f"/{key}"]:
+        del world.storage._objects[key]
+
+
+def test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage(world: Decommissioned) -> None:
+    lose(world, "orders")
+    events = world.events
+    with pytest.raises(StorageRootError, match="nothing is copied there; check storage URI, layout and mount"):
+        copy(world)
+    assert world.events == events
+
+
+def test_what_brokers_have_lost_themselves_may_be_missing_where_somebody_says_so(world: Decommissioned) -> None:
+    other = TopicIdPartition(UUID(int=78), "other", 0)
+    world.topics.topics["other"] = other.topic_id
+    world.copy(other, batches(0))
+    lose(world, "orders")
+    with pytest.raises(StorageRootError, match="the override 'missing_living_segments' lets the run go on"):
+        copy(world)
+    assert copy(world, limits={"overrides": ["missing_living_segments"]})["segments"] == 6
 
 
 def test_nothing_is_copied_under_the_kill_switch(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
