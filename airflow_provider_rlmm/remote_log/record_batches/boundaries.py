@@ -64,7 +64,7 @@ def find_records(data: Array, at: Array, end: Array, count: Array) -> tuple[Arra
 
 
 def _one_by_one(data: Array, at: Array, end: Array, count: Array) -> tuple[Array, Array]:
-    raw = data.tobytes()
+    raw = data.data
     size_at: list[int] = []
     add = size_at.append
     for row, (start, stop, records) in enumerate(zip(at.tolist(), end.tolist(), count.tolist(), strict=True)):
@@ -86,7 +86,7 @@ def _one_by_one(data: Array, at: Array, end: Array, count: Array) -> tuple[Array
     return np.array(size_at, np.int64), end
 
 
-def _longer_size(raw: bytes, position: int) -> int:
+def _longer_size(raw: memoryview, position: int) -> int:
     """Return how many bytes a record takes, its size included."""
     size = 0
     for index in range(VARINT_BYTES):
