@@ -76,12 +76,13 @@ def rows_of(written: list[Batch]) -> list[dict[str, Any]]:
     return [record.as_row() for batch in written for record in batch.as_read()]
 
 
+@settings(deadline=None)
 @given(batches())
 def test_what_is_written_is_read(written: list[Batch]) -> None:
     assert read(log_of(written)) == rows_of(written)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(batches(most=3), st.integers(60, 300))
 def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None:
     small = Batch((Record(0), Record(1, key=b"k", headers=(("h", None),))))
@@ -97,6 +98,7 @@ def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None
     assert read(log_of(written)) == rows_of(written)
 
 
+@settings(deadline=None)
 @given(batches(), st.data())
 def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.DataObject) -> None:
     log = log_of(written)
@@ -107,6 +109,7 @@ def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.Da
     assert read(log[:cut]) == rows_of(written[: len(headers)])
 
 
+@settings(deadline=None)
 @given(batches(), st.data())
 def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.DataObject) -> None:
     log = bytearray(log_of(written))
@@ -131,7 +134,7 @@ def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.D
         assert [row for row in rows if row in others] == others
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(batches(most=1, codecs=(Codec.NONE,)), st.data())
 def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
     written: list[Batch], data: st.DataObject
@@ -150,6 +153,7 @@ def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
     assert rows == [record.as_row() for record in read_records(bytes(batch))]
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([codec for codec in Codec if codec is not Codec.NONE]), st.binary(max_size=300), st.integers(0, 400)
 )
@@ -161,6 +165,7 @@ def test_any_bytes_are_unpacked_or_refused(codec: Codec, data: bytes, limit: int
     assert len(unpacked) <= limit
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(Codec),
     st.binary(max_size=300) | st.integers(0, 400_000).map(bytes),
@@ -180,6 +185,7 @@ def test_what_is_packed_is_unpacked_within_a_limit(
         raise AssertionError("the limit was passed")
 
 
+@settings(deadline=None)
 @given(batches(most=4))
 def test_a_limit_that_is_met_exactly_is_kept(written: list[Batch]) -> None:
     log = log_of(written)
