@@ -21,7 +21,7 @@ from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from benchmarks.remote_topic import pinned_to
+from benchmarks.remote_topic import pinned_to, warm_imports
 
 CORE = 0
 """Whoever reads runs here; the broker, or the store, on the other one."""
@@ -90,6 +90,7 @@ def _alone(work: Callable[[], tuple[int, int]]) -> Taken:
 
 def _taken(work: Callable[[], tuple[int, int]]) -> Taken:
     with pinned_to(CORE):
+        warm_imports()
         before = _memory("VmRSS")
         began = time.perf_counter()
         records, value_bytes = work()
