@@ -15,23 +15,20 @@ file is removed by the next one that writes the same file.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from glob import escape
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 from airflow_provider_rlmm.errors import ConfigurationError, StorageError
+from airflow_provider_rlmm.local_writing import LEFTOVER, beside, create_beside, flush
 from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
@@ -42,8 +39,6 @@ ONE_PUT: Final = 16 * 2**20
 
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 _RETRY: Final[RetryConfig] = {"max_retries": 3, "retry_timeout": timedelta(minutes=1)}
-_LEFTOVER: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
-_NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def local_path(uri: str) -> Path | None:
@@ -94,9 +89,9 @@ def replacing(uri: str) -> Iterator[IO[bytes]]:
             yield spool
             _upload(uri, spool, "overwrite", spool.seek(0, os.SEEK_END) > ONE_PUT)
         return
-    with _beside(path) as (file, temporary):
+    with beside(path) as (file, temporary):
         yield file
-        _flush(file)
+        flush(file)
         temporary.replace(path)
 
 
@@ -115,7 +110,7 @@ def create_file(uri: str, parts: Sequence[Any]) -> None:
         if path is None:
             _upload(uri, BytesIO(data), "create", in_parts=False)
         else:
-            _create_local(path, data)
+            create_beside(path, data)
     except FileExistsError:
         # The answer to a call that did write may be lost, and the same call made again finds its own file.
         if not _holds(uri, data):
@@ -214,7 +209,7 @@ def _listed(uri: str) -> tuple[list[str], list[str]]:
             files, folders = [n for n, is_file, _ in known if is_file], [n for n, _, is_dir in known if is_dir]
     except FileNotFoundError:
         return [], []
-    return sorted(name for name in files if not _LEFTOVER.fullmatch(name)), sorted(folders)
+    return sorted(name for name in files if not LEFTOVER.fullmatch(name)), sorted(folders)
 
 
 def read_file(uri: str, max_bytes: int | None = None) -> Any:
@@ -288,89 +283,6 @@ def _holds(uri: str, data: bytes) -> bool:
 def _check_size(uri: str, size: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size > max_bytes:
         raise OSError(errno.EFBIG, f"it has {size} bytes, at most {max_bytes} are expected", uri)
-
-
-# --- local -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
-    """Open a file beside a local one; while the block lasts it is nobody else's, afterwards it is gone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    file, temporary = _open_beside(path)
-    with file:
-        try:
-            yield file, temporary
-        finally:
-            # While it is still locked: afterwards another writer would take it for a leftover.
-            temporary.unlink(missing_ok=True)
-    # The new name is durable once the directory is.
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _open_beside(path: Path) -> tuple[IO[bytes], Path]:
-    while True:
-        # A name of its own for each writer: two at once must not write into one file.
-        temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
-        file = temporary.open("xb")
-        # Before it is locked another writer may take it for a leftover.
-        if _lock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
-            return file, temporary
-        file.close()
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove what killed writers of a file left beside it: a living one holds a lock, which ends with its process."""
-    for leftover in path.parent.glob(f".{escape(path.name)}.*.part"):
-        # It lives, another writer removes it too, or it cannot be opened or locked: then it is left.
-        with suppress(OSError), os.fdopen(os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            leftover.unlink()
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # A file system without locks: nobody else can lock and remove it either.
-        return True
-    return True
-
-
-def _flush(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _create_local(path: Path, data: bytes) -> None:
-    with _beside(path) as (file, temporary):
-        file.write(data)
-        _flush(file)
-        try:
-            # A rename would replace an older file; a link does not.
-            path.hardlink_to(temporary)
-        except OSError as e:
-            if e.errno not in _NO_HARD_LINKS:
-                raise
-            _create_in_place(path, data)
-
-
-def _create_in_place(path: Path, data: bytes) -> None:
-    """Create a file where the file system has no hard links (SMB, mounted buckets): alone, if not in one step."""
-    with path.open("xb") as file:
-        try:
-            file.write(data)
-            _flush(file)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
 
 
 # --- object stores ---------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ _SHIPPED = (
     "errors.py",
     "event_log",
     "file_systems.py",
+    "local_writing.py",
     "metadata",
     "object_parts.py",
     "policy",

@@ -34,7 +34,15 @@ def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     assert names == sorted(names)
     assert {"airflow_provider_rlmm/__init__.py", "airflow_provider_rlmm/metadata/columnar/__init__.py"} <= set(names)
     tops = {name.split("/")[1] for name in names}
-    modules = {"__init__.py", "clock.py", "errors.py", "file_systems.py", "quoting.py", "redaction.py"}
+    modules = {
+        "__init__.py",
+        "clock.py",
+        "errors.py",
+        "file_systems.py",
+        "local_writing.py",
+        "quoting.py",
+        "redaction.py",
+    }
     of_the_export = {"event_log", "object_parts.py", "remote_log", "storage", "store_uris.py"}
     assert tops == {*modules, *of_the_export, "metadata", "policy", "spark"}
     assert {Path(name).suffix for name in names} == {".py"}

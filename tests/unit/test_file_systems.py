@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm import file_systems, local_writing
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import (
     create_file,
@@ -278,7 +278,7 @@ def test_what_a_living_writer_is_writing_is_left_alone(tmp_path: Path) -> None:
 def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_takes_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = file_systems._lock
+    lock = local_writing._lock
     answers = iter(["removed", "locked by another"])
 
     def overtaken(descriptor: int) -> bool:
@@ -288,7 +288,7 @@ def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_takes_a
             beside.unlink()
         return answer != "locked by another" and lock(descriptor)
 
-    monkeypatch.setattr(file_systems, "_lock", overtaken)
+    monkeypatch.setattr(local_writing, "_lock", overtaken)
     replace_file(str(tmp_path / "file.json"), [b"x"])
     assert content(str(tmp_path / "file.json")) == b"x"
 
@@ -297,7 +297,7 @@ def test_a_file_system_without_locks_or_hard_links_will_do(tmp_path: Path, monke
     def unsupported(*_: Any) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
-    monkeypatch.setattr(file_systems.fcntl, "flock", unsupported)
+    monkeypatch.setattr(local_writing.fcntl, "flock", unsupported)
     monkeypatch.setattr(Path, "hardlink_to", unsupported)
     path = tmp_path / "file.json"
     leftover = tmp_path / ".file.json.0123.part"
@@ -321,7 +321,7 @@ def test_what_cannot_be_created_whole_where_there_are_no_hard_links_is_not_there
             raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    monkeypatch.setattr(file_systems, "_flush", full)
+    monkeypatch.setattr(local_writing, "flush", full)
     with pytest.raises(OSError, match="full"):
         create_file(str(tmp_path / "file.json"), [b"mine"])
     assert list(tmp_path.iterdir()) == []
@@ -374,3 +374,20 @@ def test_a_large_object_is_sent_in_parts(object_store: ObjectStoreServer, monkey
     for data in (b"x" * 10, b"x" * 11):
         replace_file("s3://bucket/a", [data])
     assert [(data, how["use_multipart"]) for _, data, how in sent] == [(b"x" * 10, False), (b"x" * 11, True)]
+
+
+def test_folders_that_are_made_are_brought_to_the_disk_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    sync = local_writing._sync_folder
+
+    def noted(folder: Path) -> None:
+        synced.append(folder)
+        sync(folder)
+
+    monkeypatch.setattr(local_writing, "_sync_folder", noted)
+    replace_file(str(tmp_path / "a" / "b" / "file"), [b"1"])
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    replace_file(str(tmp_path / "a" / "b" / "file"), [b"2"])
+    assert synced[3:] == [tmp_path / "a" / "b"]
