@@ -65,10 +65,14 @@ class CopierRun:
     told: list[str] = field(default_factory=list)
     trail: Trail = field(default_factory=Trail)
     _last_ms: int | None = None
+    _log: PartitionLog = field(default_factory=PartitionLog)
     _end: int = 0
     _asked_for: int = -1
     _answer: LeaderAnswer | None = None
     _answered: bool = False
+    _changed: bool = False
+    _samples: bool = False
+    _before_this: str = ""
     _judged: dict[bytes, View] = field(default_factory=dict)
 
     @property
@@ -105,28 +109,33 @@ class CopierRun:
     def after(self, name: str, detail: Any) -> None:
         """Take note of an effect that has happened."""
         self._last_ms = self.world.now_ms
+        if name == "beginning_offsets":
+            # Right after the high watermarks: a look at other metadata partitions, where its own is empty.
+            self._samples = self._before_this == "high_water_marks"
+        elif name == "ask":
+            self._samples = False
+        self._before_this = name
+        if self._samples:
+            return
         if name == "high_water_marks":
-            self._asked_for = self.world.model.ends[self._home]
+            self._asked_for, self._changed = self.world.model.ends[self._home], False
         elif name == "read":
             self._note_read(detail)
         elif name == "ask":
             self._answer, self._answered = detail, self._end == self._asked_for
         elif name == "put":
             self._judge_put(detail)
-        elif name == "publish":
-            self._answered = False
+        if name in ("put", "delete", "publish"):
+            self._changed, self._answered = True, self._answered and name == "delete"
 
     def _note_read(self, effect: ReadEffect) -> None:
         if effect.metadata_partition == self._home:
             self._end = max(self._end, effect.end)
+            self._log = self.world.model.logs[self._home]
 
     @property
     def _home(self) -> int:
         return self.world.home_of(self.tip)
-
-    @property
-    def _log(self) -> PartitionLog:
-        return self.world.model.logs[self._home]
 
     # --- what it may do -----------------------------------------------------------------------------------------------
 
@@ -137,12 +146,17 @@ class CopierRun:
         assert topic_id_partition_of(event) == self.tip, f"C1: {event} is not about {self.tip}"
         assert effect.metadata_partition == self._home, f"C1: {event} lands in {effect.metadata_partition}"
         assert self._end == self._asked_for, f"C2: {event} without having read up to the high watermark"
+        rolls_back = int(event.state) == DELETED  # it says what this run has done, and rests on what it saw before
+        assert rolls_back or not self._changed, f"C2: {event} without a new read"
         assert self._answered, f"C2: {event}, and the leader was not asked after the log was read"
         answer = self._answer
         assert answer is not None, f"C2: {event}, though the cluster has no such topic"
         assert answer.metadata_topic_id == METADATA_TOPIC_ID, f"C2: {event}, and another cluster's leader was asked"
         view = View(self._log, 0, self._end)
         seen = view.of(self.tip)
+        bad = [offset for offset in self.world.undecodable[self._home] if offset < self._end]
+        assert not bad, f"C3: {event}, though nobody can read {bad}"
+        assert not seen.without_add, f"C3: {event}, though {seen.without_add} were never announced"
         assert seen.deletion is None, f"C3: {event}, though it was declared deleted: {seen}"
         self._judged[effect.value] = view
         step = seen.segments.get(event.remote_log_segment_id.id), int(event.state)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.lineage import find_highest_remote_offset
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from tests.simulation.actors import BROKER, Script
 from tests.simulation.led import NOT_COPIED, Led
 
@@ -21,11 +21,8 @@ def leader_takes_over(world: CopyingWorld, led: Led) -> Script:
     led.configs = replace(led.configs, remote_log_copy_disable=False)
     yield
     while not led.configs.remote_log_copy_disable and world.is_led(led):
-        cache = world.cache_of(led.tip)
-        highest = find_highest_remote_offset(led.epochs, cache.highest_offset_for_epoch, led.high_watermark)
-        after = led.log_start - 1 if highest is None else highest[0]
-        waiting = [s for s in led.segments if s.end_offset > max(after, led.log_start - 1)]
-        if not waiting or waiting[0].end_offset >= led.offsets.last_stable_offset:
+        waiting = world.waiting(led)
+        if not waiting:
             break
         yield from world.broker_copies(led, waiting[0])
     if world.adversary.random() < 0.5:
@@ -79,6 +76,13 @@ def owner_reconfigures(world: CopyingWorld, led: Led) -> Script:
     )
     yield
     led.configs = replace(NOT_COPIED, retention_ms=before.retention_ms)
+
+
+def somebody_marks(world: CopyingWorld, led: Led) -> Script:
+    """KIP-405's controller says that the topic is deleted: too early, or wrongly."""
+    if world.adversary.random() < 0.3:
+        world.foreign(RemotePartitionDeleteMetadata(led.tip, P.DELETE_PARTITION_MARKED, world.now_ms, BROKER))
+    yield
 
 
 def owner_deletes_what_is_copied(world: CopyingWorld, led: Led) -> Script:

@@ -11,12 +11,10 @@ from unittest import mock
 
 from airflow_provider_rlmm.remote_log import segment_copy
 from tests.simulation.copying_world import CopyingWorld
-from tests.simulation.mistakes import CLOCKS, CLUSTER, RIGHTS
+from tests.simulation.mistakes import KINDS
 from tests.simulation.runs import draw_process
 from tests.simulation.witness import Process
 from tests.simulation.world import Trouble
-
-KINDS = (CLOCKS, CLUSTER, RIGHTS)
 
 
 def copying_trouble_of(seed: int) -> Trouble:
@@ -51,6 +49,7 @@ def play_copying(seed: int) -> CopyingWorld:
     try:
         with determined_ids(world):
             for _ in range(adversary.randint(1, 3)):
+                world.draw_root()
                 world.draw_rights()
                 runs: list[Process] = [world.draw_copier() for _ in range(adversary.choice([1, 1, 2]))]  # type: ignore[misc]
                 if adversary.random() < 0.2:
@@ -58,6 +57,7 @@ def play_copying(seed: int) -> CopyingWorld:
                 world.happened[f"{len(runs)} processes"] += 1
                 for end in world.run(*runs):
                     world.happened[f"ended: {end or 'well'}"] += 1
+                world.mount_true()
                 world.let_time_pass(adversary.choice([0, 31, 61, 600]))
             world.converge()
     except Exception as e:

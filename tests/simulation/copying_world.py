@@ -7,6 +7,7 @@ The copiers work on topics of their own, which live. One that is deleted is the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +16,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.event_log.in_process import PublishEffect
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.lifecycle import root_proof
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -25,6 +28,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.copying import LocalSegment
+from airflow_provider_rlmm.policy.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 from airflow_provider_rlmm.storage.root import RootExpectation
@@ -53,6 +57,7 @@ class CopyingWorld(World):
         self.announced_ms: dict[UUID, int] = {}
         self.deleted_by_leaders: set[UUID] = set()
         self.cleaned = False
+        self.undecodable: dict[int, set[int]] = defaultdict(set)
         self.crossed: set[UUID] = set()
         """Copies that were finished late and taken back at the same moment: what they hold is copied again."""
         # Something always tells whose storage it is: where nothing does, no copier begins.
@@ -68,6 +73,27 @@ class CopyingWorld(World):
             if led.log_start <= segment.end_offset < led.stable:
                 for _ in self.broker_copies(led, segment):
                     pass
+        self._leave_dangling(led)
+
+    def _leave_dangling(self, led: Led) -> None:
+        """A broker, or a copier, has died in the middle of a copy, a while ago."""
+        whose = self.random.choice([None] * 8 + [BROKER, COPIER, COPIER])
+        waiting = self.waiting(led)
+        if whose is None or not waiting:
+            return
+        metadata = self._new_copy(led, waiting[0], whose, self.now_ms - self.random.choice([0, 2 * HOUR_MS]))
+        self.note_announcement(metadata)
+        self.foreign(metadata)
+        for key in self.layout.required_keys(metadata)[: self.random.randint(0, 5)]:
+            self.put(key)
+
+    def waiting(self, led: Led) -> list[LocalSegment]:
+        """Return the segments that a leader would copy, by Kafka's rule, ascending."""
+        highest = find_highest_remote_offset(
+            led.epochs, self.cache_of(led.tip).highest_offset_for_epoch, led.high_watermark
+        )
+        after = max(led.log_start - 1, -1 if highest is None else highest[0])
+        return [s for s in led.segments if after < s.end_offset < led.offsets.last_stable_offset]
 
     # --- topics ----------------------------------------------------------------------------------------------------
 
@@ -89,19 +115,7 @@ class CopyingWorld(World):
 
     def broker_copies(self, led: Led, segment: LocalSegment) -> Script:
         """A leader copies a segment; it may die in the middle."""
-        metadata = RemoteLogSegmentMetadata(
-            RemoteLogSegmentId(led.tip, self._uuid()),
-            segment.base_offset,
-            segment.end_offset,
-            segment.max_timestamp_ms,
-            BROKER,
-            self.now_ms,
-            segment.size_in_bytes,
-            None,
-            S.COPY_SEGMENT_STARTED,
-            segment.leader_epochs,
-            True,
-        )
+        metadata = self._new_copy(led, segment, BROKER, self.now_ms)
         self.note_announcement(metadata)
         self.foreign(metadata)
         yield
@@ -111,6 +125,21 @@ class CopyingWorld(World):
         segment_id = metadata.remote_log_segment_id
         if self.model.at(led.tip).segments.get(segment_id.id) == COPYING:
             self.foreign(RemoteLogSegmentMetadataUpdate(segment_id, self.now_ms, None, S.COPY_SEGMENT_FINISHED, BROKER))
+
+    def _new_copy(self, led: Led, segment: LocalSegment, broker_id: int, now_ms: int) -> RemoteLogSegmentMetadata:
+        return RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(led.tip, self._uuid()),
+            segment.base_offset,
+            segment.end_offset,
+            segment.max_timestamp_ms,
+            broker_id,
+            now_ms,
+            segment.size_in_bytes,
+            None,
+            S.COPY_SEGMENT_STARTED,
+            segment.leader_epochs,
+            True,
+        )
 
     def note_announcement(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Know a segment of these topics from now on, whether its announcement lands or not."""
@@ -171,6 +200,7 @@ class CopyingWorld(World):
                 copy_actors.leader_commits,
                 copy_actors.leader_cleans_up,
                 copy_actors.owner_reconfigures,
+                copy_actors.somebody_marks,
                 copy_actors.owner_deletes_what_is_copied,
                 *[lambda world, _: copy_actors.time_passes(world)] * 5,
             ]
@@ -195,6 +225,15 @@ class CopyingWorld(World):
             if isinstance(process, CopierRun):
                 self._end_task(process)
 
+    def _unreadable(self, number: int, value: bytes | None) -> None:
+        self.undecodable[number].add(self.model.ends[number])
+        super()._unreadable(number, value)
+
+    def _lose_end(self) -> None:
+        super()._lose_end()
+        for number, offsets in self.undecodable.items():
+            self.undecodable[number] = {offset for offset in offsets if offset < self.model.ends[number]}
+
     # --- what lands --------------------------------------------------------------------------------------------------
 
     def _fault_after(self, part: object, process: Process, name: str, detail: Any) -> Any:
@@ -218,6 +257,8 @@ class CopyingWorld(World):
             return
         assert isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
         segment_id, target = event.remote_log_segment_id, int(event.state)
+        if self.model.log_of(segment_id.topic_id_partition) is not view.log:
+            return  # the log has lost what its writer had read, and nothing could tell him yet
         now = self.model.at(segment_id.topic_id_partition)
         assert now.deletion != 2, f"C3: {event} lands behind DELETE_PARTITION_FINISHED"
         state = now.segments.get(segment_id.id)
@@ -237,7 +278,7 @@ class CopyingWorld(World):
 
     def _check_copies(self) -> None:
         for led in self.led:
-            if self.is_led(led):
+            if self.is_led(led) and led.tip not in self.damaged:
                 self.check_copies(led)
 
     def check_copies(self, led: Led) -> None:
@@ -280,18 +321,26 @@ class CopyingWorld(World):
         return super()._run_dag(process)
 
     def _run_copier(self, run: CopierRun) -> Iterator[str]:
+        storage, clock = self.mount(self._hooks), self._clock_of(run)  # type: ignore[arg-type]  # it asks for the clock only
+        root = RootExpectation(self.recorded_roots(), self.expected_root)
+        root_proof.require_brokers_root(
+            TopicReplay(self.log, self.topics, clock),
+            storage,
+            cluster_id=CLUSTER_ID,
+            expectation=root,
+            overrides=run.limits.overrides,
+        )
         context = CopyContext(
             self.log,
             GuardedPublisher(self.log, allow_writes=True, allow_copy=True),
             ScriptedLeader(self),
-            self.mount(self._hooks),
+            storage,
             limits=run.limits,
             should_stop=lambda: self.clerk.should_stop(run),  # type: ignore[arg-type]  # it asks for the trail only
-            clock=self._clock_of(run),  # type: ignore[arg-type]  # it asks for the clock only
+            clock=clock,
             monotonic=self.clock,
         )
-        copier = RemoteLogCopier(context, CLUSTER_ID, RootExpectation(self.recorded_roots(), self.expected_root))
-        report = copier.copy(run.replica)
+        report = RemoteLogCopier(context, CLUSTER_ID, root).copy(run.replica)
         self.happened["copied"] += len(report.copied)
         self.happened["taken back"] += len(report.taken_back)
         if report.stopped_by is not None:
@@ -306,7 +355,8 @@ class CopyingWorld(World):
         self.pass_time(2 * HOUR_MS)
         for led in [led for led in self.led if self.is_led(led)]:
             self._copy_all(led)
-            self.check_copied(led)
+            if led.tip not in self.damaged:
+                self.check_copied(led)
         if self.cleaned or any(led.tip in self.gone for led in self.led):
             super().converge()
 
@@ -331,7 +381,10 @@ class CopyingWorld(World):
         unfinished = [s for s, state in states.items() if state not in (COPIED, DELETED)]
         dangling = [s for s in unfinished if self.is_copiers(s)]
         forbidden = replace(led.configs, retention_ms=-1) != NOT_COPIED or len(dangling) < len(unfinished)
-        if forbidden:  # no run of ours may do anything; the leader deletes what dangles when it expires
+        marked = self.model.at(led.tip).deletion is not None
+        if (
+            forbidden or marked or self.is_doubtful(led.tip)
+        ):  # no run of ours may do anything; the leader deletes what dangles when it expires
             self.happened["dangles where copying is forbidden"] += bool(dangling)
             return
         assert not dangling, f"C12: {dangling} of {led.tip} dangle: {states}"

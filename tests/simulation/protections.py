@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -24,8 +24,11 @@ from airflow_provider_rlmm.metadata.topic_answers import NoTopic
 from airflow_provider_rlmm.policy import absence, proven_time
 from airflow_provider_rlmm.policy import freshness as fresh
 from airflow_provider_rlmm.storage import layout_storage, root
+from tests.simulation.copying_protections import COPYING_PROTECTIONS
+from tests.simulation.copying_runs import play_copying
 from tests.simulation.mistakes import CLOCKS, CLUSTER, LOSS, RIGHTS, ROOTS
 from tests.simulation.runs import play, remembered_decoding, trouble_of
+from tests.simulation.world import World
 
 SEEDS = 2000
 
@@ -128,7 +131,7 @@ def _lost_end() -> Iterator[Any]:
     yield mock.patch.object(cleaner, "require_tail", _nothing)
 
 
-PROTECTIONS = {
+_CLEANERS = {
     "A1 same cluster": (_any_cluster, CLUSTER),
     "A2 complete listing": (_hidden_is_absent, RIGHTS),
     "A3 where the root lies": (_any_location, ROOTS),
@@ -141,24 +144,46 @@ PROTECTIONS = {
 """Name → what switches it off, and the kind of trouble that it is there for: seeds without it are not played."""
 
 
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """
+    :param switch_off: yields the patches that switch it off.
+    :param play: plays a story in which it matters.
+    :param matters: tells whether a seed may find it missing.
+    """
+
+    switch_off: Callable[[], Iterator[Any]]
+    play: Callable[[int], World]
+    matters: Callable[[int], bool]
+
+
+def _cleaners(switch_off: Callable[[], Iterator[Any]], kind: str) -> Protection:
+    return Protection(switch_off, play, lambda seed: kind in trouble_of(seed).kinds)
+
+
+PROTECTIONS = {
+    **{name: _cleaners(*of) for name, of in _CLEANERS.items()},
+    **{name: Protection(off, play_copying, _always) for name, off in COPYING_PROTECTIONS.items()},
+}
+
+
 @contextmanager
 def switched_off(name: str) -> Iterator[None]:
     """Switch one protection off for as long as this lasts."""
     with ExitStack() as stack:
-        for patch in PROTECTIONS[name][0]():
+        for patch in PROTECTIONS[name].switch_off():
             stack.enter_context(patch)
         yield
 
 
 def first_violation(name: str, seeds: int = SEEDS, first: int = 0) -> str | None:
     """Return what the judge says of the first seed that finds a protection missing, ``None`` where none does."""
+    protection = PROTECTIONS[name]
     with switched_off(name):
-        for seed in range(first, first + seeds):
-            if PROTECTIONS[name][1] not in trouble_of(seed).kinds:
-                continue
+        for seed in filter(protection.matters, range(first, first + seeds)):
             try:
                 with remembered_decoding():
-                    play(seed)
+                    protection.play(seed)
             except AssertionError as e:
                 if isinstance(e.__cause__, AssertionError):  # else it fell over its own missing rule
                     return str(e)

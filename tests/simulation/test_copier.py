@@ -29,6 +29,8 @@ EVERY_TROUBLE = {
     *("owner_reconfigures", "owner_deletes_what_is_copied", "time_passes", "paused before an event"),
     *("another cluster's leader", "denied at the leader", "ended: ClockSkewError", "ended: ClusterMismatchError"),
     *("slept through its lease", "ended: asleep for too long", "copier's event dropped", "taken back"),
+    *("strange root", "copied root", "old root", "partial root", "root swapped in mid-run", "ended: StorageRootError"),
+    *("beginning lost", "end lost", "tombstone", "garbage", "newer version", "misrouted", "ended: TopicInDoubtError"),
     *("stopped", "ended: needs a person", "ended: left to a later run", "ended: CopyRefusedError"),
     *("2 processes", "3 processes", "FINISHED", "INCOMPLETE", "all copied"),
 }
