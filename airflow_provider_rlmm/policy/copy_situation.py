@@ -201,12 +201,14 @@ class CopySituation:
         return None
 
     def _size(self, metadata: RemoteLogSegmentMetadata) -> str | None:
+        if self.answer is None or self.answer.configs.retention_bytes < 0:
+            return None  # nothing to add up, and there may be very many
         remote_bytes = sum(
             other.segment_size_in_bytes
             for other in self.cache.list_remote_log_segments()
             if other.remote_log_segment_id != metadata.remote_log_segment_id
         )
-        return None if self.answer is None else size_obstacle(self.answer, remote_bytes, metadata)
+        return size_obstacle(self.answer, remote_bytes, metadata)
 
     def _readable(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield by offset what serves reads: of tens of thousands the first few are looked at, as a rule."""
