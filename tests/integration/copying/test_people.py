@@ -4,34 +4,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from dev.broker import LocalKafka
 from tests.integration.copying.copies import segment_events
 from tests.integration.copying.copy_command import CopyCommand
 from tests.integration.copying.our_copier import expected_root_of
 from tests.integration.copying.uncopied import Uncopied
-from tests.integration.copying.world import living_topic
-from tests.integration.copying.writing import Writer
 from tests.integration.operators import connect, context
 
 pytestmark = [pytest.mark.integration, pytest.mark.copying]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[LocalKafka]:
-    with LocalKafka() as broker:
-        living_topic(broker)
-        yield broker
-
-
-@pytest.fixture
-def uncopied(kafka: LocalKafka, tmp_path: Path) -> Uncopied:
-    return Uncopied.of(kafka, tmp_path, lambda topic: Writer(kafka.bootstrap_servers, topic).write(420))
 
 
 def test_the_command_says_what_it_would_copy_and_copies_it(uncopied: Uncopied, tmp_path: Path) -> None:
@@ -49,6 +34,19 @@ def test_the_command_says_what_it_would_copy_and_copies_it(uncopied: Uncopied, t
     assert command.copy()["segments"] == 0
     assert list(uncopied.snapshot.parent.glob(".rlmm-snapshot-*")) == []
     uncopied.check_brokers_go_on(uncopied.check_all_copied())
+
+
+def test_a_disk_that_its_broker_runs_on_is_refused(uncopied: Uncopied, tmp_path: Path) -> None:
+    """The lock of a real JVM is seen."""
+    running = CopyCommand(uncopied.kafka, tmp_path, uncopied.kafka.log_dir, uncopied.tip.topic)
+
+    with running.start_copying() as process:
+        _, errors = process.communicate(timeout=120)
+
+    assert process.returncode == ExitCode.FAILED
+    assert "is held by a running broker" in errors
+    assert segment_events(uncopied.kafka, uncopied.tip) == []
+    assert list(uncopied.kafka.log_dir.parent.glob(".rlmm-snapshot-*")) == []
 
 
 def test_the_operator_copies_one_segment_first_and_then_the_rest(

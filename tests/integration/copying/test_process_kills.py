@@ -24,8 +24,7 @@ from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.copies import segments_of
 from tests.integration.copying.copy_command import CopyCommand
-from tests.integration.copying.uncopied import Uncopied, complaints, finished_ranges
-from tests.integration.copying.world import living_topic
+from tests.integration.copying.uncopied import Uncopied, finished_ranges
 from tests.integration.copying.writing import TIMEOUT_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.copying]
@@ -45,13 +44,6 @@ EVENTS = [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
 
 BYTES = [int(share * SEGMENT_BYTES) for share in (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.95, 1.0, 1.2, 2.0)]
 """Others are killed as soon as so many bytes have reached remote storage."""
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[LocalKafka]:
-    with LocalKafka() as broker:
-        living_topic(broker)
-        yield broker
 
 
 def write(kafka: LocalKafka, topic: str) -> None:
@@ -139,19 +131,20 @@ def killed(command: CopyCommand, count: Callable[[], int], wanted: int) -> bool:
 
 
 @pytest.fixture
-def log(kafka: LocalKafka) -> Iterator[KafkaMetadataLogReader]:
-    with KafkaMetadataLogReader(KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as reader:
+def log(copying_kafka: LocalKafka) -> Iterator[KafkaMetadataLogReader]:
+    with KafkaMetadataLogReader(KafkaClientConfig({"bootstrap.servers": copying_kafka.bootstrap_servers})) as reader:
         yield reader
 
 
 @pytest.mark.timeout(1200)
 def test_twenty_kills_leave_nothing_half_and_nothing_twice(
-    kafka: LocalKafka,
+    copying_kafka: LocalKafka,
     log: KafkaMetadataLogReader,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    kafka = copying_kafka
     uncopied = Uncopied.of(
         kafka, tmp_path, lambda topic: write(kafka, topic), {"internal.segment.bytes": str(SEGMENT_BYTES)}
     )
@@ -165,9 +158,9 @@ def test_twenty_kills_leave_nothing_half_and_nothing_twice(
             unsettled = [segment for segment in segments_of(kafka, tip) if segment.state not in SETTLED]
             assert len(unsettled) <= 1
             left.update(effects.left_of(segment) for segment in unsettled)
-            assert complaints(kafka) == []
+            assert uncopied.complaints() == []
             kafka.restart()
-            assert complaints(kafka) == []
+            assert uncopied.complaints() == []
     record_property("left_by_kills", dict(left))
     with capsys.disabled():
         sys.stdout.write(f"\n{2 * len(EVENTS)} kills left {dict(left)}\n")

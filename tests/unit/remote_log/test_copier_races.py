@@ -100,21 +100,23 @@ def test_killed_at_any_effect_the_next_run_converges(folder: Path) -> None:
     assert dangled > 10
 
 
-def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path) -> None:
-    def dangling() -> CopyWorld:
-        world = two_segments(folder)
-        world.storage.on_effect = lambda effect, key: crash() if effect == "put" and key.endswith(".log") else None
-        with pytest.raises(CrashError):
-            world.copy()
-        be_calm(world)
-        world.now_ms += HOUR_MS
-        return world
+def dangling(folder: Path) -> CopyWorld:
+    """A run was killed in mid-copy, and its lease is lost."""
+    world = two_segments(folder)
+    world.storage.on_effect = lambda effect, key: crash() if effect == "put" and key.endswith(".log") else None
+    with pytest.raises(CrashError):
+        world.copy()
+    be_calm(world)
+    world.now_ms += HOUR_MS
+    return world
 
-    world = dangling()
+
+def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path) -> None:
+    world = dangling(folder)
     seen = at_effect(world, 0, lambda: None)
     world.copy()
     for number in range(1, seen[0] + 1):
-        world = dangling()
+        world = dangling(folder)
         at_effect(world, number, crash)
         with pytest.raises(CrashError):
             world.copy()
@@ -273,6 +275,35 @@ def test_whatever_becomes_of_an_event_nothing_is_lost(folder: Path) -> None:
 
 def land(world: CopyWorld, effect: PublishEffect) -> None:
     world.log.append(effect.metadata_partition, effect.value)
+
+
+def test_the_leader_joins_a_roll_back_at_any_moment(folder: Path) -> None:
+    """It deletes whatever it finds in DELETE_SEGMENT_STARTED: what failed earlier of its own, as it believes."""
+    world = dangling(folder)
+    seen = at_effect(world, 0, lambda: None)
+    world.copy()
+    joined = 0
+    for number in range(1, seen[0] + 1):
+        world = dangling(folder)
+
+        def join(world: CopyWorld = world) -> None:
+            nonlocal joined
+            hooks = world.log.on_effect, world.storage.on_effect, world.leader.before
+            be_calm(world)
+            for metadata in world.history().cache.in_order_of_arrival():
+                if metadata.state is S.DELETE_SEGMENT_STARTED:
+                    joined += 1
+                    world.foreign_update(metadata.remote_log_segment_id, S.DELETE_SEGMENT_STARTED)
+                    world.storage.delete_log_segment_data(metadata)
+                    world.foreign_update(metadata.remote_log_segment_id, S.DELETE_SEGMENT_FINISHED)
+            world.log.on_effect = world.log.after_effect = hooks[0]
+            world.storage.on_effect = world.storage.after_effect = hooks[1]
+            world.leader.before = hooks[2]
+
+        at_effect(world, number, join)
+        world.copy()
+        end_well(world)
+    assert joined > 3
 
 
 @pytest.mark.parametrize("landing", ["before the roll-back", "behind it", "in the middle of it"])
