@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +48,7 @@ from airflow_provider_rlmm.operators.scrub import (
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
+from tests.unit.airflow.checked import checked_operators
 
 HUGE = 10**400
 NAN, INF = float("nan"), float("inf")
@@ -420,20 +421,13 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
         assert not (tmp_path / "work").exists()
 
 
-def without_heirs(operator: type[CheckedOperator]) -> Iterator[type[CheckedOperator]]:
-    if not (heirs := operator.__subclasses__()):
-        yield operator
-    for heir in heirs:
-        yield from without_heirs(heir)
-
-
 def test_the_table_has_every_argument_of_every_operator() -> None:
     for operator, _, bad in OPERATORS:
         assert issubclass(operator, CheckedOperator)  # type: ignore[arg-type]
         assert operator.readers.keys() == bad.keys(), operator
         inherited = set(SparkSubmitOperator.template_fields) if operator is SegmentRetentionOperator else set()
         assert set(operator.template_fields) - inherited <= operator.readers.keys(), operator
-    assert {operator for operator, _, _ in OPERATORS} == set(without_heirs(CheckedOperator))
+    assert {operator for operator, _, _ in OPERATORS} == set(checked_operators())
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------

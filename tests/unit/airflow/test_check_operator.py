@@ -99,7 +99,7 @@ def test_the_check_refuses_a_work_folder_that_cannot_be_written(cluster: Cluster
     """A file where the run's folder should be: nothing could be planned or reported."""
     work.mkdir()
     (work / artifact_name(context())).write_text("")
-    with pytest.raises(ConfigurationError, match=r"below \[rlmm\] work_uri cannot be written \(File exists\)"):
+    with pytest.raises(ConfigurationError, match=r"below \[rlmm\] work_uri cannot be written \(Not a directory\)"):
         check(limits=NOW)
 
 

@@ -43,6 +43,7 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.settings import artifact_uri, plan_uri
+from tests.unit.airflow.checked import checked_operators
 
 PARSE, RUN = "when the DAG file is parsed", "when the task runs"
 SECRET = "hunter2-hunter2"
@@ -406,7 +407,7 @@ def test_acknowledgements_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, t
 REQUIRED: dict[type[BaseOperator], dict[str, Any]] = {
     CLEAN: {"metadata_partition": 0}, READ: {"output_uri": "/x"}, PUBLISH: {"events": []},
 }  # fmt: skip
-CHECKED = CheckedOperator.__subclasses__()
+CHECKED = list(checked_operators())
 
 
 def later() -> Iterator[Any]:

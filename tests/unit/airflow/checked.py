@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators whose arguments are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_rlmm.operators.checked import CheckedOperator
+
+
+def checked_operators(base: type[CheckedOperator] = CheckedOperator) -> Iterator[type[CheckedOperator]]:
+    """Those that are imported, but for the ones that others are made of."""
+    for operator in base.__subclasses__():
+        if operator.__subclasses__():
+            yield from checked_operators(operator)
+        else:
+            yield operator
