@@ -71,7 +71,10 @@ def _without_a_page(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     if "refwarn" not in node and node["reftype"] != "exc":
         return contnode
     target = node.get("reftarget", "")
-    scopes = (node.get("py:module"), f"{node.get('py:module')}.{node.get('py:class')}")
+    module, cls = node.get("py:module"), node.get("py:class")
+    # What a class raises may be raised by a class that it is made of.
+    made_of = getattr(getattr(import_module(module), cls or "", None), "__mro__", ()) if module else ()
+    scopes = (module, f"{module}.{cls}", *(base.__module__ for base in made_of))
     return contnode if any(map(_exists, [target, *(f"{scope}.{target}" for scope in (*scopes, "builtins"))])) else None
 
 
