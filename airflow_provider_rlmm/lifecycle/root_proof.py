@@ -259,12 +259,7 @@ def prove_root(
     freshness = check_samples(topic, samples, storage) if samples is not None else None
     if freshness is None or (samples and not freshness.samples):
         # All of the plan's were deleted by their brokers since: there are newer ones now.
-        freshness = look_for_freshness(topic, living, storage)
-        if FreshnessVerdict.NOTHING_LIVES in map(freshness.verdict, places):
-            left_out = _living_by_name(topic) - living
-            if left_out:
-                living |= left_out
-                freshness = look_for_freshness(topic, living, storage)
+        freshness, living = _of_all_that_lives(topic, living, storage)
     lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides)
@@ -293,14 +288,28 @@ def require_brokers_root(
     :param overrides: overrides in force.
     :raises StorageRootError: naming the place, what is missing and what to do.
     :raises StorageError: if storage does not answer.
+    :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
     living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
-    freshness = look_for_freshness(topic, living, storage)
+    freshness, _ = _of_all_that_lives(topic, living, storage)
     freshness.require(
         [storage.layout.places[0].name], check.expected_places, overrides, nothing="nothing is copied there"
     )
+
+
+def _of_all_that_lives(
+    topic: TopicReplay, living: frozenset[UUID], storage: RemoteStorageManager
+) -> tuple[Freshness, frozenset[UUID]]:
+    """Look for the newest copies of living topics; where a listing shows none that has any, of those known by name, too."""
+    freshness = look_for_freshness(topic, living, storage)
+    if freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:
+        left_out = _living_by_name(topic) - living
+        if left_out:
+            living |= left_out
+            freshness = look_for_freshness(topic, living, storage)
+    return freshness, living
 
 
 def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataLogReader) -> frozenset[UUID]:
@@ -321,7 +330,7 @@ def _living_by_name(topic: TopicReplay) -> frozenset[UUID]:
         more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
         raise EventLogAccessError(
             f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
-            f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is deleted; give the "
+            f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is done; give the "
             "principal DESCRIBE on every topic, then run again"
         )
     return _that_may_be_tiered(seen.living, topic.log)

@@ -98,7 +98,7 @@ def draw_led(draw: random.Random, tip: TopicIdPartition, now_ms: int) -> Led:
         )
         for base in bases
     )
-    retention_ms = draw.choice([-1, -1, -1, 20 * HOUR_MS, 60 * HOUR_MS])
+    retention_ms = draw.choice([-1, -1, -1, 5 * HOUR_MS, 20 * HOUR_MS])
     led = Led(tip, epochs, segments, configs=replace(NOT_COPIED, retention_ms=retention_ms))
     led.control = frozenset(draw.choice([[], [], [9], [19, 20], [s.end_offset for s in segments]]))
     led.log_start = draw.choice([0, 0, 0, 5])

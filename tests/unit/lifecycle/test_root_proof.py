@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, StorageRootError
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, samples_of
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
@@ -80,6 +80,16 @@ def test_topics_that_may_not_be_described_are_not_taken_for_none() -> None:
     cluster.topics.denied.add("alive")
     with pytest.raises(EventLogAccessError, match=r"topics alive may not be described.*DESCRIBE on every topic"):
         proven(cluster)
+
+
+def test_nothing_is_copied_where_only_hidden_topics_could_tell_whose_storage_it_is() -> None:
+    """A mount that is missing: a person has named the root, and nothing of the cluster is there."""
+    cluster = Cluster()
+    cluster.topics.denied.add("alive")
+    cluster.storage._objects.clear()
+    named = RootExpectation(expected_root="memory://kafka-tiered-storage")
+    with pytest.raises(EventLogAccessError, match=r"topics alive may not be described: nothing is done"):
+        require_brokers_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=named, overrides=())
 
 
 def test_a_hidden_topic_is_no_obstacle_where_another_one_tells() -> None:
