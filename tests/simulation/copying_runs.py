@@ -6,10 +6,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from unittest import mock
 
 from airflow_provider_rlmm.remote_log import segment_copy
+from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
 from tests.simulation.copying_world import CopyingWorld
 from tests.simulation.mistakes import KINDS
 from tests.simulation.runs import draw_process
@@ -32,9 +34,11 @@ def copying_trouble_of(seed: int) -> Trouble:
 
 
 @contextmanager
-def determined_ids(world: CopyingWorld) -> Iterator[None]:
-    """Let the world's seed decide the ids of the segments that copiers announce."""
-    with mock.patch.object(segment_copy, "uuid", SimpleNamespace(uuid4=world._uuid)):
+def determined(world: CopyingWorld) -> Iterator[None]:
+    """Let the world's seed decide the ids of the segments that copiers announce, and its clock how long their quota lasts."""
+    ids = mock.patch.object(segment_copy, "uuid", SimpleNamespace(uuid4=world._uuid))
+    pace = mock.patch.object(segment_copy, "CopyPace", partial(CopyPace, sleep=world.sleep))
+    with ids, pace:
         yield
 
 
@@ -47,7 +51,7 @@ def play_copying(seed: int) -> CopyingWorld:
     world = CopyingWorld(seed, copying_trouble_of(seed))
     adversary = world.adversary
     try:
-        with determined_ids(world):
+        with determined(world):
             for _ in range(adversary.randint(1, 3)):
                 world.draw_root()
                 world.draw_rights()

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.metadata.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.copying import LocalSegment
+from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
 from airflow_provider_rlmm.policy.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
@@ -219,6 +219,11 @@ class CopyingWorld(World):
         self._settle_in_flight()
         self.now_ms += minutes * MINUTE_MS
 
+    def sleep(self, seconds: float) -> None:
+        """A copier waits for its quota, and may oversleep."""
+        self.happened["waited for its quota"] += 1
+        self.now_ms += int(seconds * 1000 * self.adversary.choice([1, 1, 60])) + 1
+
     def _settle_in_flight(self) -> None:
         """A producer gives up what was not written after two minutes: what a copier has sent lands before, or never."""
         for process in {id(process): process for process, _ in self.in_flight}.values():
@@ -316,6 +321,7 @@ class CopyingWorld(World):
         return CopierRun(
             self,
             draw_replica(adversary, led),
+            CopyLimits(bytes_per_second=adversary.choice([None, None, None, 1])),
             crash_at=crash_at,
             crash_in_changes=in_changes,
             clocks_ahead_ms=self.clocks_ahead_ms(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.copier_run import CopierRun
-from tests.simulation.copying_runs import determined_ids, play_copying
+from tests.simulation.copying_runs import determined, play_copying
 from tests.simulation.copying_world import CopyingWorld
 from tests.simulation.led import whole_replica
 from tests.simulation.runs import play_many, remembered_decoding
@@ -31,6 +31,7 @@ EVERY_TROUBLE = {
     *("slept through its lease", "ended: asleep for too long", "copier's event dropped", "taken back"),
     *("strange root", "copied root", "old root", "partial root", "root swapped in mid-run", "ended: StorageRootError"),
     *("beginning lost", "end lost", "tombstone", "garbage", "newer version", "misrouted", "ended: TopicInDoubtError"),
+    "waited for its quota",
     *("stopped", "ended: needs a person", "ended: left to a later run", "ended: CopyRefusedError"),
     *("2 processes", "3 processes", "FINISHED", "INCOMPLETE", "all copied"),
 }
@@ -38,7 +39,7 @@ EVERY_TROUBLE = {
 
 def test_without_trouble_one_run_copies_everything() -> None:
     world = CopyingWorld(1)
-    with determined_ids(world):
+    with determined(world):
         ends = [world.run(CopierRun(world, whole_replica(led))) for led in world.led]
         assert ends == [[""]] * len(world.led)
         world.converge()
@@ -49,12 +50,12 @@ def test_without_trouble_one_run_copies_everything() -> None:
 def test_a_crash_at_every_effect_converges(seed: int) -> None:
     calm = CopyingWorld(seed)
     run = CopierRun(calm, whole_replica(calm.led[0]))
-    with remembered_decoding(), determined_ids(calm):
+    with remembered_decoding(), determined(calm):
         calm.run(run)
         assert run.announced
     for crash_at in range(1, run.effects + 1):
         world = CopyingWorld(seed)
-        with remembered_decoding(), determined_ids(world):
+        with remembered_decoding(), determined(world):
             (end,) = world.run(CopierRun(world, whole_replica(world.led[0]), crash_at=crash_at))
             assert end.startswith(("before ", "after ")), f"seed {seed}: effect {crash_at} did not crash: {end}"
             world.converge()
