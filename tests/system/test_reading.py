@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dev import tiering
 from dev.airflow import LocalAirflow
-from dev.broker import LocalKafka
+from dev.broker import LocalKafka, await_condition
 from dev.patience import Patience
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900)]
@@ -71,12 +70,11 @@ def test_a_topic_is_read_as_soon_as_it_is_in_remote_storage(
     tiering.produce_until_remote(broker, TOPIC, 2)
     up_to = datetime.now(UTC) + timedelta(seconds=30)
     run_id = airflow.trigger(DAG_ID, {"up_to": up_to.isoformat(), "output": str(tmp_path / "out")})
-    patience = Patience(120)
-    while not any(
-        t["task_id"] == "copied" and t["state"] == "deferred" for t in airflow.task_instances(DAG_ID, run_id)
-    ):
-        assert not patience.over()
-        time.sleep(0.5)
+    await_condition(
+        lambda: ("copied", "deferred") in {(t["task_id"], t["state"]) for t in airflow.task_instances(DAG_ID, run_id)},
+        "the sensor waits in the triggerer",
+        120,
+    )
     assert datetime.now(UTC) < up_to
     assert airflow.wait(DAG_ID, run_id) == "success"
     ends = airflow.xcom(DAG_ID, run_id, "copied")["end_offsets"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from airflow_provider_rlmm.policy.copying import CopyLimits
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
+from tests.full_disk import leave_room
 from tests.integration.copying.adopting import await_all_remote, enable_copying, read_everything
 from tests.integration.copying.copies import check_copies, copies_of, segment_events, segments_of, states_of
 from tests.integration.copying.copy_worker import Order
@@ -131,17 +131,7 @@ def test_a_copier_that_was_paused_for_long_finishes_nothing_that_was_taken_back(
 
 def test_a_storage_that_fills_up_has_the_copy_taken_back(uncopied: Uncopied, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk of the remote storage has room for a segment and a half, and then more again."""
-    room, write = 25_000, os.write
-
-    def until_it_is_full(file: int, content: memoryview) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = write(file, content[:room])
-        room -= written
-        return written
-
-    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.write", until_it_is_full)
+    leave_room(monkeypatch, 25_000)
     report = OurCopier.of(uncopied.kafka).copy(uncopied.snapshot, uncopied.tip)
     assert report.needs_person
     assert "make room in the storage" in str(report.stopped_by)

@@ -53,6 +53,7 @@ from tests.contracts.remote_storage import (
     with_large_log,
 )
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
+from tests.full_disk import leave_room
 
 SECRET = "very-s3cret/value+"
 
@@ -335,17 +336,8 @@ def test_large_files_are_copied_whole(folder: LocalFolder, tmp_path: Path) -> No
 def test_a_full_disk_is_said_and_nothing_of_the_log_stays(
     folder: LocalFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, room, write = with_large_log(tmp_path), 6_000_000, os.write
-
-    def until_it_is_full(file: int, content: memoryview) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = write(file, content[:room])
-        room -= written
-        return written
-
-    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.write", until_it_is_full)
+    data = with_large_log(tmp_path)
+    leave_room(monkeypatch, 6_000_000)
     with pytest.raises(StorageFullError, match=r"cannot write .*\.log: .*make room in the storage") as full:
         folder.manager.copy_log_segment_data(segment(1), data)
     assert not full.value.retriable
