@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.copying import Candidates, LocalSegment, lease
 from airflow_provider_rlmm.remote_log.copy_source import CopySource
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext, SegmentCopier
+from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class RemoteLogCopier:
         :raises EventLogError: if metadata topic or leader cannot be asked.
         :raises LogDirectoryError: if the directory cannot be used.
         """
+        self._require_layout(source)
         situation = SegmentCopier(self._context, source).look()
         _require(situation)
         return situation.candidates()
@@ -73,6 +75,7 @@ class RemoteLogCopier:
         :raises LogDirectoryError: if the directory cannot be used.
         """
         self._context.publisher.require_copying(f"copy segments of {source.topic_id_partition}")
+        self._require_layout(source)
         work = _Work(SegmentCopier(self._context, source))
         situation = work.copier.look()
         _require(situation)
@@ -84,6 +87,10 @@ class RemoteLogCopier:
             passes = isinstance(e, PublishOutcomeUnknownError) or (isinstance(e, RlmmError) and e.retriable)
             work.end = _End(f"{type(e).__name__}: {e}", needs_person=not passes)
         return self._report(work, situation)
+
+    def _require_layout(self, source: CopySource) -> None:
+        if (obstacle := obstacle_to_copies(self._context.storage.layout)) is not None:
+            raise CopyRefusedError(f"{source.topic_id_partition} is not copied: {obstacle}")
 
     def _copy_all(self, work: _Work) -> _End:
         for metadata in work.copier.replay.unsettled_copies():

@@ -146,6 +146,7 @@ def copy_topic(
     :param dry_run: say what would be copied, change nothing.
     :raises StoppedError: if the kill switch is on.
     :raises WritesNotAllowedError: if writes or copies are not allowed.
+    :raises CopyRefusedError: if nothing can be copied into the layout of the storage.
     :raises StorageRootError: if the storage is not the one that brokers copy to now.
     :raises LogDirectoryError: if a broker holds the disk, it has nothing of the topic, or no snapshot can be taken.
     :raises ClusterMismatchError: if the disk is of another cluster.
@@ -155,11 +156,15 @@ def copy_topic(
     from airflow_provider_rlmm.lifecycle.root_proof import require_brokers_root
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+    from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
 
     session.require_running(dry_run=dry_run)
     publisher = session.access.get_publisher(session.log)
     if not dry_run:
         publisher.require_copying(f"copy segments of {topic}")
+    storage = session.storage.get_storage_manager()
+    if (obstacle := obstacle_to_copies(storage.layout)) is not None:
+        raise CopyRefusedError(f"topic {topic!r} is not copied: {obstacle}")
     with (
         _snapshot(session, log_dir, topic, partitions, snapshot_in) as (disk, wanted),
         session.access.open_leader(session.cluster_id) as leader,
@@ -168,7 +173,7 @@ def copy_topic(
             log=session.log,
             publisher=publisher,
             leader=leader,
-            storage=session.storage.get_storage_manager(),
+            storage=storage,
             limits=limits,
             hold=session.hold,
             should_stop=session.should_stop,

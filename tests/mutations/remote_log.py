@@ -61,6 +61,12 @@ REMOTE_LOG = [
         "    if disk.cluster_id != session.cluster_id:",
         f"{_COPY}test_a_disk_of_another_cluster_is_refused",
     ),
+    _read(
+        COPYING,
+        "a disk is taken apart for a layout that cannot take it",
+        "    if (obstacle := obstacle_to_copies(storage.layout)) is not None:",
+        f"{_COPY}test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look",
+    ),
     Mutation(
         "remote log",
         "segments are copied into an old copy of the brokers' storage",

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
+    CopyRefusedError,
     EventLogUnavailableError,
     LogDirectoryError,
     StoppedError,
@@ -41,6 +42,8 @@ from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets, Lea
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.kafka_log import Batch
 from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
 from tests.tiered_orders import START_MS, TieredOrders, batches, record
@@ -198,6 +201,22 @@ def test_what_brokers_have_lost_themselves_may_be_missing_where_somebody_says_so
     with pytest.raises(StorageRootError, match="the override 'missing_living_segments' lets the run go on"):
         copy(world)
     assert copy(world, limits={"overrides": ["missing_living_segments"]})["segments"] == 6
+
+
+def test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look(
+    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = InMemoryRemoteStorageManager(AivenLayout())
+    for storage in (RemoteStorageHook, CommandLineStorage):
+        monkeypatch.setattr(storage, "get_storage_manager", lambda self: packed)
+    before, events = files(tmp_path / "kafka"), world.events
+    for dry_run in (True, False):
+        with pytest.raises(CopyRefusedError, match="nothing can be copied into the storage layout aiven"):
+            copy(world, dry_run_only=dry_run, log_dir="/nowhere/yet")
+    for more in ([], ["--execute", "--cluster-id", CLUSTER_ID]):
+        assert run(["copy", str(world.log_dir), "living", *more]) == 1
+        assert "nothing can be copied into the storage layout aiven" in capsys.readouterr().err
+    assert (world.events, packed.keys, files(tmp_path / "kafka")) == (events, frozenset(), before)
 
 
 def test_nothing_is_copied_under_the_kill_switch(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,10 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
+from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import AivenLayout, TemplateLayout
+from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 
@@ -194,6 +198,42 @@ def test_a_topic_that_must_not_be_copied_is_refused(world: CopyWorld, name: str)
     with pytest.raises(CopyRefusedError, match=message):
         world.copier().plan(world.source)
     assert world.said() == []
+
+
+def template(**files: str) -> TemplateLayout:
+    known = {IndexType(name): suffix for name, suffix in files.items()}
+    suffixes = {".log": True, **dict.fromkeys(files.values(), False)}
+    return TemplateLayout(
+        "template", "{topic}/{topic_id}/{partition}/{segment_id}", suffixes, files={None: ".log"} | known
+    )
+
+
+ALL_BUT_TRANSACTIONS = {t.value: f".{t.value}" for t in IndexType if t is not IndexType.TRANSACTION}
+UNFIT = {
+    "aiven": (AivenLayout("tiered/"), "layout aiven does not say which object holds index"),
+    "template": (template(), "layout template does not say which object holds index offset"),
+    "no transactions": (template(**ALL_BUT_TRANSACTIONS), "which object holds index transaction of a segment"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_event(
+    world: CopyWorld, name: str
+) -> None:
+    """A dry run must not promise what the copy cannot do, and nothing may be announced that is never copied."""
+    layout, message = UNFIT[name]
+    world.storage = InMemoryRemoteStorageManager(layout)
+    for act in (world.copy, lambda: world.copier().plan(world.source)):
+        with pytest.raises(CopyRefusedError, match=message) as refused:
+            act()
+        assert "nothing can be copied into the storage layout" in str(refused.value)
+        assert "set remote.log.copy.disable of the topic to false" in str(refused.value)
+    assert (world.said(), world.storage.keys) == ([], frozenset())
+
+
+def test_a_layout_of_somebody_else_that_names_every_file_is_no_obstacle() -> None:
+    layout = template(**ALL_BUT_TRANSACTIONS, transaction=".txn")
+    assert obstacle_to_copies(layout) is None
 
 
 def answer(world: CopyWorld, **changes: Any) -> None:

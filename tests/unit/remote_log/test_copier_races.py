@@ -389,6 +389,23 @@ def test_somebody_elses_dangling_copy_is_not_among_those_that_may_be_taken_back(
     assert replay.unsettled_copies() == []
 
 
+def test_a_dangling_copy_of_ours_that_a_leader_has_begun_to_delete_is_left_to_it(folder: Path) -> None:
+    """From its first event on it is the leader's: our DELETE_SEGMENT_FINISHED would end the deletion over its head."""
+    world = dangling(folder)
+    (segment,) = world.all_segments()
+    objects, said = world.storage.keys, world.said()
+    world.foreign_update(segment, S.DELETE_SEGMENT_STARTED)
+    replay = CopyReplay(world.log, LIVING)
+    replay.advance()
+    assert (replay.is_ours(segment), replay.unsettled_copies()) == (False, [])
+    report = world.copy()
+    assert (report.taken_back, report.stopped_by, report.remote_end) == ((), None, 20)
+    assert [start for start, _ in world.said()[len(said) :]] == [0, 0, 10, 10]
+    assert dict(world.states())[0] is S.COPY_SEGMENT_FINISHED, "copied again, under another id"
+    assert world.history().cache.segment(segment).state is S.DELETE_SEGMENT_STARTED  # type: ignore[union-attr]
+    assert objects <= world.storage.keys
+
+
 def test_a_copy_that_a_leader_deletes_is_left_to_it(folder: Path) -> None:
     """Retention reached the segment while it was copied: the leader deletes it, and objects that came later go."""
     world = two_segments(folder)
