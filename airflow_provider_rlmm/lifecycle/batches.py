@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from airflow_provider_rlmm.clock import monotonic_clock
 from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
@@ -155,16 +156,7 @@ class BatchCleaner:
     def _clean(self, batch: Sequence[Share]) -> None:
         self._start_partitions([share.work for share in batch])
         self._delete_segments([share for share in batch if share.segments])
-        # What a listing has to show whole is listed right before it is finished, on its own.
-        done = [share.work for share in batch if share.is_last]
-        doubtful = [work for work in done if self._is_doubtful(work)]
-        self._finish_partitions([work for work in done if work not in doubtful])
-        for work in doubtful:
-            self._finish_partitions([work])
-
-    def _is_doubtful(self, work: UserPartitionWork) -> bool:
-        context = self._context
-        return context.replay.doubt_about(work.tip, context.limits.allowed_quarantine) is not None
+        self._finish_partitions([share.work for share in batch if share.is_last])
 
     def _look(self, works: Sequence[UserPartitionWork]) -> tuple[list[UserPartitionWork], ProvenLook]:
         """Look at the cluster again; return the work that may still go on, and the look that says so."""
@@ -265,11 +257,6 @@ class BatchCleaner:
                     for found in self._delete([pair for pair in started if pair[0] is work])
                 ]
             self._stop_for_storage(works[0], e)
-            self._unanswered = self._unanswered + 1 if e.retriable else 0
-            if self._unanswered >= _MOST_UNANSWERED:
-                # To ask for each of the others would take as long as the store's retries, again and again.
-                self._throttled = f"storage has not answered {self._unanswered} times in a row: {e}"
-                self._stop_all(self._throttled)
             return []
         self._unanswered = 0
         if self._trail is not None:
@@ -292,6 +279,11 @@ class BatchCleaner:
     def _stop_for_storage(self, work: UserPartitionWork, error: StorageError) -> None:
         logger.warning("%s: %s", work.tip, error)
         work.stop(storage_refusal(work.tip, self._context.replay.metadata_partition, error))
+        self._unanswered = self._unanswered + 1 if error.retriable else 0
+        if self._unanswered >= _MOST_UNANSWERED:
+            # To ask for each of the others would take as long as the store's retries, again and again.
+            self._throttled = f"storage has not answered {self._unanswered} times in a row: {error}"
+            self._stop_all(self._throttled)
 
     def _is_gone(self, work: UserPartitionWork, metadata: RemoteLogSegmentMetadata, deletion: SegmentDeletion) -> bool:
         """Tell whether a segment's objects are gone; else note what keeps it."""
@@ -309,12 +301,14 @@ class BatchCleaner:
         return False
 
     def _finish_partitions(self, works: Sequence[UserPartitionWork]) -> None:
-        works = [work for work in works if not work.stopped]
+        # Listed first, read on then: what an object belongs to was in the log before the object was there.
+        listed = self._listed([work for work in works if not work.stopped])
+        works = list(listed)
         if not works:
             return
         self._context.effects.advance(self._context.replay)
         undisturbed, proof = self._look(works)
-        ready = [work for work in undisturbed if self._may_finish(work)]
+        ready = [work for work in undisturbed if self._may_finish(work, listed[work])]
         events = self._events(ready, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         offsets = self._publish(ready, events, proof, frozenset(work.tip for work in ready))
         for work, offset in zip(ready, offsets, strict=True):
@@ -330,31 +324,35 @@ class BatchCleaner:
                 work.bytes,
             )
 
-    def _may_finish(self, work: UserPartitionWork) -> bool:
-        """Tell whether nothing stands against DELETE_PARTITION_FINISHED (I3); else note what does."""
-        work.begun = True
+    def _listed(self, works: Sequence[UserPartitionWork]) -> dict[UserPartitionWork, frozenset[UUID]]:
+        """Return the segments that storage lists now of each user partition; one that cannot be listed is stopped."""
+        found: dict[UserPartitionWork, frozenset[UUID]] = {}
+        for work in works:
+            if work.stopped:
+                continue
+            work.begun = True
+            try:
+                found[work] = frozenset(self._context.storage.list_log_segments(work.tip))
+            except StorageRootError:
+                raise
+            except StorageError as e:
+                self._stop_for_storage(work, e)
+            else:
+                self._unanswered = 0
+        return {work: listed for work, listed in found.items() if not work.stopped}
+
+    def _may_finish(self, work: UserPartitionWork, listed: frozenset[UUID]) -> bool:
+        """Tell whether nothing stands against DELETE_PARTITION_FINISHED (I3, I18); else note what does."""
+        refusal = self._context.unnamed(work.history, listed)
+        if refusal is not None:
+            work.stop(refusal)
+            return False
         obstacle = work.history.obstacle_to_finish()
         if obstacle is None and work.outcome_unknown:
             obstacle = "the outcome of an earlier record of this run is unknown"
         if obstacle is not None:
             work.leave(work.tip, f"not declared deleted: {obstacle}", NEXT_RUN)
-            return False
-        return self._is_whole(work)
-
-    def _is_whole(self, work: UserPartitionWork) -> bool:
-        """Tell whether the log still names all that storage holds; asked of storage only where there is a doubt."""
-        if not self._is_doubtful(work):
-            return True
-        try:
-            refusal = self._context.incompleteness(work.history, self._context.storage.list_log_segments(work.tip))
-        except StorageRootError:
-            raise
-        except StorageError as e:
-            self._stop_for_storage(work, e)
-            return False
-        if refusal is not None:
-            work.stop(refusal)
-        return refusal is None
+        return obstacle is None
 
     def _publish(
         self,
@@ -365,7 +363,7 @@ class BatchCleaner:
     ) -> list[int | None]:
         """Publish, read everything back, and return per event its offset, ``None`` where it was not acknowledged."""
         context = self._context
-        belief = Belief(context.replay, proof, context.limits.allowed_quarantine, shown_whole)
+        belief = Belief(context.replay, proof, shown_whole)
         outcomes = context.effects.publish(events, belief)
         for work, event, outcome in zip(works, events, outcomes, strict=True):
             if not isinstance(outcome, Acked):

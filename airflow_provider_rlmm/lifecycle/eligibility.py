@@ -28,7 +28,7 @@ from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
-from airflow_provider_rlmm.policy.wholeness import incompleteness
+from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
@@ -145,6 +145,16 @@ class CleaningContext:
         """
         doubt = self.replay.doubt_about(history.topic_id_partition, self.limits.allowed_quarantine)
         return None if doubt is None else incompleteness(history, listed, doubt, root_shown=self.root.shown)
+
+    def unnamed(self, history: UserPartitionHistory, listed: Collection[UUID]) -> Refusal | None:
+        """
+        Return why a user partition must not be declared deleted: storage holds what the log does not name (I18).
+
+        :param history: its history, read on after the listing.
+        :param listed: its segments of which storage lists an object.
+        """
+        number = self.replay.metadata_partition
+        return self.incompleteness(history, listed) or unnamed_segments(history, listed, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,8 +321,8 @@ def publish_events(
             replay.doubt_about(tip, limits.allowed_quarantine),
             witness,
         ).check(event)
-        # Where there was a doubt, a listing has just shown that the log names all that is there.
-        belief = Belief(replay, seen.proof, limits.allowed_quarantine, frozenset({tip}))
+        # What is to be finished was listed just now, and the log names all that is there.
+        belief = Belief(replay, seen.proof, frozenset({tip}))
         (outcome,) = publisher.publish([event], belief)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")

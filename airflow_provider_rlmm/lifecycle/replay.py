@@ -118,13 +118,11 @@ class Belief(Generic[View]):
 
     :param replay: the replayed state.
     :param proof: the look; there is one belief for each, so that absence never adds up over several.
-    :param allowed_quarantine: names of error codes that raise no doubt about a history.
-    :param shown_whole: user partitions in doubt of which a listing right before has shown that the log names all of them.
+    :param shown_whole: user partitions of which a listing right before has shown that the log names all of their segments.
     """
 
     replay: View
     proof: ProvenLook | None = None
-    allowed_quarantine: frozenset[str] = frozenset()
     shown_whole: frozenset[TopicIdPartition] = frozenset()
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
@@ -142,9 +140,8 @@ class Belief(Generic[View]):
         history = self.replay.histories.get(topic_id_partition)
         if history is None:
             return "nothing is known about it"
-        doubt = self.replay.doubt_about(topic_id_partition, self.allowed_quarantine)
-        if doubt is not None and topic_id_partition not in self.shown_whole:
-            return f"{doubt.why}, and no listing has shown that the log names all of its segments"
+        if topic_id_partition not in self.shown_whole:
+            return "no listing has shown that the log names all of its segments"
         return history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:

@@ -5,6 +5,10 @@ Whether all that was ever said about a user partition can be seen, judged one us
 A metadata partition that lost its beginning, or holds a record that cannot be applied, may have said more than can be read.
 That is no reason to leave every topic in it alone for ever: a user partition is whole if every segment in the log has its
 first event, and storage shows no segment that the log does not name.
+
+Where nothing suggests a loss, what the log names may go. Yet no user partition is declared deleted while storage shows a
+segment that the log does not name: its first event was durable before its first object was there, so the log has lost
+records, or somebody else writes to the same storage.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 _ADVICE = (
     "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never "
     "deleted"
+)
+
+_UNNAMED_ADVICE = (
+    "find out whether the metadata topic has lost records, or another cluster writes to the same storage; the scrub removes "
+    "these objects by its own rules after its waits, and the next run then finishes the user partition"
 )
 
 
@@ -49,13 +58,36 @@ def incompleteness(
     if not root_shown:
         why = f"{doubt.why}, and nothing of this cluster was seen in the storage that was listed instead"
         return _refusal(history, why, doubt.metadata_partition, doubt.offset)
-    if unknown := sorted(set(listed) - history.known_segments):
-        why = (
-            f"{doubt.why}, and storage holds {len(unknown)} segments that the log does not name, the first is "
-            f"{kafka_uuid_str(unknown[0])}"
-        )
-        return _refusal(history, why, doubt.metadata_partition, doubt.offset)
+    if (what := _what_is_unnamed(history, listed)) is not None:
+        return _refusal(history, f"{doubt.why}, and {what}", doubt.metadata_partition, doubt.offset)
     return None
+
+
+def unnamed_segments(
+    history: UserPartitionHistory, listed: Collection[UUID], metadata_partition: int
+) -> Refusal | None:
+    """
+    Return why a user partition must not be declared deleted, ``None`` where the log names all that storage lists of it.
+
+    :param history: its history, read on after the listing.
+    :param listed: the segments that storage listed before, at every place of the user partition.
+    :param metadata_partition: where its records lie.
+    """
+    what = _what_is_unnamed(history, listed)
+    if what is None:
+        return None
+    tip = history.topic_id_partition
+    why = f"not declared deleted: {what}"
+    return Refusal(str(tip), why, _UNNAMED_ADVICE, RefusalKind.INCOMPLETE_HISTORY, metadata_partition, topic=tip.topic)
+
+
+def _what_is_unnamed(history: UserPartitionHistory, listed: Collection[UUID]) -> str | None:
+    unknown = sorted(set(listed) - history.known_segments)
+    if not unknown:
+        return None
+    return (
+        f"storage holds {len(unknown)} segments that the log does not name, the first is {kafka_uuid_str(unknown[0])}"
+    )
 
 
 def incomplete_history(history: UserPartitionHistory, metadata_partition: int) -> Refusal:

@@ -280,23 +280,49 @@ RULES = [
         WHOLENESS,
         "incomplete history",
         "storage may hold segments that the log does not name",
-        "    if unknown := sorted(set(listed) - history.known_segments):",
+        "    if (what := _what_is_unnamed(history, listed)) is not None:",
         "lifecycle/test_wholeness.py::test_a_lost_beginning_stops_only_those_that_lost_something",
     ),
     Mutation(
         "incomplete history",
-        "what appears after the first listing is not looked for",
+        "a partition is finished though storage shows a segment that the log does not name",
         BATCHES,
-        "        if not self._is_doubtful(work):\n            return True\n",
-        "        if True:\n            return True\n",
-        "lifecycle/test_wholeness.py::test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_finished",
+        "        refusal = self._context.unnamed(work.history, listed)\n",
+        "        refusal = None\n",
+        "lifecycle/test_wholeness.py::"
+        "test_nothing_is_declared_deleted_of_which_storage_holds_what_the_log_does_not_name",
+    ),
+    Mutation(
+        "incomplete history",
+        "storage is asked before DELETE_PARTITION_FINISHED only where something is in doubt",
+        ELIGIBILITY,
+        "        return self.incompleteness(history, listed) or unnamed_segments(history, listed, number)",
+        "        return self.incompleteness(history, listed)",
+        "lifecycle/test_wholeness.py::"
+        "test_nothing_is_declared_deleted_of_which_storage_holds_what_the_log_does_not_name",
+    ),
+    Mutation(
+        "incomplete history",
+        "the log is read on before storage is listed, not after",
+        BATCHES,
+        "        listed = self._listed([work for work in works if not work.stopped])\n"
+        "        works = list(listed)\n"
+        "        if not works:\n"
+        "            return\n"
+        "        self._context.effects.advance(self._context.replay)\n",
+        "        self._context.effects.advance(self._context.replay)\n"
+        "        listed = self._listed([work for work in works if not work.stopped])\n"
+        "        works = list(listed)\n"
+        "        if not works:\n"
+        "            return\n",
+        "lifecycle/test_wholeness.py::test_a_copy_that_comes_between_listing_and_reading_is_named_and_no_alarm",
     ),
     switched_off(
         REPLAY,
         "incomplete history",
-        "the guard finishes a partition in doubt without the proof",
-        "        if doubt is not None and topic_id_partition not in self.shown_whole:",
-        "lifecycle/test_wholeness.py::test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof",
+        "the guard finishes a partition without the proof that the log names all of its segments",
+        "        if topic_id_partition not in self.shown_whole:",
+        "lifecycle/test_wholeness.py::test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof",
     ),
     switched_off(
         ELIGIBILITY,

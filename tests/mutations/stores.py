@@ -48,7 +48,7 @@ STORES = [
         BATCHES,
         "throttling",
         "asks storage that does not answer for every user partition",
-        "            if self._unanswered >= _MOST_UNANSWERED:",
+        "        if self._unanswered >= _MOST_UNANSWERED:",
         "lifecycle/test_batches.py::test_storage_that_answers_nobody_is_not_asked_for_every_partition",
     ),
     Mutation(

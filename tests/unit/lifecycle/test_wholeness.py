@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import PartitionerMismatchError
+from airflow_provider_rlmm.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
 
 GONE, OTHER = tip(), tip("other", 0, 10)
@@ -85,7 +87,8 @@ def test_a_new_topic_in_a_poisoned_metadata_partition_is_marked_and_cleaned(clus
 def test_a_record_that_can_be_decoded_concerns_its_own_user_partition_only(cluster: Cluster) -> None:
     cluster.foreign(update(cluster.alive, 0, S.COPY_SEGMENT_FINISHED), key=b"k")
     unnamed_object(cluster)
-    assert outcomes(cluster) == {"gone": "FINISHED", "other": "FINISHED"}
+    assert outcomes(cluster) == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert len(cluster.keys_of(GONE)) == 1, "what the log names is deleted, as nothing puts it in doubt"
 
 
 def test_a_keyed_record_of_its_own_puts_a_partition_under_proof(cluster: Cluster) -> None:
@@ -95,7 +98,9 @@ def test_a_keyed_record_of_its_own_puts_a_partition_under_proof(cluster: Cluster
     report = cluster.clean()
     assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
     assert f"offset {offset}: KEYED" in reasons(report)
-    assert outcomes(cluster, allowed_quarantine=frozenset({"KEYED"}))["gone"] == "FINISHED"
+    assert len(cluster.keys_of(GONE)) == 16
+    assert outcomes(cluster, allowed_quarantine=frozenset({"KEYED"}))["gone"] == "INCOMPLETE"
+    assert len(cluster.keys_of(GONE)) == 1
 
 
 def test_a_lost_beginning_stops_only_those_that_lost_something(cluster: Cluster) -> None:
@@ -158,6 +163,89 @@ def test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_fi
     assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED") and "gone" in line]
 
 
+@pytest.fixture
+def cut_off() -> Cluster:
+    """Eight segments of a deleted topic, of which the log has lost the last three; marked a day ago."""
+    cluster = Cluster()
+    cluster.segments(GONE, 5)
+    end = cluster.log.high_water_marks()[0]
+    for number in range(5, 8):
+        cluster.segment(GONE, number)
+    cluster.log.cut_off(0, end)
+    cluster.mark_and_wait()
+    return cluster
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_nothing_is_declared_deleted_of_which_storage_holds_what_the_log_does_not_name(
+    cut_off: Cluster, dry_run: bool
+) -> None:
+    """Nothing puts it in doubt: the same topic id, a log that begins at 0, every record is good."""
+    (partition,) = cut_off.clean(dry_run=dry_run).partitions
+    assert partition.outcome == "INCOMPLETE"
+    assert (partition.segments_deleted, partition.objects_deleted) == (5, 25)
+    (refusal,) = partition.refusals
+    assert refusal.why == (
+        "not declared deleted: storage holds 3 segments that the log does not name, the first is AAAAAAAAAAAAAAAAAAAD7Q"
+    )
+    assert refusal.kind is RefusalKind.INCOMPLETE_HISTORY
+    assert refusal.kind.needs_person
+    assert (refusal.topic, refusal.metadata_partition) == ("gone", 0)
+    assert len(cut_off.keys_of(GONE)) == (40 if dry_run else 15)
+    assert not [line for line in cut_off.ours() if line.startswith("DELETE_PARTITION_FINISHED")]
+
+
+def test_what_the_log_did_not_name_is_gone_and_the_next_run_finishes(cut_off: Cluster) -> None:
+    cut_off.clean()
+    cut_off.storage.delete_objects(cut_off.keys_of(GONE))
+    (partition,) = cut_off.clean().partitions
+    assert (partition.outcome, partition.refusals) == ("FINISHED", ())
+
+
+def test_a_copy_that_comes_between_listing_and_reading_is_named_and_no_alarm(cluster: Cluster) -> None:
+    """Listed first, read on then: whatever is listed was named in the log before."""
+    listed: list[str] = []
+    list_all = cluster.storage.list_log_segments
+
+    def copied_just_before(tip: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        listed.append(tip.topic)
+        if listed.count("gone") == 2:
+            cluster.segment(GONE, 9)
+        return list_all(tip)
+
+    cluster.storage.list_log_segments = copied_just_before  # type: ignore[method-assign]
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert "does not name" not in reasons(report)
+    assert not [refusal for p in report.partitions for refusal in p.refusals if refusal.kind.needs_person]
+
+
+@pytest.mark.parametrize(("topics", "unasked"), [(1, 0), (8, 3)])
+def test_what_cannot_be_listed_again_is_not_finished(topics: int, unasked: int) -> None:
+    """The listings before the deletion answered; those before DELETE_PARTITION_FINISHED do not."""
+    cluster = Cluster()
+    for number in range(topics):
+        cluster.segment(tip(f"gone-{number}", 0, 20 + number), number)
+    cluster.mark_and_wait()
+    asked: list[TopicIdPartition] = []
+    list_all = cluster.storage.list_log_segments
+
+    def denied(tip: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        asked.append(tip)
+        if asked.count(tip) > 1:
+            raise StorageUnavailableError("the store says nothing") if topics > 1 else StorageAccessError("denied")
+        return list_all(tip)
+
+    cluster.storage.list_log_segments = denied  # type: ignore[method-assign]
+    report = cluster.clean()
+    assert {p.outcome.value for p in report.partitions} == {"INCOMPLETE"}
+    assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED")]
+    assert sum(p.segments_deleted for p in report.partitions) == topics
+    assert reasons(report).count("has not answered 5 times in a row") == unasked
+    if topics == 1:
+        assert report.partitions[0].refusals[0].kind.needs_person
+
+
 def test_a_bad_record_that_comes_during_the_run_demands_the_proof_at_its_end(cluster: Cluster) -> None:
     def poison(effect: str, key: str) -> None:
         if effect == "delete":
@@ -177,7 +265,8 @@ def test_a_misrouted_record_concerns_its_own_user_partition_only() -> None:
     stranger = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home)
     cluster.log.append(home, serialize(add(stranger, 0)))
     unnamed_object(cluster)
-    assert cluster.clean(home).partitions[0].outcome.value == "FINISHED"
+    assert cluster.clean(home).partitions[0].outcome.value == "INCOMPLETE"
+    assert len(cluster.keys_of(GONE)) == 1, "what the log names is deleted, as nothing puts it in doubt"
 
 
 def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_write() -> None:
@@ -193,11 +282,10 @@ def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_writ
     assert len(cluster.keys_of(GONE)) == 10
 
 
-def test_the_guard_itself_refuses_to_finish_a_partition_in_doubt_without_the_proof(cluster: Cluster) -> None:
+def test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof(cluster: Cluster) -> None:
     """Whoever forgets to ask storage is stopped by the guard's own question."""
     from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 
-    cluster.log.append(0, None)
     replay = MetadataPartitionReplay(cluster.log, 0)
     replay.advance()
     assert "no listing has shown" in (Belief(replay).obstacle_to_finish(GONE) or "")
