@@ -4,7 +4,7 @@ Spark job: export records of a topic from remote storage into Parquet, a task fo
 
 Started by ``spark-submit`` on a driver that has this package; it takes the options of the command ``rlmm``. The driver reads
 the metadata topic; the executors read segments and write files, so no record passes the driver. They get this package's code
-from the driver; their Python needs numpy, pyarrow, obstore and crc32c, and their environment what opens the store.
+from the driver; their Python needs numpy, pyarrow, obstore and google-crc32c, and their environment what opens the store.
 
 A task that is tried again writes the same file anew, whole or not at all; ``export.json`` is written last. Exit status: as
 of ``rlmm``, 0 when done, 1 with one line that says why not.
@@ -64,7 +64,7 @@ def require_executors(spark: SparkSession) -> None:
     if answers := sorted(set(spark.sparkContext.parallelize(range(slots), slots).map(missing).collect()) - {""}):
         raise ConfigurationError(
             f"the executors' Python lacks {', '.join(answers)}: install there what this package reads segments with, "
-            "numpy, pyarrow, obstore and crc32c, in the driver's versions"
+            "numpy, pyarrow, obstore and google-crc32c, in the driver's versions"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from crc32c import crc32c
+from google_crc32c import value as crc32c
 
 from airflow_provider_rlmm.remote_log.record_batches.headers import Codec
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crc32c import crc32c
+from google_crc32c import value as crc32c
 
 from airflow_provider_rlmm.errors import DamagedObjectError, RemoteLogError
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
@@ -135,7 +135,7 @@ def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_kafka_reads
             batch = bytearray(log[at : at + size])
             for _ in range(draw.randint(1, 3)):
                 batch[min(HEADER_BYTES + int(draw.expovariate(0.05)), size - 1)] = draw.choice((0, 1, 2, 127, 128, 255))
-            batch[17:21] = struct.pack(">I", crc32c(batch[NOT_CHECKSUMMED:]))
+            batch[17:21] = struct.pack(">I", crc32c(bytes(batch[NOT_CHECKSUMMED:])))
             kafka = peer.read(bytes(batch))
             outcome = _attempt(read_ours, bytes(batch))
             if isinstance(outcome, RemoteLogError):

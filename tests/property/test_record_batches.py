@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from crc32c import crc32c
+from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,7 +144,7 @@ def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
         at = data.draw(st.integers(RECORDS_AT, len(batch)))
         batch[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
     batch[8:12] = struct.pack(">i", len(batch) - 12)
-    batch[17:21] = struct.pack(">I", crc32c(batch[CHECKSUMMED_AT:]))
+    batch[17:21] = struct.pack(">I", crc32c(bytes(batch[CHECKSUMMED_AT:])))
     rows = read_or_refusal(bytes(batch))
     if isinstance(rows, RemoteLogError):
         assert isinstance(rows, DamagedObjectError)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
@@ -28,6 +28,16 @@ _LEVELS: Final = 3  # bytes of a distance
 
 MOST_BYTES: Final = 1 << (8 * _LEVELS)
 """How many bytes all batches must be smaller than."""
+
+
+def crc32c(data: Data) -> int:
+    """
+    Return a checksum.
+
+    :param data: of which bytes.
+    """
+    # It takes no memoryview, and of an array no copy.
+    return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
 
 
 def all_agree(data: Data, begin: Array, end: Array, checksum: Array) -> bool:

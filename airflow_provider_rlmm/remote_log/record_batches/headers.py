@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from airflow_provider_rlmm.errors import DamagedObjectError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
@@ -25,7 +24,7 @@ from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import (
     batch_positions,
     damaged_batch,
 )
-from airflow_provider_rlmm.remote_log.record_batches.checksums import MOST_BYTES, all_agree
+from airflow_provider_rlmm.remote_log.record_batches.checksums import MOST_BYTES, all_agree, crc32c
 
 Array = npt.NDArray[Any]
 

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from crc32c import crc32c
+from google_crc32c import value as crc32c
 
 from airflow_provider_rlmm.errors import DamagedObjectError
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex

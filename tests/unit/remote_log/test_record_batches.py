@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crc32c import crc32c
 
 from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import size_of_first_batch
+from airflow_provider_rlmm.remote_log.record_batches.checksums import crc32c
 from airflow_provider_rlmm.remote_log.record_batches.control import (
     ControlRecordType,
     EndTransactionMarker,
@@ -415,3 +415,9 @@ def test_columns_outlive_the_data() -> None:
     records = to_arrow(data, find(bytes(data)), max_decompressed_bytes=LIMIT)
     data[:] = bytes(np.zeros(len(data), np.uint8))
     assert records.to_pylist() == GOLDEN_ROWS
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_checksums_are_castagnolis_of_whatever_holds_the_bytes(kind: Callable[[bytes], Any]) -> None:
+    """The value for these nine digits is in the catalogues of checksums, as CRC-32/ISCSI."""
+    assert (crc32c(kind(b"123456789")), crc32c(kind(b""))) == (0xE3069283, 0)
