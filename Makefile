@@ -105,7 +105,7 @@ system: setup ## Tests on a real Airflow with its scheduler
 two-clusters: setup ## Two clusters at once, schedules, plans that start cleaners and people who are asked, under a real scheduler (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m clusters tests/system
 
-stores: .venv-stores/.ready dev/target/azurite/.ready ## Connections of Google and Azure with their providers, against a small server and Azurite (Node; minutes to install)
+stores: .venv-stores/.ready dev/target/azurite/.ready ## Connections of Google and Azure with their providers, against a small server and Azurite, and the pages under FAB (Node; minutes to install)
 	.venv-stores/bin/python -m pytest -q -m stores tests/stores
 
 .venv-stores/.ready: requirements-stores.lock pyproject.toml | setup

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
@@ -19,13 +19,13 @@ from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.overview import Problem, charts_of, problems_of, view_of
 from airflow_provider_rlmm.plugins.rendering import Shell, render
-from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
+from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.switches import set_switches
 from airflow_provider_rlmm.policy.inventory import SurveyedState
 from airflow_provider_rlmm.settings import price_per_gb_month, work_uri
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(require_reader)])
 
 _Search = Annotated[str, Query(max_length=MAX_SEARCH)]
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow's own database says of runs: which are under way. It is read only."""
+"""What Airflow's own database says of DAGs and their runs: which there are, which are under way. It is read only."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.plugins.rights import DAGS
+from airflow_provider_rlmm.plugins.dag_ids import DAGS, possible_dags
 from airflow_provider_rlmm.settings import artifact_name_of, of_connection
 
 _UNDER_WAY: Final = ("queued", "running")
@@ -45,10 +46,21 @@ def run_under_way(artifact: str) -> DagRunUnderWay | None:
 
     :param artifact: name of its folder below the work folder.
     """
-    # A DAG's id may hold dots of its own.
-    pieces = artifact.split(".")
-    dag_ids = [".".join(pieces[:n]) for n in range(1, len(pieces))]
-    return next((run for run in _of(dag_ids) if run.artifact == artifact), None)
+    return next((run for run in _of(sorted(possible_dags(artifact))) if run.artifact == artifact), None)
+
+
+def known_dags(dag_ids: Collection[str]) -> set[str]:
+    """
+    Return which of these DAGs Airflow knows.
+
+    :param dag_ids: their ids.
+    """
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        return set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(dag_ids))))
 
 
 def _of(dag_ids: list[str]) -> list[DagRunUnderWay]:

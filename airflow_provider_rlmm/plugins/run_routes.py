@@ -8,7 +8,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
@@ -18,7 +18,7 @@ from airflow_provider_rlmm.plugins.actions import of_run
 from airflow_provider_rlmm.plugins.clusters import readable_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render
-from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
+from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.run_view import RunView, run_view
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.policy.run_summary import RunKind
@@ -30,7 +30,7 @@ _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 _Id = Annotated[str, Query(min_length=1, max_length=250)]
 
 
-@router.get("/clusters/{cluster_id}/runs", response_class=HTMLResponse)
+@router.get("/clusters/{cluster_id}/runs", response_class=HTMLResponse, dependencies=[Depends(require_reader)])
 def show_runs(
     request: Request, rights: RightsDep, cluster_id: str, state: RunKind | Literal[""] = "", page: _PageNumber = 1
 ) -> HTMLResponse:
@@ -87,6 +87,8 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     """Return a run, and what its templates show."""
     airflows = dag_runs.run_under_way(artifact)
     run = run_view(work_uri(), artifact, under_way=airflows is not None, now_ms=system_clock())
+    if run.summary is not None and not rights.may_read(run.summary.dag_id):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else None
     shell = replace(shell_of(request), cluster_id=cluster_id, active="runs")
     is_asked = run.asked is not None and run.answer is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
@@ -15,13 +15,13 @@ from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
-from airflow_provider_rlmm.plugins.rights import RightsDep
+from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
 from airflow_provider_rlmm.plugins.segment_map import segment_map
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.trails import Deletions, deletions_of, trail_of
 from airflow_provider_rlmm.settings import work_uri
 
-router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}")
+router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}", dependencies=[Depends(require_reader)])
 
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 _PartitionNumber = Annotated[int, Path(ge=0, le=2**31 - 1)]

@@ -31,7 +31,7 @@ from airflow_provider_rlmm.plugins.pages import (
     scrub_plan_page,
 )
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
-from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
+from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shown
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
@@ -69,10 +69,10 @@ _WHAT_TO_DO = {
 
 
 def create_app() -> FastAPI:
-    """Return the application; every page asks Airflow's auth manager for the right to read a DAG of this package."""
+    """Return the application; every page asks Airflow's auth manager for the right to read the DAG that it is about."""
     app = FastAPI(
         title="Remote log",
-        dependencies=[Depends(require_reader)],
+        dependencies=[Depends(rights_of)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,

@@ -30,6 +30,7 @@ WEB = "plugins/web.py"
 _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
 _TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
+_RIGHTS = "airflow/test_page_rights.py::"
 _NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
 SECRETS = [
@@ -266,10 +267,10 @@ SECRETS = [
     Mutation(
         "pages",
         "who may read no DAG reads the pages",
-        WEB,
-        "        dependencies=[Depends(require_reader)],\n",
-        "",
-        "airflow/test_cluster_pages.py::test_who_may_read_the_dags_reads",
+        RIGHTS,
+        "    if not rights.may_see_any():",
+        "    if False:",
+        f"{_RIGHTS}test_who_may_read_another_dag_alone_sees_none_of_the_pages",
     ),
     switched_off(
         SERVING,
@@ -327,9 +328,41 @@ SECRETS = [
         "pages",
         "an odd DAG id opens a run of another DAG",
         RIGHTS,
-        " and (begins == dag_id or begins not in _known_dags() or self.may_read(begins))",
-        "",
+        "self.may_read(dag_id) and self.may_see_document(artifact)",
+        "self.may_read(dag_id)",
         "airflow/test_cluster_pages.py::test_an_odd_id_of_a_dag_opens_no_run_of_another",
+    ),
+    Mutation(
+        "pages",
+        "what belongs to no DAG is for those who may read a single one",
+        RIGHTS,
+        " or {NO_DAG}",
+        "",
+        f"{_RIGHTS}test_who_may_read_another_dag_alone_sees_none_of_the_pages",
+    ),
+    Mutation(
+        "pages",
+        "an id that no DAG can have asks the auth manager another question",
+        RIGHTS,
+        "dag_id=dag_id if _DAG_ID.fullmatch(dag_id) else NO_DAG",
+        "dag_id=dag_id",
+        f"{_RIGHTS}test_no_odd_id_asks_another_question",
+    ),
+    Mutation(
+        "pages",
+        "who may read one of the DAGs that may have written a folder sees it",
+        RIGHTS,
+        "return all(map(self.may_read, self._dags_of(artifact)))",
+        "return any(map(self.may_read, self._dags_of(artifact)))",
+        f"{_RIGHTS}test_where_ids_hold_dots_all_dags_must_be_readable_that_may_have_written_the_folder",
+    ),
+    Mutation(
+        "pages",
+        "the DAG that a run's own summary names is not asked for",
+        "plugins/run_routes.py",
+        "    if run.summary is not None and not rights.may_read(run.summary.dag_id):",
+        "    if False:",
+        f"{_RIGHTS}test_the_dag_that_a_summary_names_only_narrows",
     ),
     Mutation(
         "secrets",

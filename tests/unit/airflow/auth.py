@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -41,8 +42,32 @@ def only(*dag_ids: str) -> type:
     return Only
 
 
-def log_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch, manager: type) -> None:
-    """Have somebody logged in, who may do what the auth manager says; there is no database to ask for a DAG's team."""
+def reads_as_fab(*dag_ids: str) -> type:
+    """
+    Return an auth manager that judges as FAB's does, of a user who may read these DAGs, each by a permission of its own.
+
+    Asked without an id, it says whether the user may read any single one; ``tests/stores/test_fab.py`` asks FAB itself.
+    """
+    permissions = {f"DAG:{dag_id}" for dag_id in dag_ids}
+
+    class LikeFab:
+        def is_authorized_dag(self, *, method: str, details: Any = None, **_: Any) -> bool:
+            if method != "GET":
+                return False
+            if details is None or not details.id:
+                return bool(permissions)
+            return (details.id if details.id.startswith(("DAG:", "DAG Run:")) else f"DAG:{details.id}") in permissions
+
+    return LikeFab
+
+
+def log_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch, manager: Callable[[], Any], dags: Sequence[str] = ()) -> None:
+    """
+    Have somebody logged in, who may do what the auth manager says.
+
+    There is no database to ask for a DAG's team, or for the DAGs that Airflow knows besides those of this package: ``dags``.
+    """
     app.dependency_overrides[get_user] = lambda: object()
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.rights.known_dags", lambda ids: {*ids} & {*dags})
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", manager)
     monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda *_, **__: None)

@@ -439,7 +439,7 @@ def test_an_odd_id_of_a_dag_opens_no_run_of_another(
     """Ids of DAG and run become the name of a folder, in which other characters are dashes and none come first."""
     run = next(run for run in sample.runs if run.dag_id == "remote_log_cleaner")
     odd = f"-{run.dag_id}"
-    log_in(app, monkeypatch, only("remote_log_retention", odd, "bakery"))
+    log_in(app, monkeypatch, only("remote_log_retention", odd, "bakery"), ["bakery"])
     asked = {"dag_id": odd, "run_id": run.run_id}
     assert client.get("/dag-run", params=asked).status_code == 403
     assert client.get("/dag-run", params={"dag_id": "bakery", "run_id": "1"}).status_code == 200
