@@ -90,11 +90,17 @@ def copy(
     if invocation.output.as_json:
         invocation.output.document(done.to_json())
     else:
-        rows = ({"partition": p.partition, "segments": p.segments, "stopped_by": p.stopped_by} for p in done.partitions)
-        columns = {"partition": "partition", "segments": "segments", "stopped_by": "stopped by"}
+        rows = (
+            {"partition": p.partition, "segments": p.segments, "expiring": len(p.expiring), "stopped_by": p.stopped_by}
+            for p in done.partitions
+        )
+        columns = {"partition": "partition", "segments": "segments", "expiring": "expiring", "stopped_by": "stopped by"}
         invocation.output.rows(rows, columns, "user partitions")
     verb = "were copied" if execute else "would be copied; --execute copies them"
     invocation.output.line(f"{done.segments:,} segments, {human_bytes(done.bytes)} {verb}")
+    for hole in (p.hole_ahead for p in done.partitions if p.expiring):
+        # Whole: a table cuts it.
+        invocation.output.line(str(hole))
     if any(p.needs_person for p in done.partitions):
         return ExitCode.NEEDS_A_PERSON
     return ExitCode.UNAVAILABLE if done.unfinished(limits) else ExitCode.DONE

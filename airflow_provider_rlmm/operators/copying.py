@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
+from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
@@ -35,9 +36,11 @@ class CopyLogSegmentsOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`.
     :param dry_run_only: say what would be copied, change nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
-    :return: ``topic``, ``dry_run``, ``segments``, ``bytes`` and ``partitions``: what was copied of each, ``remote_end``, and
-        what stopped it.
-    :raises AirflowFailException: where a partition needs a person, after the others are done.
+    :return: ``topic``, ``dry_run``, ``segments``, ``bytes``, ``expiring`` (how many segments were left out, as the leader is
+        about to delete them) and ``partitions``: what was copied of each, ``remote_end``, and what stopped it. A task that
+        fails leaves it as XCom, too.
+    :raises AirflowFailException: where a partition needs a person, after the others are done; a dry run needs one where the
+        copy would.
     :raises AirflowException: where not all was copied, and the next try may go on.
     :raises StoppedError: if the kill switch is on.
     :raises RlmmError: if nothing can be begun; see :func:`~airflow_provider_rlmm.session.copying.copy_topic`.
@@ -108,13 +111,21 @@ class CopyLogSegmentsOperator(CheckedOperator):
             finally:
                 send_remote_log_metrics(metrics.values().items(), session.cluster_id, read.rlmm_conn_id, read.topic)
         self.log.info(
-            "%d segments, %d bytes %s", done.segments, done.bytes, "would go" if done.dry_run else "were copied"
+            "%d segments, %d bytes %s; %d segments are about to expire and are left out",
+            done.segments,
+            done.bytes,
+            "would go" if done.dry_run else "were copied",
+            done.expiring,
         )
         result = self.told(done.to_json())
-        if needs := [p for p in done.partitions if p.needs_person]:
+        needs, left = [p for p in done.partitions if p.needs_person], done.unfinished(read.limits)
+        if needs or left:
+            # Of a task that fails Airflow keeps what it has pushed, not what it would have returned.
+            context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result)
+        if needs:
             for one in needs:
                 self.log.error("partition %d needs a person: %s", one.partition, one.stopped_by)
             raise AirflowFailException(f"{len(needs)} partitions need a person, such as: {needs[0].stopped_by}")
-        if left := done.unfinished(read.limits):
+        if left:
             raise AirflowException(f"{len(left)} partitions are not done, a later try goes on: {left[0].stopped_by}")
         return result

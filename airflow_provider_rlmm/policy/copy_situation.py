@@ -135,11 +135,11 @@ class CopySituation:
 
     def candidates(self) -> Candidates:
         """Return what may be copied, in this order; whether it is the leader's lineage is not known yet."""
-        expires_before, remote_end = self.expires_before or 0, self.remote_end
+        expires_before = self.expires_before or 0
         next_offset = self._next_offset(expires_before)
         found = candidates(self.directory.segments, from_offset=next_offset, end_offset=self.committed_end)
-        before = [s for s in self.directory.segments if remote_end <= s.end_offset < expires_before]
-        return replace(found, expiring=tuple(before))
+        expiring = (s for s in self.directory.segments if s.end_offset < expires_before and not self._is_copied(s))
+        return replace(found, expiring=tuple(expiring))
 
     def obstacle_to(self, metadata: RemoteLogSegmentMetadata) -> str | None:
         """
@@ -188,6 +188,11 @@ class CopySituation:
 
     def _next_offset(self, expires_before: int) -> int:
         return remote_end(self.cache, self.directory.leader_epochs.entries, max(self.log_start_offset, expires_before))
+
+    def _is_copied(self, segment: LocalSegment) -> bool:
+        """Tell whether brokers can read all of a segment from remote storage that the leader still serves."""
+        start, last = max(segment.first_offset, self.log_start_offset), segment.end_offset
+        return remote_end(self.cache, self.directory.leader_epochs.entries, start, last) > last
 
     def _expires(self, metadata: RemoteLogSegmentMetadata) -> bool:
         return metadata.end_offset < (self.expires_before or 0)

@@ -243,7 +243,12 @@ def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: RemoteLogSeg
     return None
 
 
-def remote_end(cache: RemoteLogMetadataCache, leader_epochs: Sequence[tuple[int, int]], log_start_offset: int) -> int:
+def remote_end(
+    cache: RemoteLogMetadataCache,
+    leader_epochs: Sequence[tuple[int, int]],
+    log_start_offset: int,
+    until: int | None = None,
+) -> int:
     """
     Return the first offset from the log start on that brokers could not read from remote storage.
 
@@ -252,13 +257,14 @@ def remote_end(cache: RemoteLogMetadataCache, leader_epochs: Sequence[tuple[int,
     :param cache: the user partition's segments.
     :param leader_epochs: (leader epoch, start offset), ascending: the lineage.
     :param log_start_offset: the leader's log start offset.
+    :param until: what lies behind this offset is not asked for, inclusive; ``None`` for all.
     """
     offset = log_start_offset
     for index, (epoch, start) in enumerate(leader_epochs):
         last = index + 1 == len(leader_epochs)
         end = None if last else leader_epochs[index + 1][1]
         # A lineage that was truncated at its start begins at the log start offset, or above where that has moved since.
-        while start <= offset and (end is None or offset < end):
+        while start <= offset and (end is None or offset < end) and (until is None or offset <= until):
             metadata = cache.remote_log_segment_metadata(epoch, offset)
             if metadata is None:
                 return offset
@@ -274,7 +280,8 @@ class Candidates:
 
     :param segments: the segments, ascending, without a gap.
     :param obstacle: why there are none, or no more, in words; ``None`` where nothing is wrong.
-    :param expiring: segments at the log's start that the leader is about to delete: they are left out.
+    :param expiring: segments at the log's start that the leader is about to delete and that are not in remote storage: they
+        are left out.
     """
 
     segments: tuple[LocalSegment, ...]

@@ -20,9 +20,9 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.copy_report import CopyReport
+from airflow_provider_rlmm.policy.copy_report import CopyReport, hole_ahead
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
-from airflow_provider_rlmm.policy.copying import Candidates, LocalSegment, lease_text
+from airflow_provider_rlmm.policy.copying import Candidates, lease_text
 from airflow_provider_rlmm.remote_log.copy_source import CopySource
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext, SegmentCopier
@@ -103,7 +103,6 @@ class RemoteLogCopier:
                 return _End(why, needs_person=True)
             situation = work.copier.look()
             found = situation.candidates()
-            work.expiring = found.expiring
             self._note_lag(situation)
             if not found.segments:
                 obstacle = situation.obstacle() or found.obstacle
@@ -147,19 +146,21 @@ class RemoteLogCopier:
             )
 
     def _report(self, work: _Work, situation: CopySituation) -> CopyReport:
-        remote_end = situation.remote_end
+        tip, end = situation.directory.topic_id_partition, work.end
         try:
-            remote_end = work.copier.look().remote_end
+            situation = work.copier.look()
         except RlmmError as e:
-            logger.warning("How far %s is copied cannot be told: %s", situation.directory.topic_id_partition, e)
+            logger.warning("How far %s is copied cannot be told: %s", tip, e)
+        expiring = situation.candidates().expiring
+        hole = hole_ahead(tip.topic, tip.partition, expiring)
         return CopyReport(
-            topic_id_partition=situation.directory.topic_id_partition,
+            topic_id_partition=tip,
             copied=tuple(work.copied),
             taken_back=tuple(work.copier.taken_back),
-            expiring=work.expiring,
-            remote_end=remote_end,
-            stopped_by=work.end.why,
-            needs_person=work.end.needs_person,
+            expiring=expiring,
+            remote_end=situation.remote_end,
+            stopped_by="; ".join(why for why in (hole, end.why) if why is not None) or None,
+            needs_person=end.needs_person or hole is not None,
         )
 
 
@@ -175,7 +176,6 @@ class _Work:
 
     copier: SegmentCopier
     copied: list[RemoteLogSegmentMetadata] = field(default_factory=list)
-    expiring: tuple[LocalSegment, ...] = ()
     end: _End = field(default_factory=lambda: _End(None, needs_person=False))
 
 

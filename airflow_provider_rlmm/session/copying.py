@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,8 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, CopyRefusedError, DamagedObjectError, LogDirectoryError
-from airflow_provider_rlmm.policy.copy_report import CopyReport
-from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits
+from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_ahead
+from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits, LocalSegment
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
@@ -35,6 +35,7 @@ _SNAPSHOT_PREFIX: Final = ".rlmm-snapshot-"
 class PartitionCopy:
     """What became of one user partition of a disk."""
 
+    topic: str  # its name
     partition: int  # of the topic
     report: CopyReport | None = None  # what was copied, ``None`` where nothing was begun
     planned: Candidates | None = None  # what a dry run would copy
@@ -55,16 +56,30 @@ class PartitionCopy:
         return 0 if self.planned is None else sum(s.size_in_bytes for s in self.planned.segments)
 
     @property
+    def expiring(self) -> Sequence[LocalSegment]:
+        """The segments that were left out, or would be, as the leader is about to delete them."""
+        found = self.report or self.planned
+        return () if found is None else found.expiring
+
+    @property
+    def hole_ahead(self) -> str | None:
+        """What must not be done before the leader has deleted these, ``None`` where there are none."""
+        return hole_ahead(self.topic, self.partition, self.expiring)
+
+    @property
     def needs_person(self) -> bool:
-        """Whether it stays as it is until somebody does something."""
-        return self.refused is not None or (self.report is not None and self.report.needs_person)
+        """Whether somebody has to do something, or to leave something alone; a dry run says it as the copy would."""
+        return self.stopped_by is not None if self.report is None else self.report.needs_person
 
     @property
     def stopped_by(self) -> str | None:
-        """Why not all was copied that may be, ``None`` where it was."""
+        """Why not all was copied that may be, and what must wait for the leader; ``None`` where nothing is left to do."""
         if self.report is not None:
             return self.report.stopped_by
-        return self.refused if self.planned is None else self.planned.obstacle
+        if self.planned is None:
+            return self.refused
+        reasons = (self.hole_ahead, self.planned.obstacle)
+        return "; ".join(why for why in reasons if why is not None) or None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON types."""
@@ -74,7 +89,8 @@ class PartitionCopy:
                 {"start_offset": s.base_offset, "end_offset": s.end_offset, "segment_size_in_bytes": s.size_in_bytes}
                 for s in self.planned.segments
             ]
-            found["stopped_by"] = self.planned.obstacle
+            found["expiring"] = expiring_json(self.expiring)
+            found |= {"stopped_by": self.stopped_by, "needs_person": self.needs_person}
         return {**found, **(self.report.to_json() if self.report else {})}
 
 
@@ -96,6 +112,11 @@ class TopicCopy:
         """The bytes of their logs."""
         return sum(p.bytes for p in self.partitions)
 
+    @property
+    def expiring(self) -> int:
+        """How many segments were left out, or would be, as their leaders are about to delete them."""
+        return sum(len(p.expiring) for p in self.partitions)
+
     def unfinished(self, limits: CopyLimits) -> list[PartitionCopy]:
         """
         Return the partitions of which a later run may copy more, those that ended at ``max_segments`` not among them.
@@ -115,6 +136,7 @@ class TopicCopy:
             "dry_run": self.dry_run,
             "segments": self.segments,
             "bytes": self.bytes,
+            "expiring": self.expiring,
             "partitions": [p.to_json() for p in self.partitions],
         }
 
@@ -202,16 +224,16 @@ def _copy_partition(
     from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
     from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
 
-    number = partition.partition
+    topic, number = partition.topic, partition.partition
     try:
         source = DirectorySource(LogDirectory.open(disk, partition))
         if dry_run:
-            found = PartitionCopy(number, planned=copier.plan(source))
+            found = PartitionCopy(topic, number, planned=copier.plan(source))
         else:
-            found = PartitionCopy(number, report=copier.copy(source))
+            found = PartitionCopy(topic, number, report=copier.copy(source))
     except (CopyRefusedError, LogDirectoryError, DamagedObjectError) as e:
         # The other partitions may be healthy.
-        found = PartitionCopy(number, refused=str(e))
+        found = PartitionCopy(topic, number, refused=str(e))
     if found.stopped_by is not None:
         logger.warning("%s: %s", partition, found.stopped_by)
     return found

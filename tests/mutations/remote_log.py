@@ -61,6 +61,14 @@ REMOTE_LOG = [
         "    if disk.cluster_id != session.cluster_id:",
         f"{_COPY}test_a_disk_of_another_cluster_is_refused",
     ),
+    Mutation(
+        "remote log",
+        "a dry run is green where the copy needs a person",
+        COPYING,
+        "        return self.stopped_by is not None if self.report is None else self.report.needs_person\n",
+        "        return self.refused is not None if self.report is None else self.report.needs_person\n",
+        f"{_COPY}test_what_is_left_to_expire_needs_a_person_and_everybody_tells_the_same",
+    ),
     _read(
         COPYING,
         "a disk is taken apart for a layout that cannot take it",

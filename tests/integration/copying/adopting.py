@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, TopicIdPartition
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.copies import Copies, check_copies, copies_of
@@ -11,6 +14,17 @@ from tests.integration.copying.writing import Record, alter_topic, read_records
 
 ADOPT = {"remote.log.copy.disable": "false", "local.retention.ms": "1000", "local.retention.bytes": "-1"}
 """From now on the broker copies, and keeps on its own disk only what is not remote."""
+
+_HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "copy-a-log-directory.md"
+
+
+def alter_of_the_how_to() -> dict[str, str]:
+    """Return the settings by which the page hands a topic to its brokers; local retention passes at once."""
+    (given,) = re.findall(r"--add-config (remote\.log\.copy\.disable=false\S*)", _HOW_TO.read_text())
+    settings = dict(setting.split("=") for setting in given.split(","))
+    assert settings.keys() == {"remote.log.copy.disable", "retention.ms", "local.retention.ms"}
+    return settings | {"local.retention.ms": "1000"}
+
 
 Everything = dict[str, list[Record]]
 """What a consumer reads under each isolation level."""

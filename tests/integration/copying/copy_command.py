@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from dev.broker import LocalKafka
 from tests.integration.copying.our_copier import expected_root_of
 
@@ -54,16 +55,16 @@ class CopyCommand:
         """Start it with the leave to write."""
         return self.start("--execute", "--cluster-id", self.kafka.cluster_id, "--json")
 
-    def plan(self) -> Any:
-        """Return what it says that it would copy."""
-        return _document(self.start("--json"))
+    def plan(self, ends: ExitCode = ExitCode.DONE) -> Any:
+        """Return what it says that it would copy, and see it end so."""
+        return _document(self.start("--json"), ends)
 
-    def copy(self) -> Any:
-        """Copy to the end, and return what it says."""
-        return _document(self.start_copying())
+    def copy(self, ends: ExitCode = ExitCode.DONE) -> Any:
+        """Copy to the end, and return what it says; see it end so."""
+        return _document(self.start_copying(), ends)
 
 
-def _document(process: subprocess.Popen[str]) -> Any:
+def _document(process: subprocess.Popen[str], ends: ExitCode) -> Any:
     said, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, f"{process.returncode}\n{said}\n{errors}"
+    assert process.returncode == ends, f"{process.returncode}\n{said}\n{errors}"
     return json.loads(said)

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from tests.integration.copying.copies import segment_events
+from dev.broker import LocalKafka, await_condition
+from tests.integration.copying.adopting import alter_of_the_how_to, await_all_remote, read_everything
+from tests.integration.copying.copies import check_copies, segment_events
 from tests.integration.copying.copy_command import CopyCommand
 from tests.integration.copying.our_copier import expected_root_of
 from tests.integration.copying.uncopied import Uncopied
+from tests.integration.copying.writing import Writer, alter_topic, log_start_offset
 from tests.integration.operators import connect, context
 
 pytestmark = [pytest.mark.integration, pytest.mark.copying]
@@ -69,3 +73,47 @@ def test_the_operator_copies_one_segment_first_and_then_the_rest(
     assert document == {"cluster_id": kafka.cluster_id, **told}
     assert [p["stopped_by"] for p in told["partitions"]] == [None]
     uncopied.check_brokers_go_on(uncopied.check_all_copied())
+
+
+def test_what_expires_is_waited_for_and_the_alter_that_raises_retention_loses_nothing(
+    copying_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    """Brokers would go on behind the last copy and delete what lies below it, raised retention or not."""
+    servers, day_ms, soon_ms = copying_kafka.bootstrap_servers, 86_400_000, 3_000_000
+
+    def write(topic: str) -> None:
+        writer = Writer(servers, topic)
+        writer.write(210, system_clock() - day_ms + soon_ms)
+        writer.write(210)
+
+    uncopied = Uncopied.of(copying_kafka, tmp_path, write, {"retention.ms": str(day_ms)})
+    topic = uncopied.tip.topic
+    command = CopyCommand(copying_kafka, tmp_path, uncopied.snapshot, topic)
+
+    planned = command.plan(ExitCode.NEEDS_A_PERSON)
+    said = command.copy(ExitCode.NEEDS_A_PERSON)
+    (copied,) = said["partitions"]
+    end = copied["expiring"][-1]["end_offset"] + 1
+    assert planned["expiring"] == said["expiring"] == len(copied["expiring"]) >= 2
+    assert [s["start_offset"] for s in copied["copied"]] == uncopied.expected[said["expiring"] :]
+    waits = (
+        "do not enable copying, and do not raise retention.ms or retention.bytes, before the log start offset of "
+        f"{topic}-0 is at least {end}"
+    )
+    assert waits in copied["stopped_by"]
+    assert waits in planned["partitions"][0]["stopped_by"]
+
+    # Sooner than the hour that the margin has.
+    alter_topic(servers, topic, **{"retention.ms": str(day_ms - 2 * soon_ms)})
+    await_condition(lambda: log_start_offset(servers, topic) >= end, f"the leader deletes up to {end}", 60, 0.5)
+    assert command.copy()["expiring"] == 0
+    left = read_everything(copying_kafka, topic)
+    assert {offset for offset, *_ in left["read_uncommitted"]} >= {
+        offset for offset, *_ in uncopied.everything["read_uncommitted"] if offset >= end
+    }
+
+    alter_topic(servers, topic, **alter_of_the_how_to())
+    await_all_remote(copying_kafka, uncopied.tip)
+    assert read_everything(copying_kafka, topic) == left
+    check_copies(copying_kafka, uncopied.tip)
+    assert uncopied.complaints() == []

@@ -48,10 +48,10 @@ class Writer:
     _random: random.Random = field(default_factory=lambda: random.Random(7))
     _producers: int = 0
 
-    def write(self, count: int) -> None:
-        """Write records without a transaction, in batches of several."""
+    def write(self, count: int, timestamp_ms: int | None = None) -> None:
+        """Write records without a transaction, in batches of several; with their own time, or another one."""
         producer = self._producer(enable_idempotence=True)
-        self._produce(producer, count)
+        self._produce(producer, count, timestamp_ms)
 
     def commit(self, count: int) -> None:
         """Write records in a transaction, and commit it."""
@@ -72,7 +72,7 @@ class Writer:
         self._produce(producer, count)
         return producer
 
-    def _produce(self, producer: Producer, count: int) -> None:
+    def _produce(self, producer: Producer, count: int, timestamp_ms: int | None = None) -> None:
         failures: list[str] = []
 
         def delivered(error: object, _: Message) -> None:
@@ -89,6 +89,7 @@ class Writer:
                 self._random.choice([None, b"", f"key {number}".encode()]),
                 self.partition,
                 headers=self._random.choice([None, [("a", b"1"), ("a", b"")], [("empty", None)]]),
+                timestamp=timestamp_ms or 0,
                 on_delivery=delivered,
             )
         assert producer.flush(TIMEOUT_S) == 0

@@ -68,9 +68,9 @@ class Decommissioned(TieredOrders):
         self.leader = InProcessLeader(METADATA_TOPIC_ID)
         self.lead(MAY_COPY)
 
-    def lead(self, configs: CopyConfigs, partitions: list[TopicIdPartition] = LIVING) -> None:
+    def lead(self, configs: CopyConfigs, partitions: list[TopicIdPartition] = LIVING, *, log_start: int = 0) -> None:
         for tip in partitions:
-            self.leader.lead(tip, configs, LeaderOffsets(0, CLOSED, CLOSED))
+            self.leader.lead(tip, configs, LeaderOffsets(log_start, CLOSED, CLOSED))
             self.leader.records[tip] = {
                 o: LeaderRecord(o, 0, r.timestamp, r.key, r.value, r.headers)
                 for o in range(CLOSED)
@@ -127,8 +127,16 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Decommissioned:
     return fake
 
 
+PUSHED: dict[str, Any] = {}
+
+
 def context() -> Any:
-    return {"ti": SimpleNamespace(), "dag_run": SimpleNamespace(dag_id="dag", run_id="run", start_date=None)}
+    PUSHED.clear()
+    push = PUSHED.__setitem__
+    return {
+        "ti": SimpleNamespace(xcom_push=lambda key, value: push(key, value)),
+        "dag_run": SimpleNamespace(dag_id="dag", run_id="run", start_date=None),
+    }
 
 
 def copy(world: Decommissioned, **arguments: Any) -> dict[str, Any]:
@@ -245,6 +253,54 @@ def test_a_partition_whose_leader_copies_is_refused_and_the_other_copied(world: 
     with pytest.raises(AirflowFailException, match=r"remote\.log\.copy\.disable"):
         copy(world)
     assert world.copied(1) == list(range(90))
+
+
+EXPIRING = CopyConfigs(True, True, frozenset({"delete"}), 2 * 3_600_000 - 40_000, -1)
+"""With these the first segment of each partition expires within the margin, and no other."""
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_is_left_to_expire_needs_a_person_and_everybody_tells_the_same(
+    world: Decommissioned, tmp_path: Path, capsys: pytest.CaptureFixture[str], dry_run: bool
+) -> None:
+    world.lead(EXPIRING)
+    said = [
+        "do not enable copying, and do not raise retention.ms or retention.bytes, before the log start offset of "
+        f"living-{n} is at least 30"
+        for n in range(2)
+    ]
+    with pytest.raises(AirflowFailException, match=f"^2 partitions need a person, such as: 1 segments.*{said[0]}"):
+        copy(world, dry_run_only=dry_run)
+    told = PUSHED["return_value"]
+    document = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
+    assert document == {"cluster_id": CLUSTER_ID, **told}
+    assert (told["segments"], told["expiring"], [len(p["expiring"]) for p in told["partitions"]]) == (4, 2, [1, 1])
+    assert all(p["needs_person"] and line in p["stopped_by"] for p, line in zip(told["partitions"], said, strict=True))
+    command = ["copy", str(world.log_dir), "living", *([] if dry_run else ["--execute", "--cluster-id", CLUSTER_ID])]
+    capsys.readouterr()
+    assert run([*command, "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["expiring"] == 2
+    assert run(command) == 4
+    printed = capsys.readouterr().out
+    assert all(line in printed for line in said)
+
+
+def test_it_is_green_once_the_leaders_have_deleted_what_was_left_out(world: Decommissioned) -> None:
+    world.lead(EXPIRING)
+    with pytest.raises(AirflowFailException):
+        copy(world)
+    world.lead(EXPIRING, log_start=30)
+    for dry_run in (True, False):
+        told = copy(world, dry_run_only=dry_run)
+        assert (told["segments"], told["expiring"], [p["stopped_by"] for p in told["partitions"]]) == (0, 0, [None] * 2)
+
+
+def test_a_dry_run_needs_a_person_where_the_copy_would(world: Decommissioned) -> None:
+    (world.log_dir / "living-0" / f"{0:020}.log").unlink()
+    with pytest.raises(
+        AirflowFailException, match=r"1 partitions need a person.*offsets 0\.\.29 are in the leader's log"
+    ):
+        copy(world, dry_run_only=True)
 
 
 def test_a_run_may_be_a_canary(world: Decommissioned) -> None:

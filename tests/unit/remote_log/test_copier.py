@@ -27,6 +27,8 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     COPIER_BROKER_ID,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -379,12 +381,90 @@ def test_a_marker_with_nothing_behind_it_is_not_proven(world: CopyWorld) -> None
 # --- retention --------------------------------------------------------------------------------------------------------
 
 
-def test_segments_that_are_about_to_expire_are_left_out_and_told(world: CopyWorld) -> None:
-    world.leads(replace(MAY_COPY, retention_ms=24 * HOUR_MS))
+def leaves_out_two(world: CopyWorld, log_start: int = 0) -> None:
+    """The first two of four segments are about to expire."""
+    world.leads(replace(MAY_COPY, retention_ms=24 * HOUR_MS), log_start=log_start)
     world.source.timestamps_ms = {0: NOW_MS - 24 * HOUR_MS, 10: NOW_MS - 23 * HOUR_MS - 1}
+
+
+HOLE_AHEAD = (
+    "2 segments, offsets 0..19, are about to expire by retention.ms and are not copied: do not enable copying, and do not "
+    "raise retention.ms or retention.bytes, before the log start offset of living-0 is at least 20"
+)
+
+
+def test_segments_that_are_about_to_expire_are_left_out_and_need_a_person(world: CopyWorld) -> None:
+    """Brokers would go on behind the last copy, and local retention would delete them, however long they were to live."""
+    leaves_out_two(world)
     report = world.copy()
     assert [m.start_offset for m in report.copied] == [20, 30]
     assert [segment.base_offset for segment in report.expiring] == [0, 10]
+    assert report.needs_person
+    assert HOLE_AHEAD in str(report.stopped_by)
+    assert len(report.to_json()["expiring"]) == 2
+
+
+def test_what_was_left_out_is_told_again_until_the_leaders_log_start_has_passed_it(world: CopyWorld) -> None:
+    leaves_out_two(world)
+    world.copy()
+    events = world.events()
+    for log_start, needs_person in [(0, True), (10, True), (19, True), (20, False), (25, False)]:
+        leaves_out_two(world, log_start)
+        report = world.copy()
+        assert (report.needs_person, report.stopped_by is None) == (needs_person, not needs_person), log_start
+        assert len(report.expiring) == (0 if log_start >= 20 else 1 if log_start >= 10 else 2)
+    assert world.events() == events
+
+
+def test_what_is_copied_and_expires_by_now_is_not_waited_for(world: CopyWorld) -> None:
+    """The log start that is to be waited for does not run away while time passes."""
+    leaves_out_two(world)
+    world.copy()
+    world.source.timestamps_ms[20] = 0
+    report = world.copy()
+    assert [segment.base_offset for segment in report.expiring] == [0, 10]
+    assert "is at least 20 " in str(report.stopped_by)
+    world.leads(replace(MAY_COPY, retention_ms=24 * HOUR_MS), log_start=20)
+    assert (world.copy().stopped_by, world.copy().expiring) == (None, ())
+
+
+def test_retention_that_was_raised_again_has_what_was_left_out_copied(world: CopyWorld) -> None:
+    leaves_out_two(world)
+    world.copy()
+    world.leads()
+    report = world.copy()
+    assert ([m.start_offset for m in report.copied], report.needs_person) == ([0, 10], False)
+    assert world.remote_end() == 40
+
+
+def stop(world: CopyWorld) -> None:
+    world.options["should_stop"] = lambda: "somebody said stop"
+
+
+def is_limited(world: CopyWorld) -> None:
+    world.limits = CopyLimits(max_segments=1)
+
+
+def is_damaged(world: CopyWorld) -> None:
+    world.source.damaged.add(20)
+
+
+def is_leased(world: CopyWorld) -> None:
+    segment, epochs = RemoteLogSegmentId(LIVING, UUID(int=8)), world.source.leader_epochs.in_range(20, 30).entries
+    announced = (segment, 20, 29, NOW_MS, COPIER_BROKER_ID, NOW_MS, 1000, None, S.COPY_SEGMENT_STARTED, epochs)
+    world.foreign(RemoteLogSegmentMetadata(*announced))
+
+
+@pytest.mark.parametrize("ends", [stop, is_limited, is_damaged, is_leased])
+def test_whatever_ends_a_run_what_it_leaves_to_expire_is_told(
+    world: CopyWorld, ends: Callable[[CopyWorld], None]
+) -> None:
+    leaves_out_two(world)
+    ends(world)
+    report = world.copy()
+    assert (len(report.expiring), report.needs_person) == (2, True)
+    assert str(report.stopped_by).startswith(HOLE_AHEAD)
+    assert "; " in str(report.stopped_by).removeprefix(HOLE_AHEAD)
 
 
 def test_a_segment_expires_with_the_youngest_below_it(world: CopyWorld) -> None:
