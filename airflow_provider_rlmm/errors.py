@@ -245,6 +245,19 @@ class UnsafeObjectKeyError(StorageError, ValueError):
     """Raised when an object key would leave the declared prefix or does not match the layout's pattern."""
 
 
+class ForeignPrefixError(UnsafeObjectKeyError):
+    """
+    Raised when the custom metadata of a segment name a key prefix that the connection does not name.
+
+    :param message: names the segment and the prefix.
+    :param prefix: the prefix.
+    """
+
+    def __init__(self, message: str, prefix: str) -> None:
+        super().__init__(message)
+        self.prefix = prefix
+
+
 class RemoteLogError(RlmmError):
     """Base of errors about the content of remote log segments: reading them, and copying them."""
 

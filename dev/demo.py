@@ -29,7 +29,7 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.root_proof import recorded_roots
+from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     kafka_uuid_str,

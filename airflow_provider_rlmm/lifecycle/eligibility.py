@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.errors import ForeignPrefixError, StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
@@ -30,7 +30,7 @@ from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layouts import Layout, foreign_prefix
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 
 PRESENCE_KINDS = {
@@ -293,6 +293,9 @@ def _why_left(
     try:
         for place in context.storage.layout.places_of(metadata):
             context.storage.layout.segment_stem(metadata, place)
+    except ForeignPrefixError as e:
+        # In words that all segments of the same cause share: they are told together.
+        return Left(str(segment_id), foreign_prefix(e.prefix), UNSAFE_ADVICE, RefusalKind.STORAGE)
     except UnsafeObjectKeyError as e:
         return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:

@@ -3,9 +3,8 @@
 Is this the storage root where this cluster's brokers write now? Asked before anything is marked, planned or deleted.
 
 Whose root it is, its objects and stamps say. A stamp proves nothing by lying there, since a copy of the root holds a copy of
-it: it counts once a run that had verified the root by its objects has recorded the root id (:func:`record_roots`: a small
-document per cluster in the work folder). Of each place only the latest counts: who goes back to an older root has to prove it
-again.
+it: it counts once a run that had verified the root by its objects has recorded the root id
+(:mod:`~airflow_provider_rlmm.lifecycle.root_ledger`).
 
 Whether it is up to date, the newest copies of living topics say: a copy of the root, or an old root, holds objects of this
 cluster and perhaps its stamp, but nothing that was copied since. The order is read, list, read again: what is missing counts
@@ -14,7 +13,6 @@ only if the log, read after the listing, still says that it is there.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,10 +22,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.file_systems import read_file, replace_file
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.known_places import require_known_places
+from airflow_provider_rlmm.lifecycle.scrub import metadata_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
@@ -42,17 +40,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ROOTS_DOCUMENT = "roots.json"
-_MAX_BYTES = 2**20
 MOST_SAMPLES = 20
 _ROUNDS = 3
 _NAMED = 3
 _LOOKED_AT = 5
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_PLAIN = (
-    "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
-    "custom_metadata", "txn_idx_empty",
-)  # fmt: skip
 
 
 def look_for_freshness(
@@ -154,21 +146,15 @@ def _first_of_each_topic(segments: pa.Table) -> pa.Table:
 
 def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:
     """Return the sample of a segment at each place of its copy; none where no key can be built."""
-    tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
-    metadata = RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"])),
-        segment_leader_epochs=tuple((e["leader_epoch"], e["start_offset"]) for e in row["segment_leader_epochs"]),
-        state=_COPIED,
-        **{name: row[name] for name in _PLAIN},
-    )
+    metadata = metadata_of(row)
     try:
         keys = {place.name: layout.required_keys(metadata, place) for place in layout.places_of(metadata)}
     except UnsafeObjectKeyError:
         # A record that lies about the name of a living topic, or about its copy; the marker and the doctor tell of it.
         return ()
-    segment_id, copied_at_ms = metadata.remote_log_segment_id.id, row["event_timestamp_ms"]
+    segment, copied_at_ms = metadata.remote_log_segment_id, row["event_timestamp_ms"]
     return tuple(
-        Sample(row["metadata_partition"], tip, segment_id, place, required, copied_at_ms)
+        Sample(row["metadata_partition"], segment.topic_id_partition, segment.id, place, required, copied_at_ms)
         for place, required in keys.items()
     )
 
@@ -260,6 +246,9 @@ def prove_root(
     if freshness is None or (samples and not freshness.samples):
         # All of the plan's were deleted by their brokers since: there are newer ones now.
         freshness, living = _of_all_that_lives(topic, living, storage)
+    if samples is None:
+        # A plan was made after this look, for the very same places.
+        require_known_places(topic, living, storage.layout)
     lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides)
@@ -293,7 +282,8 @@ def require_brokers_root(
     """
     living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
-    freshness, _ = _of_all_that_lives(topic, living, storage)
+    freshness, living = _of_all_that_lives(topic, living, storage)
+    require_known_places(topic, living, storage.layout, nothing="nothing is copied")
     freshness.require(
         [storage.layout.places[0].name], check.expected_places, overrides, nothing="nothing is copied there"
     )
@@ -336,6 +326,26 @@ def _living_by_name(topic: TopicReplay) -> frozenset[UUID]:
     return _that_may_be_tiered(seen.living, topic.log)
 
 
+def require_places_of_plan(root: Mapping[str, Any], check: RootCheck) -> None:
+    """
+    Refuse a plan that was made for other places than those of now: nobody has looked there for copies of living topics.
+
+    :param root: what :meth:`ProvenRoot.to_dict` returned when the plan was made.
+    :param check: the root of now.
+    :raises PlanError: naming both, or if they cannot be understood.
+    """
+    try:
+        planned = [str(place["place"]) for place in root["places"]]
+    except (TypeError, KeyError) as e:
+        raise PlanError(f"the plan's places of the storage root cannot be read ({e}); make a new plan") from e
+    now = [place.place.name for place in check.places]
+    if planned != now:
+        raise PlanError(
+            f"the plan was made for the places {', '.join(planned)}, the rlmm connection names {', '.join(now)} now; make a "
+            "new plan"
+        )
+
+
 def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
     """
     Return the samples that a plan's summary has recorded, ``None`` where it has recorded none of this kind.
@@ -349,46 +359,3 @@ def samples_of(root: Mapping[str, Any]) -> tuple[Sample, ...] | None:
         return tuple(Sample.from_dict(plain) for plain in root["samples"])
     except (TypeError, ValueError) as e:
         raise PlanError(f"the plan's samples of the storage root cannot be read ({e}); make a new plan") from e
-
-
-def recorded_roots(uri: str, cluster_id: str) -> frozenset[str]:
-    """
-    Return the root ids that the latest runs have recorded, one per place.
-
-    :param uri: of the cluster's folder.
-    :param cluster_id: the cluster.
-    :raises PlanError: if the document is there and cannot be read, or is another cluster's.
-    """
-    return frozenset(_read(uri, cluster_id).values())
-
-
-def _read(uri: str, cluster_id: str) -> dict[str, str]:
-    try:
-        document = json.loads(bytes(read_file(f"{uri}/{ROOTS_DOCUMENT}", _MAX_BYTES)))
-        roots: dict[str, str] = document["root_ids"]
-        if document["cluster_id"] != cluster_id or not all(isinstance(root, str) for root in roots.values()):
-            raise ValueError("it is not this cluster's")
-        return roots
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise PlanError(
-            f"{uri}/{ROOTS_DOCUMENT}, the storage roots that earlier runs have recorded, cannot be read ({e}); remove it, "
-            "and set expected_root of the rlmm connection if no topic lives in this storage"
-        ) from e
-
-
-def record_roots(uri: str, cluster_id: str, root_ids: Mapping[str, str]) -> None:
-    """
-    Record the root that was verified in this run.
-
-    :param uri: of the cluster's folder.
-    :param cluster_id: the cluster.
-    :param root_ids: name of the place → its root id; what is known is not written again.
-    :raises PlanError: if the document is there and cannot be read.
-    :raises OSError: if it cannot be written; the older one is still there.
-    """
-    known = _read(uri, cluster_id)
-    if (latest := {**known, **root_ids}) != known:
-        document = {"cluster_id": cluster_id, "root_ids": latest}
-        replace_file(f"{uri}/{ROOTS_DOCUMENT}", [json.dumps(document, indent=2).encode()])

@@ -166,9 +166,28 @@ class CleanerSession:
         :param limits: with the overrides in force.
         :raises PlanError: if what earlier runs have recorded cannot be read.
         """
-        from airflow_provider_rlmm.lifecycle.root_proof import recorded_roots
+        from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
 
         return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
+
+    def require_known_places(self, topic: TopicReplay) -> None:
+        """
+        Refuse settings that do not name every place at which living topics have copies; no storage is asked.
+
+        :param topic: the metadata topic; it is advanced.
+        :raises StorageRootError: naming the key prefix, its topics and what to set.
+        :raises EventLogError: if the topic or the cluster cannot be read.
+        """
+        from airflow_provider_rlmm.lifecycle.known_places import require_known_places
+        from airflow_provider_rlmm.storage.layouts import layout_named
+
+        settings = self.access.get_connection_settings()
+        if settings.storage_uri is None:
+            return
+        topic.advance()
+        require_known_places(
+            topic, (), layout_named(settings.layout, settings.layout_options), nothing="nothing is marked"
+        )
 
     def prove_root(
         self, topic: TopicReplay, limits: CleanerLimits, storage: RemoteStorageManager | None = None

@@ -42,6 +42,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     :param source_plan: folder of a plan; only its orphaned partitions are marked. ``None``: all are looked for.
     :param dry_run: say what would be written, write nothing.
     :raises StoppedError: if the kill switch is on.
+    :raises StorageRootError: if living topics have copies at places that the connection does not name.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
     from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
@@ -50,6 +51,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     work = session.work_of(source_plan)
     publisher = session.access.get_publisher(session.log)
     with step(uri, "mark"), session.topic() as topic:
+        session.require_known_places(topic)
         report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
     write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
     log_refusals(report.refusals)
@@ -124,7 +126,8 @@ def clean(
     """
     from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
     from airflow_provider_rlmm.lifecycle.progress import ProgressWriter
-    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, record_roots, samples_of
+    from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
+    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, require_places_of_plan, samples_of
 
     limits = session.paced(limits)
     summary.check_valid(session.cluster_id, session.clock())
@@ -134,6 +137,7 @@ def clean(
     guard = guard_of(uri, summary, metadata_partition, wanted=wanted)
 
     def on_root(root: ProvenRoot) -> None:
+        require_places_of_plan(summary.root, root.check)
         if not dry_run:
             record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
 

@@ -9,11 +9,15 @@ are passed over, as are bytes behind the last tag, and what a known tag says of 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.errors import MalformedMetadataError
 from airflow_provider_rlmm.metadata.wire import MAX_STRING_BYTES, Reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY = range(3)
 
@@ -76,3 +80,36 @@ def _string(reader: Reader, name: str) -> str:
         raise MalformedMetadataError(f"{name} claims {size} bytes")
     # As Java does: what is no UTF-8 is replaced, so it is equal to no prefix and no key that there can be.
     return reader.array(size, name).decode("utf-8", "replace")
+
+
+_SIZE_FIELD: Final = rb"(?:\x00[\x00-\x7f][\x80-\xff]{0,9}[\x00-\x7f])?"
+"""The field remote_size, where there is one."""
+
+_NO_PREFIX: Final = (rb"\x00", rb"\x01" + _SIZE_FIELD + rb"\z", rb"[\x01-\x7f]" + _SIZE_FIELD + rb"[\x02-\x7f]")
+"""How custom metadata without a prefix begin: no field, remote_size alone, or a later tag before that of the prefix."""
+
+
+def without_other_prefix(custom_metadata: pa.ChunkedArray, prefixes: Collection[str]) -> pa.ChunkedArray:
+    """
+    Tell of the custom metadata of many segments which certainly name no prefix but some.
+
+    :param custom_metadata: binary, one per segment.
+    :param prefixes: the prefixes.
+    :return: one truth value per segment; what is false is for :func:`read_custom_metadata` to tell.
+    """
+    import pyarrow.compute as pc
+
+    named = (rb"[\x01-\x7f]" + _SIZE_FIELD + rb"\x01[\x80-\xff]{0,4}[\x00-\x7f]" + _compact(p) for p in prefixes)
+    pattern = rb"\A(?:" + b"|".join((*_NO_PREFIX, *named)) + rb")"
+    settled = pc.match_substring_regex(custom_metadata, pattern)
+    return pc.or_(pc.fill_null(settled, True), pc.equal(pc.fill_null(pc.binary_length(custom_metadata), 0), 0))
+
+
+def _compact(text: str) -> bytes:
+    """Return a pattern of the compact string that holds a text: its length and one as a varint, and its bytes."""
+    raw = text.encode()
+    length, size = bytearray(), len(raw) + 1
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return b"".join(b"\\x%02x" % byte for byte in bytes([*length, size]) + raw)

@@ -8,23 +8,31 @@ A layout makes no call. What it builds always lies under one of its places; what
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
+from airflow_provider_rlmm.errors import (
+    ConfigurationError,
+    ForeignPrefixError,
+    MalformedMetadataError,
+    UnsafeObjectKeyError,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.aiven_files import AivenFiles
-from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
+from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import Place
 from airflow_provider_rlmm.storage.segment_files import PlainFiles, ReadObject, SegmentFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Layout(Protocol):
@@ -43,7 +51,17 @@ class Layout(Protocol):
         Return every place at which the copy of a segment can lie, as far as its metadata tells.
 
         :param metadata: the segment.
-        :raises UnsafeObjectKeyError: if its custom metadata names another place, or cannot be read.
+        :raises ForeignPrefixError: if its custom metadata names a place that is none of :attr:`places`.
+        :raises UnsafeObjectKeyError: if its custom metadata names another key, or cannot be read.
+        """
+
+    def names_only(self, custom_metadata: pa.ChunkedArray, prefixes: Collection[str] = ()) -> pa.ChunkedArray:
+        """
+        Tell of the custom metadata of many segments which certainly name no place but :attr:`places`, and some more.
+
+        :param custom_metadata: binary, one per segment, null where it has none.
+        :param prefixes: more key prefixes, as :class:`~airflow_provider_rlmm.errors.ForeignPrefixError` names them.
+        :return: one truth value per segment; of what is false :meth:`places_of` is asked.
         """
 
     @property
@@ -179,6 +197,12 @@ class TemplateLayout:
         """See :class:`Layout`; custom metadata tells nothing here."""
         return self.places
 
+    def names_only(self, custom_metadata: pa.ChunkedArray, prefixes: Collection[str] = ()) -> pa.ChunkedArray:
+        """See :class:`Layout`; custom metadata tells nothing here."""
+        import pyarrow as pa
+
+        return pa.chunked_array([pa.repeat(True, len(custom_metadata))])
+
     def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
         """See :class:`Layout`."""
         whole = self._prefixes[place or self.places[0]] + self._pattern.folder(topic_id_partition)
@@ -310,16 +334,20 @@ class AivenLayout(TemplateLayout):
         try:
             custom = read_custom_metadata(metadata.custom_metadata)
         except MalformedMetadataError as e:
-            raise self._refused(metadata, f"it cannot be read ({e})") from e
+            raise UnsafeObjectKeyError(_refused(metadata, f"it cannot be read ({e})")) from e
         if custom.object_key is not None and custom.object_key != (path := self._pattern.stem(metadata)):
-            raise self._refused(metadata, f"its key {in_quotes(custom.object_key)} is not {in_quotes(path)}")
+            why = f"its key {in_quotes(custom.object_key)} is not {in_quotes(path)}"
+            raise UnsafeObjectKeyError(_refused(metadata, why))
         if custom.object_prefix is None:
             return self.places
         found = tuple(place for place, prefix in self._prefixes.items() if prefix == custom.object_prefix)
         if not found:
-            why = f"its prefix {in_quotes(custom.object_prefix)} is neither key_prefix nor one of former_key_prefixes"
-            raise self._refused(metadata, why)
+            raise ForeignPrefixError(_refused(metadata, foreign_prefix(custom.object_prefix)), custom.object_prefix)
         return found
+
+    def names_only(self, custom_metadata: pa.ChunkedArray, prefixes: Collection[str] = ()) -> pa.ChunkedArray:
+        """See :class:`Layout`."""
+        return without_other_prefix(custom_metadata, {*self._prefixes.values(), *prefixes})
 
     def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
         """See :class:`Layout`: REMOTE_SIZE is that of all three objects."""
@@ -333,12 +361,21 @@ class AivenLayout(TemplateLayout):
         """See :class:`Layout`: as the manifest of each segment says."""
         return AivenFiles(self, read)
 
-    def _refused(self, metadata: RemoteLogSegmentMetadata, why: str) -> UnsafeObjectKeyError:
-        data = metadata.custom_metadata or b""
-        return UnsafeObjectKeyError(
-            f"the custom metadata of segment {metadata.remote_log_segment_id}, start offset {metadata.start_offset}, is "
-            f"refused: {why}; its bytes are {data[:160].hex()}"
-        )
+
+def foreign_prefix(prefix: str) -> str:
+    """
+    Say that a copy lies where the connection does not look.
+
+    :param prefix: the key prefix that its custom metadata names.
+    """
+    return f"its prefix {in_quotes(prefix)} is neither key_prefix nor one of former_key_prefixes"
+
+
+def _refused(metadata: RemoteLogSegmentMetadata, why: str) -> str:
+    return (
+        f"the custom metadata of segment {metadata.remote_log_segment_id}, start offset {metadata.start_offset}, is "
+        f"refused: {why}; its bytes are {(metadata.custom_metadata or b'')[:160].hex()}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
+
+import pyarrow as pa
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.layouts import (
@@ -38,6 +40,9 @@ class RelocatedLayout:
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         named = tuple(place for place in self.places if place.name.encode() == metadata.custom_metadata)
         return named or self.places
+
+    def names_only(self, custom_metadata: pa.ChunkedArray, prefixes: Collection[str] = ()) -> pa.ChunkedArray:
+        return _LOCAL.names_only(custom_metadata, prefixes)
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
         return self._relocated(_LOCAL.partition_prefix(topic_id_partition), place or self.places[0])

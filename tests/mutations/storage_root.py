@@ -11,6 +11,9 @@ DEADLINE = "storage/deadline.py"
 OPENING = "storage/opening.py"
 STORAGE_ACCESS = "session/storage_access.py"
 FRESHNESS = "policy/freshness.py"
+ROOT_LEDGER = "lifecycle/root_ledger.py"
+KNOWN_PLACES = "lifecycle/known_places.py"
+CLEANING = "session/cleaning.py"
 UNSEEN = "policy/unseen.py"
 WHOLENESS = "policy/wholeness.py"
 
@@ -72,10 +75,50 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "knows an older root of a place again",
-        ROOT_PROOF,
+        ROOT_LEDGER,
         "**known, **root_ids}",
         "**root_ids, **known}",
         "lifecycle/test_root_ledger.py",
+    ),
+    Mutation(
+        "I2",
+        "works beside copies of living topics at a place that the connection does not know",
+        ROOT_PROOF,
+        "    if samples is None:\n        # A plan",
+        "    if False:\n        # A plan",
+        "lifecycle/test_known_places.py::test_nothing_is_written_or_deleted_while_a_living_copy_lies_elsewhere",
+    ),
+    Mutation(
+        "whose storage",
+        "copies beside copies of living topics at a place that the connection does not know",
+        ROOT_PROOF,
+        '    require_known_places(topic, living, storage.layout, nothing="nothing is copied")\n',
+        "",
+        "lifecycle/test_known_places.py::test_a_prefix_that_the_connection_does_not_name_refuses_the_run",
+    ),
+    Mutation(
+        "I2",
+        "marks beside copies of living topics at a place that the connection does not know",
+        CLEANING,
+        "        session.require_known_places(topic)\n",
+        "",
+        "airflow/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
+    ),
+    Mutation(
+        "I2",
+        "applies a plan that was made for other places",
+        CLEANING,
+        "        require_places_of_plan(summary.root, root.check)\n",
+        "",
+        "airflow/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
+    ),
+    Mutation(
+        "I18",
+        "takes a topic that may not be described and has copies elsewhere for gone",
+        KNOWN_PLACES,
+        "_MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)",
+        "_MAY_LIVE: Final = (Presence.PRESENT,)",
+        "lifecycle/test_known_places.py::test_a_topic_that_may_not_be_described_may_live",
     ),
     switched_off(
         ROOT_PROOF,
@@ -88,8 +131,8 @@ STORAGE_ROOT = [
         "whose storage",
         "copies where nothing but hidden topics tells whose storage it is",
         ROOT_PROOF,
-        "    freshness, _ = _of_all_that_lives(topic, living, storage)",
-        "    freshness = look_for_freshness(topic, living, storage)",
+        "    freshness, living = _of_all_that_lives(topic, living, storage)\n    require",
+        "    freshness = look_for_freshness(topic, living, storage)\n    require",
         "lifecycle/test_root_proof.py::test_nothing_is_copied_where_only_hidden_topics_could_tell_whose_storage_it_is",
     ),
     Mutation(

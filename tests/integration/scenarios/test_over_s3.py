@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from dev import tiering
 from dev.faults import Object
@@ -107,8 +108,8 @@ def test_a_changed_prefix(kafka: S3Kafka, proxy: S3Proxy) -> None:
     A topic that is deleted in an orderly way leaves clean metadata: the cleaner has nothing to do there, a scrub finds the
     objects. One whose deletion is cut short is cleaned below the former prefix, if the connection names it.
 
-    Protection: a copy lies where its custom metadata says, or it is refused (``AivenLayout.places_of``); without, the living
-    copies of before seem to be missing, and the run ends with the wrong reason.
+    Protection: a run is refused that does not know where the living topics' copies of before lie
+    (``known_places.require_known_places``); without, segments are finished while their objects lie below the former prefix.
     """
     before = kafka.key_prefix
     forgotten, moved = (tiered_topic(kafka, name, 2, 2) for name in ("forgotten", "moved"))
@@ -141,11 +142,14 @@ def test_a_changed_prefix(kafka: S3Kafka, proxy: S3Proxy) -> None:
 
 
 def assert_refused_without_the_former_prefix(kafka: S3Kafka, former: str) -> None:
-    """A connection that knows only the prefix of now marks, and deletes nothing."""
+    """The living topics' copies of before lie there: nothing is begun by a connection that knows only the prefix of now."""
     everything = kafka.remote_objects()
     with Cleaning.of(kafka, storage_of(kafka)) as cleaning:
         assert len(cleaning.mark().marked) == 2
-        done = cleaning.clean()
+        events = len(list(cleaning.events()))
+        with pytest.raises(
+            StorageRootError, match=rf"below the key prefix '{former}'.*add '{former}' to former_key_prefixes"
+        ):
+            cleaning.clean()
+        assert len(list(cleaning.events())) == events
     assert kafka.remote_objects() == everything
-    assert done["segments_deleted"] == 0
-    assert f"its prefix '{former}' is neither key_prefix nor one of former_key_prefixes" in " ".join(done["reasons"])

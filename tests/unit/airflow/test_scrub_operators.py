@@ -20,6 +20,7 @@ from airflow_provider_rlmm.errors import (
     HiddenCopiesError,
     PlanError,
     StorageError,
+    StorageRootError,
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
@@ -27,6 +28,12 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.cleaner import (
+    CleanMetadataPartitionOperator,
+    MarkDeletedPartitionsOperator,
+    PlanRemoteLogCleanupOperator,
+)
 from airflow_provider_rlmm.operators.scrub import (
     DeleteScrubbedObjectsOperator,
     PlanRemoteStorageScrubOperator,
@@ -37,9 +44,11 @@ from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
 from airflow_provider_rlmm.policy.attention import SUGGESTED_MS, iso_time
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip
+from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
+from tests.unit.storage.test_aiven import custom_prefix
 
 TOPIC = tip("orders", 0, 7)
+GONE = tip("gone", 0, 9)
 
 
 @pytest.fixture
@@ -74,6 +83,54 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
     ):
         monkeypatch.setattr(hook, name, lambda self, value=value: value)
     return fake
+
+
+def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, deleted or promised before a person has named it: by no step, whatever the one before said."""
+    connect(monkeypatch, storage_uri="memory:///", layout="aiven", key_prefix="kafka/")
+    monkeypatch.setattr(RemoteLogMetadataHook, "get_offset_store", lambda self: cluster.offsets)
+    cluster.topics.describe_metadata_topic = lambda topic: SimpleNamespace(authorized_operations=None)  # type: ignore[attr-defined]
+    cluster.segments(GONE, 5)
+    limits: Any = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
+    run = Run()
+    run.scrub()
+    run.plan()
+
+    def elsewhere() -> None:
+        cluster.foreign(add(cluster.alive, 500))
+        event = update(cluster.alive, 500, S.COPY_SEGMENT_FINISHED, custom_metadata=custom_prefix("two/"))
+        cluster.foreign(event)
+
+    MarkDeletedPartitionsOperator(task_id="mark").execute(Run("clean").context)
+    cluster.now_ms += 1000
+    [planned] = PlanRemoteLogCleanupOperator(task_id="plan", limits=limits, blast_radius={"max_share": 1.0}).execute(
+        Run("clean").context
+    )
+    elsewhere()
+    before = (set(cluster.storage.keys), dict(cluster.log.high_water_marks()))
+    for step in (
+        lambda: CheckRemoteLogCleanupOperator(task_id="check", dry_run_only=True).execute(run.context),
+        lambda: CheckRemoteLogCleanupOperator(task_id="check").execute(run.context),
+        lambda: MarkDeletedPartitionsOperator(task_id="mark").execute(run.context),
+        lambda: PlanRemoteLogCleanupOperator(task_id="plan", limits=limits).execute(run.context),
+        run.scrub,
+        run.delete,
+    ):
+        with pytest.raises(StorageRootError, match=r"below the key prefix 'two/'.*\(alive; see metadata partition"):
+            step()
+    connect(monkeypatch, storage_uri="memory:///", layout="aiven", key_prefix="kafka/", former_key_prefixes="two/")
+    named = Cluster(2, layout=AivenLayout("kafka/", ["two/"]), living_topic=False)
+    named.storage._objects.update(cluster.storage._objects)
+    monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", lambda self: named.storage)
+    with pytest.raises(PlanError, match=r"made for the places kafka, .* names kafka, two now"):
+        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=planned, limits=limits).execute(
+            Run("clean").context
+        )
+    assert (set(cluster.storage.keys), dict(cluster.log.high_water_marks())) == before
+    MarkDeletedPartitionsOperator(task_id="mark").execute(run.context)
+    run.scrub(fail_on_problems=False)
 
 
 class Run:

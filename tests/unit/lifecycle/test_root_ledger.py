@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle.root_proof import ROOTS_DOCUMENT, record_roots, recorded_roots
+from airflow_provider_rlmm.lifecycle.root_ledger import ROOTS_DOCUMENT, record_roots, recorded_roots
 
 
 def test_of_each_place_the_latest_root_is_known(tmp_path: Path) -> None:

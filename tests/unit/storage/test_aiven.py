@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
 from airflow_provider_rlmm.lifecycle.scrub import scrub
@@ -19,7 +22,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
+from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
@@ -166,3 +169,56 @@ def test_a_plan_of_the_recorded_run_deletes_what_a_changed_prefix_left_behind(tm
     assert before - set(cluster.storage.keys) == leaked
     assert dict(cluster.log.high_water_marks()) == events
     assert scrubs.scrub()[0].classes.keys() == {ScrubClass.IN_USE, ScrubClass.COPY_NEVER_FINISHED}
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["case"]))
+def test_columns_call_no_prefix_ours_that_the_reader_calls_another(case: dict[str, Any]) -> None:
+    custom = custom_of(case)
+    try:
+        prefix = read_custom_metadata(custom).object_prefix
+    except MalformedMetadataError:
+        prefix = None
+    column = pa.chunked_array([pa.array([custom], pa.binary())])
+    for ours in {"", "kp/", "now/", prefix or ""}:
+        [settled] = without_other_prefix(column, [ours]).to_pylist()
+        assert not settled or prefix in (None, ours), case
+        assert settled or case["kind"] != "valid" or prefix not in (None, ours), "the fast way knows what is common"
+
+
+@given(
+    prefix=st.text(max_size=300).filter(lambda text: text.isprintable()),
+    size=st.none() | st.integers(0, 2**62),
+    key=st.none() | st.text(alphabet="abc/", max_size=200),
+)
+def test_columns_and_the_reader_say_the_same_of_any_prefix(prefix: str, size: int | None, key: str | None) -> None:
+    fields = []
+    if size is not None:
+        fields.append(b"\x00" + tagged(varlong(size)))
+    fields.append(b"\x01" + tagged(compact(prefix)))
+    if key is not None:
+        fields.append(b"\x02" + tagged(compact(key)))
+    custom = bytes([len(fields)]) + b"".join(fields)
+    assert read_custom_metadata(custom).object_prefix == prefix
+    column = pa.chunked_array([pa.array([custom, None, b"", custom[:-1]], pa.binary())])
+    assert without_other_prefix(column, [prefix]).to_pylist()[:3] == [True, True, True]
+    assert without_other_prefix(column, [prefix + "x", "y" + prefix]).to_pylist()[:3] == [False, True, True]
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def varlong(value: int) -> bytes:
+    return varint(value << 1)
+
+
+def compact(text: str) -> bytes:
+    return varint(len(text.encode()) + 1) + text.encode()
+
+
+def tagged(value: bytes) -> bytes:
+    return varint(len(value)) + value

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Do living topics have copies where the connection does not look?
+
+What lies below a key prefix that the connection does not name is not listed, so it looks deleted. Custom metadata tell of
+such a prefix, if only those of some segments: one copy of a living topic there shows that the connection does not name all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from airflow_provider_rlmm.errors import ForeignPrefixError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.scrub import metadata_of
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.quoting import in_quotes, name_in_text
+from airflow_provider_rlmm.storage.layouts import Layout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAMED: Final = 3
+_MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)
+_MOST_PREFIXES: Final = 10
+"""So many are looked for: whoever makes them up is not to keep us busy."""
+
+
+def require_known_places(
+    topic: TopicReplay, living: Collection[UUID], layout: Layout, *, nothing: str = "nothing is deleted"
+) -> None:
+    """
+    Refuse a connection that does not name every prefix below which copies of living topics lie. Nothing is changed.
+
+    Custom metadata that cannot be read, or that name another key, refuse nothing here: the doctor tells of them.
+
+    :param topic: the metadata topic, as far as it was read.
+    :param living: ids of the topics that are known to exist; others are asked for by name where they have such a copy.
+    :param layout: knows the prefixes of the connection.
+    :param nothing: what a refusal prevents, for the message.
+    :raises StorageRootError: naming each prefix, its topics, one record of each, and what to set.
+    :raises ClusterMismatchError: if the topics are those of another cluster than the log.
+    :raises EventLogError: if the cluster cannot be asked.
+    """
+    found = list(_foreign(_copied(topic.segments), layout))
+    gone = {topic_id for prefix in found for topic_id in prefix.topics} - set(living)
+    if gone:
+        asked = {topic_id: names for topic_id, names in topic.names().items() if topic_id in gone}
+        # What may not be described may live.
+        gone = {i for i, o in look(topic.topics, topic.log, asked).observations.items() if o.presence not in _MAY_LIVE}
+    if causes := [prefix.sentence(gone, layout) for prefix in found if prefix.topics.keys() - gone]:
+        raise StorageRootError(f"{'; '.join(causes)}. What lies there is not listed: {nothing}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignPrefix:
+    """A key prefix that the connection does not name."""
+
+    prefix: str
+    # Topic id → name, metadata partition and offset of one copy there.
+    topics: dict[UUID, tuple[str, int, int]] = field(default_factory=dict)
+
+    def sentence(self, gone: Collection[UUID], layout: Layout) -> str:
+        """Say who has copies there, and what to set."""
+        living = sorted(told for topic_id, told in self.topics.items() if topic_id not in gone)
+        names = ", ".join(name_in_text(name) for name, _, _ in living[:_NAMED])
+        more = f" and {len(living) - _NAMED} more" if len(living) > _NAMED else ""
+        _, metadata_partition, offset = living[0]
+        return (
+            f"living topics have copies below the key prefix {in_quotes(self.prefix)}, which is neither key_prefix nor one "
+            f"of former_key_prefixes of the rlmm connection ({names}{more}; see metadata partition {metadata_partition}, "
+            f"offset {offset}): {_what_to_set(self.prefix, layout)}"
+        )
+
+
+def _what_to_set(prefix: str, layout: Layout) -> str:
+    alike = next((p.name for p in layout.places if p.name == (prefix.rstrip("/") or "/")), None)
+    if alike is not None:
+        return f"did you mean {in_quotes(prefix)}? Correct key_prefix or former_key_prefixes, letter by letter"
+    return f"add {in_quotes(prefix)} to former_key_prefixes, or correct key_prefix if brokers write there now"
+
+
+def _copied(segments: pa.Table) -> pa.Table:
+    """Return the copied segments that have custom metadata."""
+    import pyarrow.compute as pc
+
+    copied = pc.equal(segments.column("state"), int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+    return segments.filter(pc.and_(copied, pc.is_valid(segments.column("custom_metadata"))))
+
+
+def _foreign(copied: pa.Table, layout: Layout) -> Iterator[_ForeignPrefix]:
+    """Yield each key prefix that copies name and the connection does not, with all topics that have such a copy."""
+    import numpy as np
+
+    custom = copied.column("custom_metadata")
+    settled = layout.names_only(custom).to_numpy(zero_copy_only=False).astype(bool)
+    found = 0
+    for number in np.flatnonzero(~settled).tolist():
+        if settled[number] or found == _MOST_PREFIXES:
+            continue
+        settled[number] = True
+        try:
+            layout.places_of(metadata_of(copied.slice(number, 1).to_pylist()[0]))
+        except ForeignPrefixError as e:
+            found += 1
+            same = layout.names_only(custom, (e.prefix,)).to_numpy(zero_copy_only=False) & ~settled
+            same[number] = True
+            settled |= same
+            yield _with_topics(e.prefix, copied.filter(same))
+        except UnsafeObjectKeyError:
+            continue
+
+
+def _with_topics(prefix: str, copies: pa.Table) -> _ForeignPrefix:
+    columns = ("topic", "metadata_partition", "event_offset")
+    by_topic = copies.select(["topic_id", *columns]).group_by("topic_id", use_threads=False)
+    rows = by_topic.aggregate([(column, "first") for column in columns]).to_pylist()
+    return _ForeignPrefix(
+        prefix,
+        {
+            UUID(bytes=row["topic_id"]): (
+                row["topic_first"],
+                row["metadata_partition_first"],
+                row["event_offset_first"],
+            )
+            for row in rows
+        },
+    )
