@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS, Clock
+from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
 from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_plan
@@ -134,10 +135,13 @@ class Run:
     def archive(self, name: str | None = None, should_stop: StopSource = never_stopped) -> PlanArchive:
         """Archive the plan."""
         cluster = self.cluster
-        archiver = PlanArchiver(
-            cluster.log, cluster.storage, self.archive_uri, clock=cluster.clock, should_stop=should_stop
-        )
         planned = {n: planned_segments(self.uri, self.summary, n) for n in self.summary.by_metadata_partition}
+        topic = cluster.topic()
+        topic.advance()
+        named = named_by_log(topic, {topic_id for segments in planned.values() for topic_id, _ in segments})
+        archiver = PlanArchiver(
+            cluster.log, cluster.storage, self.archive_uri, named, clock=cluster.clock, should_stop=should_stop
+        )
         return archiver.archive(name or self.name, self.summary, planned)
 
     def clean(

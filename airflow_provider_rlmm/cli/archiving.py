@@ -9,15 +9,18 @@ import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_cluster, with_limits, with_storage
-from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin, execute_option
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.quoting import human_bytes, in_quotes
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from airflow_provider_rlmm.session.restoring import RestoreReport
 
 topic_id_option = click.option(
     "--topic-id", required=True, metavar="ID", help="Id of the topic, as 'rlmm topics' and 'rlmm orphans' print it."
@@ -67,11 +70,23 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
 @click.option(
     "--archived-cluster-id", metavar="ID", help="The cluster that was archived.  [default: the one that is written to]"
 )
+@click.option(
+    "--override",
+    "overrides",
+    type=click.Choice(sorted(RESTORE_OVERRIDES)),
+    multiple=True,
+    help="incomplete_archive restores what there is of an archive that is not whole, and ends with exit code 4.",
+)
 @archive_option
 @execute_option
 @with_cluster
 def restore_command(
-    invocation: Invocation, topic_id: str, topic: str, archived_cluster_id: str | None, execute: bool
+    invocation: Invocation,
+    topic_id: str,
+    topic: str,
+    archived_cluster_id: str | None,
+    overrides: tuple[str, ...],
+    execute: bool,
 ) -> int:
     """
     Write the committed records of an archived topic into an empty one, and read them back.
@@ -88,11 +103,18 @@ def restore_command(
             kafka_uuid_str(_topic_id(topic_id)),
             topic,
             archived_cluster_id=archived_cluster_id,
+            overrides=overrides,
             dry_run=not execute,
         )
+    code = ExitCode.NEEDS_A_PERSON if report.needs_person else ExitCode.DONE
     if invocation.output.as_json:
         invocation.output.document(report.to_dict())
-        return ExitCode.DONE
+        return code
+    _show(invocation.output, report, execute)
+    return code
+
+
+def _show(output: Output, report: RestoreReport, execute: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "partition": p.partition,
@@ -110,13 +132,16 @@ def restore_command(
         "left_out": "left out",
         "sha256": "SHA-256",
     }
-    invocation.output.rows(rows, columns, "restored" if execute else "to restore")
+    output.rows(rows, columns, "restored" if execute else "to restore")
     size = human_bytes(sum(p.bytes for p in report.partitions))
+    for said in report.beginnings:
+        output.line(said)
     if execute:
-        invocation.output.line(f"{report.records:,} records, {size}, are in {topic}, read back and compared.")
+        output.line(f"{report.records:,} records, {size}, are in {report.topic}, read back and compared.")
     else:
-        invocation.output.line(f"{report.records:,} records, {size}, can be written into {topic}: --execute does it.")
-    return ExitCode.DONE
+        output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
+    for said in report.incomplete:
+        output.line(f"needs a person: the archive is not whole: {said}", "bold red")
 
 
 COMMANDS = (archive_command, restore_command)

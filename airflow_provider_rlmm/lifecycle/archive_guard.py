@@ -112,9 +112,11 @@ class ArchivedPlan:
 
     def _look(self, tip: TopicIdPartition, found: ArchivedUserPartition) -> tuple[ArchivedSegment, ...]:
         """Return the segments that the archive of a user partition holds now; none where it is not whole, from then on."""
+        from airflow_provider_rlmm.lifecycle.archive_documents import require_document
         from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest, require_files
 
         try:
+            require_document(found)
             manifest = read_manifest(found.folder, found.manifest, found.manifest_sha256)
             self._check(manifest, tip)
             require_files(found.folder, manifest)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StoppedError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document
 from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.policy.archive_run import NamedSegment
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
@@ -34,12 +37,36 @@ from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Work:
+    """What a try has archived so far."""
+
+    name: str
+    summary: PlanSummary
+    began_ms: int
+    archived: list[ArchivedUserPartition] = field(default_factory=list)
+    refused: dict[str, Refusal] = field(default_factory=dict)
+    begun: dict[UUID, tuple[TopicIdPartition, int]] = field(default_factory=dict)
+
+    @contextmanager
+    def refusing(self, tip: TopicIdPartition, metadata_partition: int) -> Iterator[None]:
+        """Refuse a topic for what concerns it alone; anything else ends the step."""
+        try:
+            yield
+        except (RemoteLogError, StorageError) as e:
+            if e.retriable or isinstance(e, StorageRootError) or isinstance(e.__cause__, OSError):
+                raise
+            logger.error("%s is not archived, and nothing of its topic will be deleted: %s", tip, e)
+            self.refused.setdefault(kafka_uuid_str(tip.topic_id), not_archived(tip, metadata_partition, str(e)))
+
+
 @dataclass(frozen=True, slots=True)
 class PlanArchiver:
     """
     :param log: the metadata event log that the plan was made from.
     :param storage: remote storage.
     :param archive_uri: the folder of all archives.
+    :param named: what the log names of the planned topics, in all of their partitions.
     :param clock: time.
     :param should_stop: why no further user partition may be begun, asked before each.
     """
@@ -47,6 +74,7 @@ class PlanArchiver:
     log: MetadataLogReader
     storage: RemoteStorageManager
     archive_uri: str
+    named: NamedByLog
     _: KW_ONLY
     clock: Clock
     should_stop: StopSource = never_stopped
@@ -64,27 +92,43 @@ class PlanArchiver:
         :raises StorageError: if storage fails in a way that may pass, or the root is gone.
         :raises StoppedError: if the kill switch is on.
         """
-        began = self.clock()
-        archived: list[ArchivedUserPartition] = []
-        refused: dict[str, Refusal] = {}
+        work = _Work(name, summary, self.clock())
+        try:
+            self._archive_all(work, planned)
+        except BaseException:
+            # What is in the archive by now is named all the same; what went wrong is said by the error.
+            with suppress(ArchiveError):
+                self._leave_documents(work)
+            raise
+        self._leave_documents(work)
+        return PlanArchive(
+            name, summary.plan_id, summary.sha256, summary.cluster_id, self.archive_uri, work.began_ms,
+            tuple(work.archived), work.refused,
+        )  # fmt: skip
+
+    def _archive_all(self, work: _Work, planned: Mapping[int, PlannedSegments]) -> None:
         for metadata_partition in sorted(planned):
-            for history, ids in self._work(summary, metadata_partition, planned[metadata_partition]):
+            for history, ids in self._work(work.summary, metadata_partition, planned[metadata_partition]):
                 tip = history.topic_id_partition
                 if (why := self.should_stop()) is not None:
                     raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
-                if kafka_uuid_str(tip.topic_id) in refused:
+                if kafka_uuid_str(tip.topic_id) in work.refused:
                     continue
-                try:
-                    archived.append(self._archive(name, summary, metadata_partition, history, ids))
-                except (RemoteLogError, StorageError) as e:
-                    # What is not of this topic alone ends the step.
-                    if e.retriable or isinstance(e, StorageRootError) or isinstance(e.__cause__, OSError):
-                        raise
-                    logger.error("%s is not archived, and nothing of its topic will be deleted: %s", tip, e)
-                    refused.setdefault(kafka_uuid_str(tip.topic_id), not_archived(tip, metadata_partition, str(e)))
-        return PlanArchive(
-            name, summary.plan_id, summary.sha256, summary.cluster_id, self.archive_uri, began, tuple(archived), refused
-        )
+                work.begun.setdefault(tip.topic_id, (tip, metadata_partition))
+                with work.refusing(tip, metadata_partition):
+                    found = self._archive(work.name, work.summary, metadata_partition, history, ids)
+                    work.archived.append(found)
+
+    def _leave_documents(self, work: _Work) -> None:
+        """Leave a document in the archive of each topic that was begun; a topic that cannot have one is refused."""
+        for tip, metadata_partition in work.begun.values():
+            of_topic = [found for found in work.archived if found.topic_id == kafka_uuid_str(tip.topic_id)]
+            with work.refusing(tip, metadata_partition):
+                document = leave_document(
+                    self.archive_uri, self._origin(work.name, work.summary, tip), of_topic, self.named[tip.topic_id]
+                )
+                for found in of_topic:
+                    work.archived[work.archived.index(found)] = replace(found, document=document)
 
     def _work(
         self, summary: PlanSummary, metadata_partition: int, planned: PlannedSegments
@@ -106,9 +150,11 @@ class PlanArchiver:
         history: UserPartitionHistory,
         ids: frozenset[UUID],
     ) -> ArchivedUserPartition:
-        tip = history.topic_id_partition
-        origin = ArchiveOrigin(name, summary.cluster_id, tip, self.clock(), summary.plan_id, summary.sha256)
+        origin = self._origin(name, summary, history.topic_id_partition)
         return archive_segments(self.storage, self.archive_uri, origin, metadata_partition, history, ids)
+
+    def _origin(self, name: str, summary: PlanSummary, tip: TopicIdPartition) -> ArchiveOrigin:
+        return ArchiveOrigin(name, summary.cluster_id, tip, self.clock(), summary.plan_id, summary.sha256)
 
 
 def archive_user_partitions(
@@ -116,6 +162,7 @@ def archive_user_partitions(
     storage: RemoteStorageManager,
     archive_uri: str,
     tips: Sequence[TopicIdPartition],
+    named: Mapping[int, Sequence[NamedSegment]],
     *,
     cluster_id: str,
     name: str,
@@ -129,6 +176,7 @@ def archive_user_partitions(
     :param storage: remote storage.
     :param archive_uri: the folder of all archives.
     :param tips: the user partitions, of one topic.
+    :param named: what the log names in all partitions of the topic.
     :param cluster_id: the cluster.
     :param name: of the archive.
     :param clock: time.
@@ -137,20 +185,28 @@ def archive_user_partitions(
     :raises ArchiveError: if something does not compare, the log may not name all segments, or a user partition has two names.
     :raises RlmmError: if log or storage cannot be read.
     """
-    archived = []
     if len({tip.partition for tip in tips}) != len(tips):
         raise ArchiveError(f"the log names the topic id of {tips[0]} under several names: look at its records")
-    for tip in sorted(tips, key=lambda t: t.partition):
-        number = metadata_partition_for(tip, log.partition_count)
-        replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
-        replay.advance()
-        if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
-            raise ArchiveError(
-                f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
-            )
-        origin = ArchiveOrigin(name, cluster_id, tip, clock())
-        archived.append(archive_segments(storage, archive_uri, origin, number, replay.histories[tip]))
-    return archived
+    origins = [ArchiveOrigin(name, cluster_id, tip, clock()) for tip in sorted(tips, key=lambda t: t.partition)]
+    archived: list[ArchivedUserPartition] = []
+    try:
+        for origin in origins:
+            tip = origin.topic_id_partition
+            number = metadata_partition_for(tip, log.partition_count)
+            replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
+            replay.advance()
+            if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
+                raise ArchiveError(
+                    f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
+                )
+            archived.append(archive_segments(storage, archive_uri, origin, number, replay.histories[tip]))
+    except BaseException:
+        if archived:
+            with suppress(ArchiveError):
+                leave_document(archive_uri, origins[0], archived, named)
+        raise
+    document = leave_document(archive_uri, origins[0], archived, named)
+    return [replace(found, document=document) for found in archived]
 
 
 def archive_segments(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -161,22 +162,28 @@ class RestoreRemoteLogOperator(CheckedOperator):
     :param topic_id: of the archived topic, in Kafka's form.
     :param topic: name of the topic that is written to; it exists, and nobody has written to it.
     :param archived_cluster_id: the cluster that the archive is of, ``None`` or empty for the one of the connection.
+    :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole; the task fails after
+        it has written that.
     :param dry_run_only: read and compare the archive, check the topic, write nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
     :return: what :class:`~airflow_provider_rlmm.session.restoring.RestoreReport` holds: per partition ``count``,
-        ``content_sha256``, ``left_out`` and ``gaps``, and the sums ``records`` and ``left_out``.
-    :raises ArchiveError: if the archive is not as it was written.
+        ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and ``left_out``.
+    :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
+    :raises AirflowFailException: if an archive was restored that is not whole.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises WritesNotAllowedError: if the connection does not allow writes.
     :raises StoppedError: if the kill switch is on.
     :raises RlmmError: if the cluster cannot be asked.
     """
 
-    template_fields: Sequence[str] = ("topic_id", "topic", "archived_cluster_id", "dry_run_only", "rlmm_conn_id")
+    template_fields: Sequence[str] = (
+        "topic_id", "topic", "archived_cluster_id", "overrides", "dry_run_only", "rlmm_conn_id",
+    )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "topic_id": given.topic_id,
         "topic": given.text,
         "archived_cluster_id": given.text_or_none,
+        "overrides": given.restore_overrides,
         "dry_run_only": given.flag,
         "rlmm_conn_id": given.text,
     }
@@ -189,6 +196,7 @@ class RestoreRemoteLogOperator(CheckedOperator):
         topic_id: str,
         topic: str,
         archived_cluster_id: str | None = None,
+        overrides: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
         rlmm_conn_id: str = "rlmm_default",
         **kwargs: Any,
@@ -197,6 +205,7 @@ class RestoreRemoteLogOperator(CheckedOperator):
         self.topic_id = topic_id
         self.topic = topic
         self.archived_cluster_id = archived_cluster_id
+        self.overrides = overrides
         self.dry_run_only = dry_run_only
         self.rlmm_conn_id = rlmm_conn_id
         self.check_literals()
@@ -211,6 +220,17 @@ class RestoreRemoteLogOperator(CheckedOperator):
             kafka_uuid_str(read.topic_id),
             read.topic,
             archived_cluster_id=read.archived_cluster_id,
+            overrides=read.overrides,
             dry_run=read.dry_run_only,
         )
-        return self.told(json.loads(json.dumps(report.to_dict())))
+        for said in report.beginnings:
+            self.log.info("%s", said)
+        told = self.told(json.loads(json.dumps(report.to_dict())))
+        if report.needs_person:
+            for said in report.incomplete:
+                self.log.error("the archive is not whole: %s", said)
+            raise AirflowFailException(
+                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from an archive that is not "
+                f"whole, which needs a person: {report.incomplete[0]}"
+            )
+        return told

@@ -32,6 +32,7 @@ from airflow_provider_rlmm.policy.guards import (
 )
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
+from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
@@ -204,6 +205,11 @@ expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 def overrides(name: str, value: object) -> frozenset[str]:
     """Return names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
     return values.names(name, () if value is None else value, OVERRIDES)
+
+
+def restore_overrides(name: str, value: object) -> frozenset[str]:
+    """Return the overrides of a restore; ``None`` and an empty text are none; see :data:`Reader`."""
+    return values.names(name, () if value is None or value == "" else value, RESTORE_OVERRIDES)
 
 
 def quarantine_kinds(name: str, value: object) -> frozenset[str]:

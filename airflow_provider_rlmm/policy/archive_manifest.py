@@ -19,6 +19,7 @@ from airflow_provider_rlmm.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.archive_run import file_name
 
 ARCHIVE_FORMAT: Final = 1
 """Version of the form; an archive of another one is not read."""
@@ -196,14 +197,6 @@ class ArchiveManifest:
             raise ValueError("more records are committed than there are")
 
 
-def _file_name(value: object, what: str) -> str:
-    """Read a path below a folder that leaves it nowhere."""
-    name = strict.string(value, what)
-    if any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or "\0" in name:
-        raise ValueError(f"{what} is {strict.shown(name)}, no path below a folder")
-    return name
-
-
 def _gap(value: object, what: str) -> tuple[int, int]:
     """Read the first and the last offset of a gap."""
     first, last = strict.array(strict.integer)(value, what)
@@ -215,7 +208,7 @@ def _timestamp(value: object, what: str) -> int:
     return -1 if type(value) is int and value == -1 else strict.integer(value, what)
 
 
-_FILE = strict.record(ArchivedFile, {"name": _file_name, "bytes": strict.integer, "sha256": strict.string})
+_FILE = strict.record(ArchivedFile, {"name": file_name, "bytes": strict.integer, "sha256": strict.string})
 _SEGMENT = strict.record(
     ArchivedSegment,
     {

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.plan import REFUSAL_READER, PlanSummary
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
-PLAN_ARCHIVE_FORMAT: Final = 1
+PLAN_ARCHIVE_FORMAT: Final = 2
 ARCHIVE_DOCUMENT: Final = "archive.json"
 NOT_ARCHIVED_ADVICE: Final = (
     "see the reason; what cannot be archived stays until a person decides: put the topic on hold to keep it, or run without "
@@ -44,6 +44,7 @@ class ArchivedUserPartition:
     :param bytes: of all files.
     :param records: in the whole segments.
     :param records_sha256: of their content, lower-case hex.
+    :param document: name of the document of the run in the archive of the topic; empty before it is written.
     """
 
     metadata_partition: int
@@ -58,6 +59,7 @@ class ArchivedUserPartition:
     bytes: int
     records: int
     records_sha256: str
+    document: str = ""
 
     def to_report(self) -> dict[str, Any]:
         """Return what a report says of it, as plain JSON types."""
@@ -173,7 +175,8 @@ _PARTITION = strict.record(
     ArchivedUserPartition,
     {
         **dict.fromkeys(
-            ("topic", "topic_id", "folder", "manifest", "manifest_sha256", "records_sha256"), strict.string
+            ("topic", "topic_id", "folder", "manifest", "manifest_sha256", "records_sha256", "document"),
+            strict.string,
         ),
         **dict.fromkeys(
             ("metadata_partition", "partition", "segments", "not_whole", "bytes", "records"), strict.integer

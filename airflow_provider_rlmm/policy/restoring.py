@@ -10,6 +10,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS, time_text
 
+INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
+"""The override that restores what there is of an archive that is not whole; the restore needs a person then."""
+RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE})
+
 RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
 
@@ -31,6 +35,8 @@ class RecordsToRestore:
     :param content_sha256: checksum of the records without their offsets.
     :param left_out: records of transactions that were aborted or open, and what lies behind the first open one.
     :param gaps: offsets that the archive does not hold, first and last of each gap.
+    :param first_offset: of the archived partition, ``None`` where there is none: above 0 what lies before was not remote when
+        it was archived.
     """
 
     partition: int
@@ -43,6 +49,7 @@ class RecordsToRestore:
     content_sha256: str
     left_out: int
     gaps: tuple[tuple[int, int], ...]
+    first_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,32 @@ class TargetTopic:
     begins: Mapping[int, int]
     ends: Mapping[int, int]
     settings: Mapping[str, int | bool | str]
+
+
+def holes(records: Sequence[RecordsToRestore]) -> list[str]:
+    """
+    Return the offsets that no archived segment holds, though there are earlier and later ones: each a sentence.
+
+    :param records: what is to be written, by partition.
+    """
+    return [
+        f"partition {found.partition}: no archived segment holds offsets {first} to {last}"
+        for found in records
+        for first, last in found.gaps
+    ]
+
+
+def beginnings(records: Sequence[RecordsToRestore]) -> list[str]:
+    """
+    Return where partitions begin behind offset 0, each a sentence: what lay before was deleted before it was archived.
+
+    :param records: what is to be written, by partition.
+    """
+    return [
+        f"partition {found.partition} begins at offset {found.first_offset}: what lay before was not remote any more"
+        for found in records
+        if found.first_offset
+    ]
 
 
 def obstacles(target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int) -> list[str]:

@@ -45,6 +45,7 @@ def archive_plan(session: CleanerSession, uri: str, name: str, summary: PlanSumm
     :raises ArchiveError: if the archive cannot be written or read.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
+    from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
     from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
 
     session.require_running(dry_run=False)
@@ -53,8 +54,11 @@ def archive_plan(session: CleanerSession, uri: str, name: str, summary: PlanSumm
     root = session.access.get_connection_settings().required_archive_uri()
     planned = {number: planned_segments(uri, summary, number) for number in summary.by_metadata_partition}
     storage = session.storage.get_storage_manager()
-    archiver = PlanArchiver(session.log, storage, root, clock=session.clock, should_stop=session.should_stop)
     with step(uri, "archive"):
+        with session.topic() as topic:
+            topic.advance()
+            named = named_by_log(topic, {topic_id for segments in planned.values() for topic_id, _ in segments})
+        archiver = PlanArchiver(session.log, storage, root, named, clock=session.clock, should_stop=session.should_stop)
         archive = archiver.archive(name, summary, planned)
     write_document(uri, ARCHIVE_DOCUMENT, archive.to_json())
     return archive
@@ -82,12 +86,14 @@ def archive_topic(
     :raises ArchiveError: if something does not compare, or the log may not name all segments.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
+    from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
     from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions
 
     root = session.access.get_connection_settings().required_archive_uri()
     with session.topic() as topic:
         topic.advance()
         named = [tip for tip in topic.partitions() if tip.topic_id == topic_id]
+        segments = named_by_log(topic, {topic_id})[topic_id]
     wanted = [tip for tip in named if partitions is None or tip.partition in partitions]
     missing = sorted(set(partitions or ()) - {tip.partition for tip in wanted})
     if not wanted or missing:
@@ -97,7 +103,7 @@ def archive_topic(
         )
     storage = session.storage.get_storage_manager()
     return archive_user_partitions(
-        session.log, storage, root, wanted, cluster_id=session.cluster_id, name=name, clock=session.clock,
+        session.log, storage, root, wanted, segments, cluster_id=session.cluster_id, name=name, clock=session.clock,
         allowed_quarantine=allowed_quarantine,
     )  # fmt: skip
 

@@ -4,15 +4,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
-from airflow_provider_rlmm.policy.restoring import RecordsToRestore, TargetTopic, obstacles
+from airflow_provider_rlmm.policy.restoring import (
+    INCOMPLETE_ARCHIVE,
+    RecordsToRestore,
+    TargetTopic,
+    beginnings,
+    holes,
+    obstacles,
+)
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
@@ -20,6 +27,9 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog
 
 logger = logging.getLogger(__name__)
+
+_SAID: Final = 10
+"""So many things that an archive lacks are named in an error; the report names all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,7 @@ class RestoreReport:
     :param topic_id: its id.
     :param dry_run: whether nothing was written.
     :param partitions: what was written, and read back with the same checksums.
+    :param incomplete: what the archive lacks, each a sentence; only an override restores such an archive.
     """
 
     cluster_id: str
@@ -45,6 +56,17 @@ class RestoreReport:
     topic_id: str
     dry_run: bool
     partitions: tuple[RecordsToRestore, ...]
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether somebody has to look: what was restored is not all that was archived."""
+        return bool(self.incomplete)
+
+    @property
+    def beginnings(self) -> list[str]:
+        """Where partitions begin behind offset 0, each a sentence."""
+        return beginnings(self.partitions)
 
     @property
     def records(self) -> int:
@@ -62,7 +84,13 @@ class RestoreReport:
 
 
 def restore(
-    access: RemoteLogAccess, topic_id: str, topic: str, *, archived_cluster_id: str | None = None, dry_run: bool
+    access: RemoteLogAccess,
+    topic_id: str,
+    topic: str,
+    *,
+    archived_cluster_id: str | None = None,
+    overrides: Collection[str] = (),
+    dry_run: bool,
 ) -> RestoreReport:
     """
     Write the committed records of an archived topic into an empty one, each into its partition, with its time.
@@ -71,11 +99,12 @@ def restore(
     :param topic_id: of the archived topic, in Kafka's form.
     :param topic: the topic to write to; it exists and is empty.
     :param archived_cluster_id: the cluster that the archive is of, ``None`` for the one that is written to.
+    :param overrides: out of :data:`~airflow_provider_rlmm.policy.restoring.RESTORE_OVERRIDES`.
     :param dry_run: check all that can be checked, write nothing.
     :raises ConfigurationError: if no folder for archives is named.
     :raises WritesNotAllowedError: if the settings do not allow writes.
     :raises StoppedError: if the kill switch is on.
-    :raises ArchiveError: if the archive is not as it was written.
+    :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises EventLogError: if the cluster cannot be asked.
     """
@@ -86,12 +115,16 @@ def restore(
     _require_allowed(access, dry_run)
     cluster_id = access.check_cluster()
     source = archived_cluster_id or cluster_id
-    logs = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
+    archived = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
+    logs = archived.logs
+    _require_whole(archived.missing, overrides)
     with access.naming_connection(), RestoringTopic(access.get_client_config(), cluster_id, topic) as target:
         look = target.look()
         for log in logs:
             log.verify()
         measured = tuple(measure(log) for log in logs)
+        incomplete = [*archived.missing, *holes(measured)]
+        _require_whole(incomplete, overrides)
         if found := obstacles(look, measured, system_clock()):
             raise RestoreError("nothing was written: " + "; ".join(found))
         if not dry_run:
@@ -99,12 +132,25 @@ def restore(
     return RestoreReport(
         cluster_id,
         source,
-        logs[0].manifests[0].topic,
+        archived.topic,
         topic_id,
         topic,
         kafka_uuid_str(look.topic_id),
         dry_run,
         measured,
+        tuple(incomplete),
+    )
+
+
+def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:
+    """Refuse an archive that is not whole, unless somebody has named that they take what there is."""
+    if not missing or INCOMPLETE_ARCHIVE in overrides:
+        return
+    more = f"; and {len(missing) - _SAID} more" if len(missing) > _SAID else ""
+    raise ArchiveError(
+        f"nothing was written: the archive is not whole: {'; '.join(missing[:_SAID])}{more}. Bring back what is missing, for "
+        "example from a backup of the archive, or archive again where the segments are still there; the override "
+        f"{INCOMPLETE_ARCHIVE} restores what there is"
     )
 
 

@@ -168,4 +168,14 @@ def test_archive_delete_restore(world: World) -> None:
     assert told["left_out"] == sum(map(len, world.before.values())) - told["records"] == 12 * PARTITIONS
     assert [p["content_sha256"] for p in told["partitions"]] == [p["content_sha256"] for p in planned["partitions"]]
     assert "is not empty" in world.restore("restored", "--execute", *cluster, code=1)
+
+    # Half of the archive is refused; who takes it is told that a person has to know.
+    (folder,) = (world.home / "archives").glob(f"*/*-{kafka_uuid_str(world.gone)}")
+    (folder / "1").rename(world.home / "lost")
+    world.create("half", **{"retention.ms": "-1"})
+    assert "the archive is not whole: partition 1" in world.restore("half", "--execute", *cluster, code=1)
+    assert read_records(world.kafka.bootstrap_servers, "half") == []
+    half = world.restore("half", "--execute", *cluster, "--override", "incomplete_archive", code=4)
+    assert half["records"] == len(world.committed[0]) == len(read_records(world.kafka.bootstrap_servers, "half"))
+    assert any(why.startswith("partition 1") for why in half["incomplete"])
     assert scrub(world.kafka) == []

@@ -19,6 +19,11 @@ READING = "remote_log/archive/reading.py"
 RESTORE = "restore"
 ARCHIVE = "archive before deletion"
 TESTS = "lifecycle/test_archiving.py"
+DOCUMENTS = "lifecycle/archive_documents.py"
+RUN_DOCUMENTS = "remote_log/archive/documents.py"
+ARCHIVE_WHOLE = "policy/archive_whole.py"
+WHOLE = "remote_log/test_whole_archives.py"
+HALF = f"{WHOLE}::test_half_an_archive_is_refused"
 SPOILT = f"{TESTS}::test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it"
 
 ARCHIVING = [
@@ -79,8 +84,8 @@ ARCHIVING = [
         ARCHIVE,
         "a manifest that was changed counts",
         MANIFESTS,
-        "        if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:",
-        "        if False:",
+        "    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:",
+        "    if False:",
         SPOILT,
     ),
     Mutation(
@@ -151,6 +156,132 @@ ARCHIVING = [
         "the kill switch does not end an archive",
         "                if (why := self.should_stop()) is not None:",
         f"{TESTS}::test_the_kill_switch_ends_the_step_before_the_next_user_partition",
+    ),
+    Mutation(
+        ARCHIVE,
+        "a broken look at the archive is forgotten by the next good one",
+        GUARD,
+        "        return manifest.segments\n",
+        "        self._broken.pop(tip, None)\n        return manifest.segments\n",
+        f"{TESTS}::test_an_archive_that_was_not_whole_for_a_while_deletes_nothing_in_that_task",
+    ),
+    Mutation(
+        ARCHIVE,
+        "a segment is held that has the size of the archived one",
+        GUARD,
+        "    return metadata.start_offset, metadata.end_offset, metadata.segment_size_in_bytes\n",
+        "    return 0, 0, metadata.segment_size_in_bytes\n",
+        f"{TESTS}::test_a_segment_that_the_log_says_otherwise_now_is_not_held",
+    ),
+    Mutation(
+        ARCHIVE,
+        "what is archived is deleted though no document names it",
+        GUARD,
+        "            require_document(found)\n",
+        "",
+        SPOILT,
+    ),
+    Mutation(
+        ARCHIVE,
+        "a document names only what its run has archived",
+        DOCUMENTS,
+        "tuple(NamedPartition(number, tuple(named[number])) for number in sorted(named))",
+        "()",
+        f"{WHOLE}::test_part_of_a_plan_is_no_whole_archive_until_the_rest_is_archived",
+    ),
+    Mutation(
+        ARCHIVE,
+        "a try that is stopped names nothing of what it has archived",
+        ARCHIVING_FILE,
+        "            with suppress(ArchiveError):\n                self._leave_documents(work)\n            raise\n",
+        "            raise\n",
+        f"{WHOLE}::test_a_try_that_is_stopped_names_what_it_has_archived",
+    ),
+    Mutation(
+        ARCHIVE,
+        "a run names the manifests that another one has left",
+        RUN_DOCUMENTS,
+        '                if not name.startswith(f"{run_name}.") or (int(partition), path) in known:\n'
+        "                    continue\n"
+        "                named, manifest = named_manifest(folder, path)\n"
+        "                if (manifest.name, manifest.plan_id) == (run_name, plan_id):",
+        "                if (int(partition), path) in known:\n"
+        "                    continue\n"
+        "                named, manifest = named_manifest(folder, path)\n"
+        "                if True:",
+        f"{WHOLE}::test_what_a_killed_try_has_left_is_named_by_the_next_try_of_the_run_and_by_no_other",
+    ),
+    Mutation(
+        RESTORE,
+        "an archive that is not whole is restored in green",
+        RESTORING,
+        "    if not missing or INCOMPLETE_ARCHIVE in overrides:",
+        "    if True:",
+        HALF,
+    ),
+    Mutation(
+        RESTORE,
+        "half an archive that somebody takes needs nobody",
+        RESTORING,
+        "        return bool(self.incomplete)\n",
+        "        return False\n",
+        f"{WHOLE}::test_half_an_archive_that_somebody_takes_needs_a_person",
+    ),
+    Mutation(
+        RESTORE,
+        "a hole between archived offsets is passed over",
+        RESTORING,
+        "[*archived.missing, *holes(measured)]",
+        "[*archived.missing]",
+        f"{WHOLE}::test_a_hole_is_refused_and_a_first_offset_above_0_is_said",
+    ),
+    Mutation(
+        RESTORE,
+        "an archive without a document is whole",
+        ARCHIVE_WHOLE,
+        "        return [NO_DOCUMENT]\n",
+        "        return []\n",
+        HALF,
+    ),
+    Mutation(
+        RESTORE,
+        "a manifest that is not there is not missed",
+        ARCHIVE_WHOLE,
+        "sorted(named.keys() - there)",
+        "()",
+        HALF,
+    ),
+    Mutation(
+        RESTORE,
+        "a manifest that no run has named is taken",
+        ARCHIVE_WHOLE,
+        "sorted(there - named.keys())",
+        "()",
+        HALF,
+    ),
+    Mutation(
+        RESTORE,
+        "segments that the log named are not missed",
+        ARCHIVE_WHOLE,
+        "        if lost:\n",
+        "        if False:\n",
+        HALF,
+    ),
+    Mutation(
+        RESTORE,
+        "a document that an earlier run had left is not missed",
+        ARCHIVE_WHOLE,
+        "sorted(known.keys() - runs.keys())",
+        "()",
+        f"{WHOLE}::test_a_run_and_all_that_it_archived_are_missed_by_a_later_document",
+    ),
+    Mutation(
+        RESTORE,
+        "a name of an archive walks a path",
+        "policy/archive_run.py",
+        "    if not _PATH.fullmatch(name) or",
+        "    if",
+        f"{WHOLE}::test_a_name_that_walks_however_it_is_spelled_is_refused",
     ),
     Mutation(
         RESTORE,

@@ -8,6 +8,7 @@ import hashlib
 from airflow_provider_rlmm.errors import ArchiveError
 from airflow_provider_rlmm.file_systems import create_file, file_sizes, read_file
 from airflow_provider_rlmm.policy.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
+from airflow_provider_rlmm.policy.archive_run import NamedManifest
 from airflow_provider_rlmm.remote_log.archive.places import manifest_file
 
 
@@ -40,12 +41,43 @@ def read_manifest(folder_uri: str, name: str, sha256: str | None = None) -> Arch
     :raises ArchiveError: if it is not there, not the one that was named, or cannot be read.
     """
     uri = f"{folder_uri}/{name}"
+    data = _bytes_of(uri)
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise ArchiveError(f"{uri} is not the manifest that was written: archive again")
+    return _parsed(uri, data)
+
+
+def named_manifest(folder_uri: str, name: str) -> tuple[NamedManifest, ArchiveManifest]:
+    """
+    Read a manifest, and say which one it is.
+
+    :param folder_uri: of the user partition.
+    :param name: its path below.
+    :raises ArchiveError: if it is not there, or cannot be read.
+    """
+    data = _bytes_of(f"{folder_uri}/{name}")
+    manifest = _parsed(f"{folder_uri}/{name}", data)
+    records = manifest.records
+    return (
+        NamedManifest(
+            manifest.partition, name, hashlib.sha256(data).hexdigest(), len(manifest.segments), records.first_offset,
+            records.last_offset,
+        ),
+        manifest,
+    )  # fmt: skip
+
+
+def _bytes_of(uri: str) -> bytes:
     try:
-        data = bytes(read_file(uri, MAX_MANIFEST_BYTES))
-        if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-            raise ArchiveError(f"{uri} is not the manifest that was written: archive again")
+        return bytes(read_file(uri, MAX_MANIFEST_BYTES))
+    except OSError as e:
+        raise ArchiveError(f"{uri} cannot be read ({e}): without it there is no archive") from e
+
+
+def _parsed(uri: str, data: bytes) -> ArchiveManifest:
+    try:
         return ArchiveManifest.from_json(data.decode())
-    except (OSError, UnicodeDecodeError) as e:
+    except UnicodeDecodeError as e:
         raise ArchiveError(f"{uri} cannot be read ({e}): without it there is no archive") from e
 
 

@@ -40,7 +40,7 @@ def measure(log: ArchivedLog) -> RecordsToRestore:
     all_records = sum(batch.num_rows for batch in everything.read(ReadIsolation.READ_UNCOMMITTED))
     return RecordsToRestore(
         log.partition, digest.count, total, largest, oldest, newest, without_time, digest.hexdigest(),
-        all_records - digest.count, everything.gaps,
+        all_records - digest.count, everything.gaps, everything.first_offset,
     )  # fmt: skip
 
 

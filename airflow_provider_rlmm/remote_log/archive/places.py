@@ -3,8 +3,9 @@
 Where the files of an archive lie.
 
 Below the archive folder each user partition has its own: ``<cluster>/<topic>-<topic id>/<partition>``, with ``segments/``,
-``records/<name>.<try>/`` and ``manifests/<name>.<try>.json``. Nothing there is ever replaced. A segment never changes, so
-its files have one place, whatever run archives it.
+``records/<name>.<try>/`` and ``manifests/<name>.<try>.json``. Beside them, in ``runs/<name>.<SHA-256>.json``, lies what each
+run says of the whole topic. Nothing there is ever replaced. A segment never changes, so its files have one place, whatever
+run archives it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ LOG: Final = "log"
 """Stands among the kinds of files for the log itself."""
 
 MANIFESTS: Final = "manifests"
+DOCUMENTS: Final = "runs"
+SEGMENTS: Final = "segments"
+RECORDS: Final = "records"
 
 _SUFFIXES: Final = {
     LOG: ".log",
@@ -50,6 +54,15 @@ def folder_of(archive_uri: str, cluster_id: str, tip: TopicIdPartition) -> str:
     return f"{archive_uri.rstrip('/')}/{cluster_folder(cluster_id)}/{topic}/{tip.partition}"
 
 
+def topic_folder(folder_uri: str) -> str:
+    """
+    Return the folder of a topic.
+
+    :param folder_uri: of one of its user partitions.
+    """
+    return folder_uri.rpartition("/")[0]
+
+
 def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
     """
     Return the path of a segment's file below the folder of its user partition.
@@ -59,7 +72,7 @@ def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
         :class:`~airflow_provider_rlmm.storage.remote_storage.IndexType`.
     """
     segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
-    return f"segments/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
+    return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
 
 
 def records_file(name: str, try_id: str, number: int) -> str:
@@ -70,7 +83,7 @@ def records_file(name: str, try_id: str, number: int) -> str:
     :param try_id: of the try.
     :param number: of the file, 0 or more.
     """
-    return f"records/{checked_name(name)}.{try_id}/part-{number:05d}.parquet"
+    return f"{RECORDS}/{checked_name(name)}.{try_id}/part-{number:05d}.parquet"
 
 
 def manifest_file(name: str, try_id: str) -> str:
@@ -81,6 +94,16 @@ def manifest_file(name: str, try_id: str) -> str:
     :param try_id: of the try.
     """
     return f"{MANIFESTS}/{checked_name(name)}.{try_id}.json"
+
+
+def document_file(name: str, sha256: str) -> str:
+    """
+    Return the name of the document of a run.
+
+    :param name: of the archive.
+    :param sha256: of the document's bytes, lower-case hex.
+    """
+    return f"{checked_name(name)}.{sha256}.json"
 
 
 def checked_name(name: str) -> str:

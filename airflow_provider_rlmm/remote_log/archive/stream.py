@@ -42,6 +42,11 @@ class RecordStream:
             self._ranges = _ranges_of(extent, sorted(starts | {start for _, start in self._lineage.entries}))
 
     @property
+    def first_offset(self) -> int | None:
+        """The first offset that the segments hold, ``None`` where there are none."""
+        return self._ranges[0].start if self._ranges else None
+
+    @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
         """Offsets between the first and the last that no segment of the lineage holds: first and last of each gap."""
         pairs = zip(self._ranges, self._ranges[1:], strict=False)

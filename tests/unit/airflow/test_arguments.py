@@ -231,6 +231,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "topic_id": [None, "", "orders", 7],
             "topic": [None, "", *TEXTS],
             "archived_cluster_id": [*TEXTS, 0, False, [], {}],
+            "overrides": ["incomplete_archive", [1], [None], 5, {}, ["X"]],
             "dry_run_only": FLAGS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },

@@ -172,6 +172,10 @@ def spoil(folder: Path, how: str, archive: PlanArchive) -> None:
         next((folder / "records").rglob("*.parquet")).unlink()
     elif how == "manifest":
         manifest.write_text(manifest.read_text() + " ")
+    elif how == "document":
+        next((folder.parent / "runs").iterdir()).write_text("{}")
+    elif how == "no document":
+        next((folder.parent / "runs").iterdir()).unlink()
     elif how == "of another":
         other = next(p for p in archive.partitions if p.topic == "other")
         manifest.write_bytes((Path(other.folder) / other.manifest).read_bytes())
@@ -179,7 +183,9 @@ def spoil(folder: Path, how: str, archive: PlanArchive) -> None:
         manifest.unlink()
 
 
-@pytest.mark.parametrize("how", ["gone", "shorter", "records", "manifest", "of another", "no manifest"])
+@pytest.mark.parametrize(
+    "how", ["gone", "shorter", "records", "manifest", "of another", "no manifest", "document", "no document"]
+)
 def test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it(
     cluster: ArchivingCluster, run: Run, how: str
 ) -> None:
@@ -223,6 +229,31 @@ def test_a_copy_that_was_finished_after_it_was_archived_in_part_is_not_held(
     guard = ArchivedPlan(run.archive(), run.summary, 0)
     assert guard.holds(dangling)
     assert not guard.holds(replace(dangling, state=S.COPY_SEGMENT_FINISHED))
+
+
+def test_an_archive_that_was_not_whole_for_a_while_deletes_nothing_in_that_task(
+    cluster: ArchivingCluster, run: Run, tmp_path: Path
+) -> None:
+    archive = run.archive()
+    now = [0]
+    guard = ArchivedPlan(archive, run.summary, 0, monotonic=lambda: now[0])
+    assert guard.refusal_of(GONE) is None
+    log = next(Path(next(p for p in archive.partitions if p.topic == "gone").folder).rglob("*.log"))
+    log.rename(tmp_path / "away")
+    now[0] += LOOK_AGE_MS
+    assert guard.refusal_of(GONE) is not None
+    (tmp_path / "away").rename(log)
+    now[0] += LOOK_AGE_MS
+    assert "is not there" in str(guard.refusal_of(GONE))
+
+
+@pytest.mark.parametrize("name", ["start_offset", "end_offset", "segment_size_in_bytes"])
+def test_a_segment_that_the_log_says_otherwise_now_is_not_held(cluster: ArchivingCluster, run: Run, name: str) -> None:
+    guard = ArchivedPlan(run.archive(), run.summary, 0)
+    metadata = cluster.replay().histories[GONE].unfinished()[1]
+    assert guard.holds(metadata)
+    # Nothing that Kafka's own state machine allows changes it: then it is another segment under the same id.
+    assert not guard.holds(replace(metadata, **{name: getattr(metadata, name) + 1}))
 
 
 def test_a_manifest_of_another_user_partition_is_none_even_where_it_is_named(run: Run) -> None:
@@ -272,7 +303,7 @@ def test_a_try_after_the_deletion_takes_nothing_out_of_the_archive(cluster: Arch
     by_topic(run, run.archive())
     later = run.archive()
     assert later.counts()["segments"] == 0
-    (log,) = open_topic(run.archive_uri, CLUSTER_ID, "AAAAAAAAAAAAAAAAAAAABw")
+    (log,) = open_topic(run.archive_uri, CLUSTER_ID, "AAAAAAAAAAAAAAAAAAAABw").logs
     log.verify()
     assert sorted(len(m.segments) for m in log.manifests) == [0, 3]
     offsets = [

@@ -41,7 +41,7 @@ def archived(cluster: ArchivingCluster, folder: Path) -> ArchivedLog:
     cluster.mark_and_wait()
     run = Run(cluster, folder)
     assert run.archive().refused == {}
-    (log,) = open_topic(run.archive_uri, CLUSTER_ID, GONE_ID)
+    (log,) = open_topic(run.archive_uri, CLUSTER_ID, GONE_ID).logs
     return log
 
 
@@ -118,7 +118,7 @@ def test_what_several_runs_have_archived_is_one_log(tmp_path: Path) -> None:
     first.archive()
     rest = Run(cluster, tmp_path, "run-2")
     rest.archive()
-    (log,) = open_topic(rest.archive_uri, CLUSTER_ID, GONE_ID)
+    (log,) = open_topic(rest.archive_uri, CLUSTER_ID, GONE_ID).logs
     assert [(m.name, len(m.segments)) for m in log.manifests] == [("run-1", 2), ("run-2", 3)]
     assert len(log.segments) == 3
     log.verify()
@@ -187,7 +187,7 @@ def test_an_archive_in_an_object_store_is_written_compared_and_read(
         run.archive_uri = f"s3://{s3.bucket()}/archives"
         archive = run.archive()
         assert run.archive().partitions[0].records_sha256 == archive.partitions[0].records_sha256
-        (log,) = open_topic(run.archive_uri, CLUSTER_ID, GONE_ID)
+        (log,) = open_topic(run.archive_uri, CLUSTER_ID, GONE_ID).logs
         log.verify()
         assert offsets_of(log, ReadIsolation.READ_COMMITTED) == [*range(20)]
         folder, name = log.folder_uri, log.manifests[0].segments[0].files["log"].name

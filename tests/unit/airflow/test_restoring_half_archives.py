@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command and the operator say of an archive that is not whole: exit code 1, or 4 where somebody takes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
+from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
+from airflow_provider_rlmm.session import restoring as session_restoring
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from tests.archiving import ArchivingCluster, Run
+from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
+from tests.unit.remote_log.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
+
+
+@pytest.fixture
+def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
+    """The topic that an archive is restored into of which the second partition is gone."""
+    cluster = ArchivingCluster()
+    for partition in (0, 1):
+        cluster.real_segments(tip("gone", partition), 2)
+    cluster.mark_and_wait()
+    run_of_archive = Run(cluster, tmp_path)
+    run_of_archive.archive()
+    (lost,) = (tmp_path / "archives").glob("*/*/1")
+    shutil.rmtree(lost)
+    fake, real = FakeTopic(), session_restoring.restore
+    settings = RemoteLogSettings(
+        archive_uri=run_of_archive.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID
+    )
+    access: Any = FakeAccess(settings)
+    monkeypatch.setattr(kafka_restoring, "RestoringTopic", fake)
+    monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
+    monkeypatch.setattr(session_restoring, "restore", lambda _, *given, **named: real(access, *given, **named))
+    return fake
+
+
+def command(*more: str) -> int:
+    return run([
+        "restore", "--topic-id", GONE_ID, "--into", "restored", "--archive", "/a", "--bootstrap-server", "a:1", *more,
+    ])  # fmt: skip
+
+
+EXECUTE = ("--execute", "--cluster-id", CLUSTER_ID)
+TAKEN = ("--override", INCOMPLETE_ARCHIVE)
+
+
+def test_the_command_refuses_or_ends_with_exit_code_4(topic: FakeTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (command(), command(*EXECUTE), topic.rows) == (1, 1, [])
+    assert f"the override {INCOMPLETE_ARCHIVE} restores what there is" in capsys.readouterr().err
+    assert (command(*TAKEN), topic.rows) == (4, [])
+    assert "needs a person: the archive is not whole: partition 1" in capsys.readouterr().out
+    assert command(*TAKEN, *EXECUTE, "--json") == 4
+    assert len(topic.rows) == 20
+    assert json.loads(capsys.readouterr().out)["incomplete"]
+
+
+def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) -> None:
+    with pytest.raises(ArchiveError, match="not whole"):
+        RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored").execute({})
+    assert topic.rows == []
+    operator = RestoreRemoteLogOperator(
+        task_id="restore", topic_id=GONE_ID, topic="restored", overrides=[INCOMPLETE_ARCHIVE]
+    )
+    with pytest.raises(AirflowFailException, match="20 records were restored from an archive that is not whole"):
+        operator.execute({})
+    assert len(topic.rows) == 20
