@@ -95,4 +95,6 @@ def group_expires(world: World) -> Script:
 
 
 def _update(world: World, segment: RemoteLogSegmentId, state: S) -> RemoteLogSegmentMetadataUpdate:
-    return RemoteLogSegmentMetadataUpdate(segment, world.now_ms, None, state, BROKER)
+    return RemoteLogSegmentMetadataUpdate(
+        segment, world.now_ms, world.custom_metadata_of(segment, state), state, BROKER
+    )

@@ -89,9 +89,9 @@ class Content(Roots):
         metadata = self.announce(tip)
         path = {0: [], 1: [1], 2: self.random.choice([[2], [1, 2]]), 3: [1, 2, 3]}[int(state)]
         for step in path:
-            self.foreign(
-                RemoteLogSegmentMetadataUpdate(metadata.remote_log_segment_id, self.now_ms, None, S(step), BROKER)
-            )
+            segment = metadata.remote_log_segment_id
+            custom = self.custom_metadata_of(segment, S(step))
+            self.foreign(RemoteLogSegmentMetadataUpdate(segment, self.now_ms, custom, S(step), BROKER))
         for key in self.layout.required_keys(metadata):
             whole = state is S.COPY_SEGMENT_FINISHED
             if with_objects and (whole or (state is not S.DELETE_SEGMENT_FINISHED and self.random.random() < 0.6)):
@@ -120,6 +120,10 @@ class Content(Roots):
         """Append any record; ``event`` is what it says to brokers."""
         self.log.append(metadata_partition, value, key, time_ms)
         self.model.append(metadata_partition, event, time_ms, self.now_ms)
+
+    def custom_metadata_of(self, segment: RemoteLogSegmentId, state: S) -> bytes | None:
+        """Return what the plugin of brokers says of a copy, which they keep in every later event of theirs."""
+        return None
 
     def announce(self, tip: TopicIdPartition) -> RemoteLogSegmentMetadata:
         """Begin to copy one more segment of a partition."""

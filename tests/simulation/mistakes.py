@@ -45,6 +45,7 @@ class Mistakes(Content):
 
     adversary: random.Random
     happened: Counter[str]
+    metadata_topic_id = METADATA_TOPIC_ID
 
     def __init__(self, kinds: frozenset[str]) -> None:
         self.kinds = kinds
@@ -75,7 +76,7 @@ class Mistakes(Content):
 
     def answer_truly(self) -> None:
         """Let the topics client say what is."""
-        self.topics.topics, self.topics.metadata_topic_id = self.existing, METADATA_TOPIC_ID
+        self.topics.topics, self.topics.metadata_topic_id = self.existing, self.metadata_topic_id
         self.topics._cluster_id = CLUSTER_ID
         self.topics.denied = set(self.denied)
 

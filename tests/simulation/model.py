@@ -194,6 +194,10 @@ class LogModel:
     ends: Counter[int] = field(default_factory=Counter)
     begins: Counter[int] = field(default_factory=Counter)
     written: int = 0
+    copied: set[UUID] = field(default_factory=set)
+    started_by_us: set[UUID] = field(default_factory=set)
+    finished: set[UUID] = field(default_factory=set)
+    """Segments of which that was ever said, whatever the log has lost since."""
 
     def append(self, metadata_partition: int, event: Event | None, timestamp_ms: int, true_ms: int) -> None:
         offset = self.ends[metadata_partition]
@@ -201,7 +205,19 @@ class LogModel:
         self.written += 1
         if event is not None:
             self.metadata_partition_of[topic_id_partition_of(event)] = metadata_partition
+            self._note(event)
         self.logs[metadata_partition].append(Record(offset, event, timestamp_ms, true_ms))
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            return
+        segment, state = event.remote_log_segment_id.id, int(event.state)
+        if state == 1:
+            self.copied.add(segment)
+        elif state == 2 and event.broker_id == OURS:
+            self.started_by_us.add(segment)
+        elif state == 3:
+            self.finished.add(segment)
 
     def truncate(self, metadata_partition: int, before_offset: int) -> set[TopicIdPartition]:
         """Delete the oldest records; return the partitions that they are about."""

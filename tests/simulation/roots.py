@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import OLD_STAMP_KEY, Location, Stamp, stamp_key
 
 CLUSTER_ID = "simulated-cluster-id-1"
@@ -45,7 +45,7 @@ class Roots:
     now_ms: int
 
     def __init__(self) -> None:
-        self.layout = LocalTieredStorageLayout()
+        self.layout = self.chosen_layout()
         self.mounted: Objects = {}
         self.where = HERE
         self.hidden: Objects | None = None
@@ -56,9 +56,23 @@ class Roots:
         self._folders: set[str] = set()
         self._segment_of_stem: dict[str, RemoteLogSegmentId] = {}
 
+    def chosen_layout(self) -> Layout:
+        """Return where brokers write."""
+        return LocalTieredStorageLayout()
+
+    @property
+    def known_layout(self) -> Layout:
+        """Where the connection says that they do."""
+        return self.layout
+
+    @property
+    def stamp_keys(self) -> set[str]:
+        """Where stamps of this cluster may lie."""
+        return {stamp_key(CLUSTER_ID, place.name) for place in self.known_layout.places}
+
     def mount(self, hook: Callable[[object], tuple[Any, Any]]) -> InMemoryRemoteStorageManager:
         """Return one task's way to whatever is mounted."""
-        storage = InMemoryRemoteStorageManager(self.layout, clock=lambda: self.now_ms)
+        storage = InMemoryRemoteStorageManager(self.known_layout, clock=lambda: self.now_ms)
         storage._objects = storage._calls._objects = self.mounted  # type: ignore[attr-defined]
         storage.where, storage.folders = self.where, _Folders(self._identity)
         storage.on_effect, storage.after_effect = hook(storage)

@@ -6,20 +6,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.simulation.copying_runs import play_copying
+from tests.simulation.folder_runs import play_folder
 from tests.simulation.runs import digest, play
+
+
+def stories() -> Iterator[str]:
+    for player, seeds in ((play, 12), (play_copying, 24), (play_folder, 12)):
+        for seed in range(seeds):
+            yield digest(player(seed))
 
 
 def test_the_same_seed_makes_the_same_run() -> None:
     # The order of sets of strings is another one in each process: nothing may depend on it.
-    program = (
-        "from tests.simulation.runs import *; from tests.simulation.copying_runs import *; "
-        "print(*(digest(play(seed)) for seed in range(12)), *(digest(play_copying(seed)) for seed in range(24)))"
-    )
+    program = "from tests.simulation.test_same_seed import *; print(*stories())"
     root = Path(__file__).parents[2]
-    stories = {
+    told = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
@@ -30,5 +35,4 @@ def test_the_same_seed_makes_the_same_run() -> None:
         ).stdout
         for hash_seed in ("1", "2")
     }
-    again = [*(digest(play(seed)) for seed in range(12)), *(digest(play_copying(seed)) for seed in range(24))]
-    assert stories == {" ".join(again) + "\n"}
+    assert told == {" ".join(stories()) + "\n"}

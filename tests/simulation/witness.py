@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
+from airflow_provider_rlmm.event_log.in_process import PublishEffect, ReadEffect
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,
@@ -20,7 +20,6 @@ from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from tests.simulation.clerk import Trail
 from tests.simulation.model import FINISHED, Event, PartitionLog, View, judge
-from tests.simulation.roots import STAMP_KEY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -107,7 +106,7 @@ class Process:
         elif name == "delete":
             self._before_delete(detail)
         elif name == "put":
-            assert detail == STAMP_KEY, f"put {detail}"
+            assert detail in self.world.stamp_keys, f"put {detail}"
             assert self.world.hidden is None or self.world.swapped, "I2: a strange storage root was stamped as verified"
         elif name == "commit":
             for metadata_partition, offset in detail.items():
@@ -132,7 +131,7 @@ class Process:
         if name == "list":
             self._listed_since_read = True
             # The listing of a whole place shows the names of its folders, and no object.
-            folders_only = any(place.prefix == detail for place in self.world.layout.places)
+            folders_only = any(place.prefix == detail for place in self.world.known_layout.places)
             keys = () if folders_only else [key for key in self.world.mounted if key.startswith(detail)]
             shown = (self.world.segment_of(key) for key in keys)
             self._listed.update(segment for segment in shown if segment is not None)
@@ -155,7 +154,7 @@ class Process:
     def _look(self, names: frozenset[str]) -> None:
         """Note what one look showed. A listing only supplies names: what was asked for and answered with an id was seen."""
         topics = self.world.topics
-        self.elsewhere = topics.metadata_topic_id != METADATA_TOPIC_ID
+        self.elsewhere = topics.metadata_topic_id != self.world.metadata_topic_id
         self.answered = names - topics.denied
         self.shown = {name: i for name, i in topics.topics.items() if name in self.answered}
         self._names_at_look = {

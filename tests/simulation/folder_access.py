@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What opens a simulated cluster for the steps of a run: everything behind it is the package's own, the work folder too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
+from airflow_provider_rlmm.session import cleaner_session
+from airflow_provider_rlmm.session.access import RemoteLogAccess
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.session.storage_access import StorageAccess
+from tests.simulation.roots import CLUSTER_ID
+
+if TYPE_CHECKING:
+    from tests.simulation.folder_run import FolderRun
+    from tests.simulation.folder_world import FolderWorld
+
+Session = cleaner_session.CleanerSession
+_audit_log = Session.audit_log
+
+
+class WorldAccess(RemoteLogAccess):
+    """
+    :param world: the simulated cluster.
+    :param run: for which it is opened.
+    """
+
+    stop_switch = "the switch of the simulation"
+    login_owner = "nobody"
+
+    def __init__(self, world: FolderWorld, run: FolderRun) -> None:
+        self.world, self.run = world, run
+
+    def get_connection_settings(self) -> RemoteLogSettings:
+        return self.world.settings
+
+    def read_connection_settings(self) -> RemoteLogSettings:
+        return self.world.settings
+
+    def read_stop(self) -> str | None:
+        return self.world.clerk.should_stop(self.run)
+
+    def read_client_config(self) -> Any:
+        raise AssertionError("nothing asks for clients here")
+
+    def get_storage(self) -> StorageAccess:
+        return WorldStorage(self.world)
+
+    def get_cluster(self, request_timeout_s: float = 15.0) -> Any:
+        return SimpleNamespace(cluster_id=CLUSTER_ID)
+
+    def get_event_log(self) -> Any:
+        return nullcontext(self.world.log)
+
+    def get_cluster_topics(self) -> Any:
+        topics: Any = self.world.topics
+        topics.describe_metadata_topic = lambda name: SimpleNamespace(authorized_operations=None)
+        return topics
+
+    def get_offset_store(self) -> Any:
+        return self.world.offsets
+
+    def get_proven_clock(self, log: Any, **_: Any) -> Any:
+        return self.world._clock_of(self.run)
+
+    def check_layout(self) -> str:
+        return "brokers are not asked"
+
+
+class WorldStorage(StorageAccess):
+    """
+    :param world: the simulated cluster.
+    """
+
+    def __init__(self, world: FolderWorld) -> None:
+        self.world = world
+
+    def get_connection_settings(self) -> RemoteLogSettings:
+        return self.world.settings
+
+    def open_store(self, uri: str) -> Any:
+        raise AssertionError("nothing opens a store here")
+
+    def get_storage_manager(self) -> Any:
+        return self.world.mount(self.world._hooks)
+
+
+class Witnessed:
+    """
+    An audit log that is written, and seen by the judge.
+
+    :param log: what writes.
+    :param run: who does.
+    """
+
+    def __init__(self, log: AuditLog, run: FolderRun) -> None:
+        self._log, self._run = log, run
+
+    def before(self, segments: Mapping[str, Any]) -> AuditBatch:
+        batch = self._log.before(segments)
+        self._run.world.clerk.write_down(self._run, "audit before", batch.rows.to_pylist())
+        self._run.note_audit(batch.rows.to_pylist(), ["begun"] * batch.rows.num_rows)
+        return batch
+
+    def after(self, batch: AuditBatch, outcomes: Mapping[str, Any]) -> None:
+        self._log.after(batch, outcomes)
+        self._run.note_audit(batch.rows.to_pylist(), outcomes["outcome"])
+        self._run.world.clerk.write_down(self._run, "audit after", batch.rows.to_pylist())
+
+
+def _witnessed_audit_log(session: Any, *of: Any) -> Any:
+    log = _audit_log(session, *of)
+    return Witnessed(log, session.access.run) if session.access.run.judges_audit else log
+
+
+@contextmanager
+def simulated(world: FolderWorld) -> Iterator[None]:
+    """Let the steps of runs open a simulated cluster; nothing waits for a disk or for time to pass."""
+    here: Sequence[AbstractContextManager[Any]] = [
+        mock.patch.object(Session, "snapshots", property(lambda session: world.snapshots)),
+        mock.patch.object(Session, "audit_log", _witnessed_audit_log),
+        mock.patch.object(cleaner_session, "STOP_AGE_S", -1.0),
+        mock.patch.object(file_systems, "modified_ms", side_effect=lambda uri: world.now_ms),
+        mock.patch.object(os, "fsync", return_value=None),
+    ]
+    with ExitStack() as stack:
+        for patch in here:
+            stack.enter_context(patch)
+        yield

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world in which one work folder is used for run after run, by the steps of the session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.attention import Acknowledgements
+from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.guards import BlastRadius
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
+from airflow_provider_rlmm.session import cleaning, scrubbing
+from airflow_provider_rlmm.session.checking import check
+from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session
+from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.layouts import AivenLayout, Layout
+from tests.simulation.baton import Baton
+from tests.simulation.folder_access import WorldAccess
+from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves
+from tests.simulation.folder_run import FolderRun, Memory
+from tests.simulation.roots import CLUSTER_ID, HERE
+from tests.simulation.witness import Process
+from tests.simulation.world import CALM, Trouble
+from tests.unit.storage.test_aiven import custom_prefix
+
+WIDE = BlastRadius(max_share=1.0)
+DAY_MS = 24 * HOUR_MS
+
+
+class FolderWorld(Moves):
+    """
+    :param seed: decides the world's content and the adversary's choices.
+    :param trouble: how hostile it is.
+    :param moves: what may become of it between runs.
+    :param work: an empty folder.
+    """
+
+    def __init__(self, seed: int, trouble: Trouble, moves: frozenset[str], work: Path) -> None:
+        self.moves, self.work = moves, work
+        self.memory = Memory()
+        self.evidence: dict[UUID, dict[tuple[str, int, str], str]] = defaultdict(dict)
+        """Segment → (run, its task, batch) → what is written down of it."""
+        self.cloned: set[str] = set()
+        self.runs = 0
+        self.prefixes: dict[RemoteLogSegmentId, bytes] = {}
+        super().__init__(seed, trouble)
+
+    def _populate(self) -> None:
+        # Something lives, and tells whose storage it is.
+        self.lonely, self.overrides = False, frozenset()
+        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        if {COPY, PREFIX} & self.moves:
+            self.expected_root = None
+        super()._populate()
+
+    @property
+    def settings(self) -> RemoteLogSettings:
+        return RemoteLogSettings(
+            storage_uri="memory:///",
+            layout=self.known_layout.name,
+            key_prefix=FIRST if PREFIX in self.moves else None,
+            allow_writes=True,
+            expected_cluster_id=CLUSTER_ID,
+            expected_root=self.expected_root,
+        )
+
+    # --- the layout --------------------------------------------------------------------------------------------------
+
+    def chosen_layout(self) -> Layout:
+        self._known_layout: Layout = AivenLayout(FIRST) if PREFIX in self.moves else super().chosen_layout()
+        return self._known_layout
+
+    @property
+    def known_layout(self) -> Layout:
+        return self._known_layout
+
+    def mount(self, hook: Callable[[object], tuple[Any, Any]]) -> InMemoryRemoteStorageManager:
+        storage = super().mount(hook)
+        if AWAY in self.moves:
+            storage.folders = {}  # a store that has no folders cannot tell that one was taken away
+        return storage
+
+    def custom_metadata_of(self, segment: RemoteLogSegmentId, state: S) -> bytes | None:
+        if PREFIX in self.moves and state is S.COPY_SEGMENT_FINISHED:
+            prefix = FIRST if self.layout is self.known_layout else SECOND
+            self.prefixes[segment] = custom_prefix(prefix)
+        return self.prefixes.get(segment)
+
+    def answer_truly(self) -> None:
+        super().answer_truly()
+        self.topics.metadata_topic_id = self.metadata_topic_id
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def next_run(self, *, scrubs: bool, dry_run: bool, crash_at: int | None = None) -> FolderRun:
+        self.runs += 1
+        return FolderRun(self, dry_run, crash_at, crash_in_changes=True, name=f"run-{self.runs}", scrubs=scrubs)
+
+    def uri_of(self, name: str) -> str:
+        return f"{self.work}/{name}"
+
+    def _run_dag(self, process: Process) -> Iterator[str]:
+        assert isinstance(process, FolderRun)
+        return self._scrub(process) if process.scrubs else self._clean_up(process)
+
+    def _opener(self, run: FolderRun) -> Callable[[], AbstractContextManager[CleanerSession]]:
+        access = WorldAccess(self, run)
+        return lambda: cleaner_session(access, self.limits, work_uri=str(self.work), dry_run=run.dry_run)
+
+    def _clean_up(self, run: FolderRun) -> Iterator[str]:
+        opened, uri, failed = self._opener(run), self.uri_of(run.name), 0
+        with opened() as session:
+            check(session, uri, limits=self.limits, dry_run=run.dry_run)
+            cleaning.mark(session, uri, dry_run=run.dry_run)
+            summary = cleaning.plan(session, uri, run.name, limits=self.limits, blast_radius=WIDE)
+        self._end_task(run)
+        who = RunIdentity("simulation", run.name, run.name, "nobody")
+        for number in sorted(summary.by_metadata_partition):
+            try:
+                with opened() as session:
+                    done = cleaning.clean(
+                        session, uri, summary, number, limits=self.limits, dry_run=run.dry_run, run=who
+                    )
+                self.happened.update(str(partition["outcome"]) for partition in done["partitions"])
+            except RlmmError as error:
+                failed += 1
+                run.told.append(str(error))
+                yield type(error).__name__
+        report = report_of_run(
+            uri,
+            run.name,
+            failed_tasks=failed,
+            marked=True,
+            dry_run=run.dry_run,
+            acknowledgements=Acknowledgements((), ()),
+            now_ms=self.now_ms,
+        )
+        run.told += [str(judged.attention) for judged in report.judgement.failing]
+
+    def _scrub(self, run: FolderRun) -> Iterator[str]:
+        opened, uri, limits = self._opener(run), self.uri_of(run.name), ScrubLimits(overrides=self.overrides)
+        with opened() as session:
+            summary, rows = scrubbing.scrub(
+                session,
+                self.uri_of,
+                run.name,
+                limits=limits.of_the_cleaner,
+                max_copy_ms=DEFAULT_MAX_COPY_MS,
+                price_micros=None,
+            )
+            scrubbing.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)
+        problems: list[Any] = list(problems_of(summary, rows))
+        who = RunIdentity("simulation", run.name, run.name, "nobody")
+        if not run.dry_run:
+            problems += scrubbing.delete(opened(), uri, limits=limits, dry_run=False, run=who).problems()
+        run.told += map(str, problems)
+        yield from ()
+
+    # --- the judge ---------------------------------------------------------------------------------------------------
+
+    def require_untouched(self, number: int, what: object) -> None:
+        """Judge that a run changes anything in a metadata partition, or what it tells of."""
+        lost = self.memory.lost(number, self.model.logs[number])
+        assert not lost, (
+            f"I18: {what}, though metadata partition {number} is not what runs of this work folder had read"
+        )
+
+    def judge_end(self, run: FolderRun, end: str) -> None:
+        """Judge what a run has said, and let later ones remember what it knew."""
+        lost = [n for n in range(self.log.partition_count) if self.memory.lost(n, self.model.logs[n])]
+        crashed = end.startswith(("before ", "after "))
+        assert not lost or run.told or crashed, f"I18: {run.name} is green, and {lost} have lost what was read of them"
+        if not crashed:
+            self.memory.add(run.learned)
+
+    def excuse(self, keys: list[str]) -> None:
+        """Where a folder is away nobody knows what lies there, but who had begun to delete it and saw nothing go."""
+        for key in keys:
+            segment = self.segment_of(key)
+            assert segment is not None
+            run = self.processes[self.baton.current]
+            assert isinstance(run, FolderRun)
+            assert run.saw_it_go(segment.id) or not self._is_ours(segment.id), (
+                f"I2: {segment} is finished and {key} is there: a run of ours had begun it, and saw nothing go"
+            )
+        super().excuse(keys)
+
+    def _is_ours(self, segment: UUID) -> bool:
+        """Tell whether a run of ours began to delete a segment that was copied."""
+        return segment in self.model.copied and segment in self.model.started_by_us
+
+    def _objects_of(self, tips: list[TopicIdPartition]) -> set[str]:
+        prefixes = tuple(self.layout.partition_prefix(tip, place) for tip in tips for place in self.layout.places)
+        return {key for key in self.keys if key.startswith(prefixes)}
+
+    def settle(self) -> None:
+        """Nothing of what lives is gone; where all was as it should be, nothing of what is deleted is left."""
+        self.mount_true()
+        gone = self._living_objects - self.keys
+        assert not gone, f"I13: objects of living topics are gone: {sorted(gone)}"
+        if not self.moves:
+            self.converge()
+
+    def converge(self) -> None:
+        self.trouble, self.baton = CALM, Baton(self.adversary, 0.0)
+        self.clerk.end_trouble()
+        for _ in range(5):
+            self.pass_time(DAY_MS)
+            self.copied(self.alive[0])
+            written, run = self.model.written, self.next_run(scrubs=False, dry_run=False)
+            (end,) = self.run(run)
+            assert not end or self.lost, f"I5: a run without faults ended with {end}: {run.told}"
+            if self.model.written == written:
+                break
+        else:
+            raise AssertionError("I5: four runs without faults, and the last one still had something to write")
+        self.check_end_state(run.told)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Runs of the cleaner and the scrub with one work folder, while the world changes between them. A failure prints its seed:
+``tests.simulation.folder_runs.play_folder(seed)`` plays it again.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.folder_moves import PLAYED
+from tests.simulation.folder_runs import play_folder
+from tests.simulation.runs import play_many
+
+SHARE = 10
+"""One seed of these costs as much as some of the others."""
+
+EVERY_TROUBLE = {
+    *(f"{what} ended: well" for what in ("cleanup", "scrub")),
+    *("FINISHED", "INCOMPLETE", "REFUSED", "snapshot read", "leader_deletes", "zombie_copies", "stopped"),
+    *("crash before list", "crash after publish", "fault before delete", "fault after list", "fault at audit before"),
+    *PLAYED,
+}
+
+
+@pytest.mark.timeout(0)  # --seeds decides how long it takes
+def test_whatever_becomes_of_the_world_no_run_forgets_what_one_before_it_knew(seeds: int) -> None:
+    happened = play_many(0, seeds // SHARE, play_folder)
+    if seeds >= 2000:
+        assert not EVERY_TROUBLE - happened.keys(), f"in {seeds // SHARE} seeds this never happened"
