@@ -169,6 +169,8 @@ def _inventory(
         oldest_orphan_ms=now_ms - DAY_MS - HOUR_MS * (topics - 1),
         topics=topics,
         orphaned_topics=sum(absent),
+        unseen=sums[SurveyedState.UNSEEN],
+        unseen_topics=states.count(SurveyedState.UNSEEN),
         quarantined_records=1,
         metadata_partitions_out_of_service=(0,),
     )

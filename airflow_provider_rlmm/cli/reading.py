@@ -16,6 +16,7 @@ from uuid import UUID
 
 import click
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.policy.inventory import Totals
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 _EVENT_COLUMNS = {
@@ -162,13 +164,15 @@ def decode(value: str, as_json: bool) -> None:
 @click.command()
 @with_limits
 @with_cluster
-def orphans(invocation: Invocation, limits: CleanerLimits) -> None:
+def orphans(invocation: Invocation, limits: CleanerLimits) -> int:
     """
     List the user partitions of deleted topics that still have remote segments, and what stands against their cleaning.
 
-    Whether their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
+    Those of which nobody can tell whether they are that are listed as UNSEEN, and end the command with exit code 4. Whether
+    their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
     """
     from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
+    from airflow_provider_rlmm.policy.inventory import SurveyedState
 
     with _topic(invocation, limits) as (session, topic):
         found = orphaned_partitions(topic, limits, session.clock(), session.hold())
@@ -176,10 +180,15 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> None:
         "topic": "topic", "topic_id": "topic id", "partition": "partition", "segments": "segments", "bytes": "size",
         "deletion": "deletion", "status": "status", "why": "why",
     }  # fmt: skip
-    invocation.output.rows(map(asdict, found), columns, "orphaned user partitions")
-    total = sum(o.segments for o in found), sum(o.bytes for o in found)
-    if found:
-        invocation.output.line(f"{total[0]:,} segments, {human_bytes(total[1])} in {len(found):,} user partitions")
+    rows = found.partitions
+    # "None" is said only where all was seen.
+    if rows or not found.totals.why_not_all_seen:
+        invocation.output.rows(map(asdict, rows), columns, "orphaned user partitions")
+    gone = [row for row in rows if row.status != SurveyedState.UNSEEN.value]
+    if gone:
+        total = sum(o.segments for o in gone), sum(o.bytes for o in gone)
+        invocation.output.line(f"{total[0]:,} segments, {human_bytes(total[1])} in {len(gone):,} user partitions")
+    return _all_seen(invocation, found.totals)
 
 
 @click.command()
@@ -208,7 +217,7 @@ def snapshot(invocation: Invocation) -> None:
 @click.command()
 @with_limits
 @with_cluster
-def survey(invocation: Invocation, limits: CleanerLimits) -> None:
+def survey(invocation: Invocation, limits: CleanerLimits) -> int:
     """Judge every topic with remote segments, and leave the inventory that Airflow's pages show in the work folder."""
     from airflow_provider_rlmm.session.surveying import survey as leave_inventory
 
@@ -218,15 +227,29 @@ def survey(invocation: Invocation, limits: CleanerLimits) -> None:
         where = f"{session.cluster_uri}/{inventory.generation}"
     if invocation.output.as_json:
         invocation.output.document({"inventory": where, **asdict(inventory.totals)})
-        return
+        return _all_seen(invocation, inventory.totals)
     totals = inventory.totals
-    for what in ("stored", "orphaned", "waiting", "eligible", "deleting"):
+    for what in ("stored", "orphaned", "waiting", "eligible", "deleting", "unseen"):
         count = getattr(totals, what)
         invocation.output.line(f"{what}: {count.segments:,} segments, {human_bytes(count.bytes)}")
     invocation.output.line(f"{totals.orphaned_topics:,} of {totals.topics:,} topics are gone. The inventory is {where}")
+    return _all_seen(invocation, totals)
 
 
 COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
+
+
+def _all_seen(invocation: Invocation, totals: Totals) -> int:
+    """Say what could not be seen, to whoever reads a pipe too; return the exit code."""
+    from airflow_provider_rlmm.policy.inventory import UNSEEN_ADVICE
+
+    if not (why := totals.why_not_all_seen):
+        return ExitCode.DONE
+    said = f"needs a person: {why}. {UNSEEN_ADVICE}"
+    if invocation.output.as_json:
+        click.echo(f"rlmm: {said}", err=True)
+    invocation.output.line(said, "bold red")
+    return ExitCode.NEEDS_A_PERSON
 
 
 def _ranges(

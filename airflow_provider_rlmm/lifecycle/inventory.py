@@ -16,10 +16,9 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.inventory import SurveyedState
+from airflow_provider_rlmm.policy.inventory import SurveyedState, Totals
 
 NOTHING_HELD = Hold()
-_NOT_ORPHANED = (SurveyedState.LIVING, SurveyedState.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,8 @@ def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
 @dataclass(frozen=True, slots=True)
 class OrphanedPartition:
     """
-    A user partition of a deleted topic that still has remote segments, or whose deletion is not finished.
+    A user partition of a deleted topic that still has remote segments, or whose deletion is not finished; or one of which
+    nobody can tell whether it is that: its state is ``UNSEEN`` then.
 
     :param topic: its topic's name.
     :param topic_id: in Kafka's text form.
@@ -91,8 +91,9 @@ class OrphanedPartition:
     :param bytes: their sizes, summed.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
     :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
-    :param status: :data:`~airflow_provider_rlmm.lifecycle.survey.READY`, or the kind of what stands against its cleaning.
-    :param why: what stands against it, in words; empty where it is ready.
+    :param status: :data:`~airflow_provider_rlmm.lifecycle.survey.READY`, the kind of what stands against its cleaning, or
+        ``UNSEEN``.
+    :param why: what stands against it or the right that is missing, in words; empty where it is ready.
     """
 
     topic: str
@@ -107,13 +108,22 @@ class OrphanedPartition:
     why: str
 
 
-def orphaned_partitions(
-    topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD
-) -> list[OrphanedPartition]:
+@dataclass(frozen=True, slots=True)
+class Orphans:
     """
-    Return the user partitions of deleted topics that are not cleaned, by topic and number.
+    What was found of deleted topics.
 
-    A topic that merely cannot be seen is none: see :func:`topics_in_log`, and what marker and planner refuse.
+    :param partitions: their user partitions that are not cleaned, and those of which nobody can tell, by topic and number.
+    :param totals: of the survey that they come from.
+    """
+
+    partitions: list[OrphanedPartition]
+    totals: Totals
+
+
+def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD) -> Orphans:
+    """
+    Return the user partitions of deleted topics that are not cleaned, and those of which nobody can tell.
 
     :param topic: the metadata topic, read.
     :param limits: by which it is judged what may be cleaned now.
@@ -123,8 +133,8 @@ def orphaned_partitions(
     """
     made = survey(topic, limits, hold, now_ms)
     rows = made.partitions.append_column("status", made.statuses).to_pylist()
-    found = [_orphan(row) for row in rows if row["state"] not in _NOT_ORPHANED]
-    return sorted(found, key=lambda o: (o.topic, o.topic_id, o.partition))
+    found = [_orphan(row) for row in rows if row["state"] != SurveyedState.LIVING.value]
+    return Orphans(sorted(found, key=lambda o: (o.topic, o.topic_id, o.partition)), made.totals)
 
 
 def _orphan(row: Mapping[str, Any]) -> OrphanedPartition:

@@ -74,6 +74,7 @@ def cleaner_summary(
         refusals=totals["refusals"],
         stored=found.stored if found else None,
         orphaned=found.orphaned if found else None,
+        unseen=found.unseen if found else None,
         waiting=found.waiting if found else None,
         deleting=found.deleting if found else None,
         oldest_orphan_ms=found.oldest_orphan_ms if found else None,

@@ -9,9 +9,9 @@ is under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.lifecycle.cluster_look import look
@@ -26,7 +26,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.inventory import SurveyedState, Totals
+from airflow_provider_rlmm.policy.inventory import SurveyedState, Totals, why_not_all_seen
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
@@ -38,7 +38,6 @@ READY = "READY"
 
 NOT_MARKED = "not marked yet: the next run that may write marks it"
 _STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-_OF_PRESENCE = {Presence.PRESENT: SurveyedState.LIVING}
 _ENDS_CONSUMERS = frozenset(
     code.name for code in ErrorCode if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED)
 )
@@ -118,6 +117,7 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
         partition_rows,
         topic_rows,
         user_partitions_of,
+        without_what_is_unreadable,
     )
 
     views = [
@@ -138,17 +138,48 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
         key: _of_marked(history, seen[key[0].topic_id], by_topic[key[0].topic_id], limits, now_ms)
         for key, history in marked.items()
     }
-    partitions, statuses = partition_rows(found, by_topic, by_partition, partitions_schema())
+    partitions, statuses = without_what_is_unreadable(
+        *partition_rows(found, by_topic, by_partition, partitions_schema()),
+        _out_of_service(views, limits.allowed_quarantine),
+    )
     presence = {topic_id: observation.presence for topic_id, observation in seen.items()}
     topics = topic_rows(found, partitions, names, presence, BY_URGENCY, topics_schema())
     return Survey(topics, partitions, statuses, topic.segments, _totals(topics, partitions, views))
 
 
+def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:
+    """
+    Say of which unfinished segments nobody can tell whether they are orphaned; empty where that is known of all.
+
+    It is a part of what :func:`survey` says, without the rest.
+
+    :param topic: the metadata topic, read.
+    :param limits: with the kinds of records that raise no doubt.
+    :raises EventLogError: if the cluster cannot be asked.
+    """
+    sizes = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
+    sums = topic.segments.group_by(["topic_id", "metadata_partition"]).aggregate(sizes).to_pylist()
+    known = topic.names()
+    names = {topic_id: known[topic_id] for row in sums for topic_id in [UUID(bytes=row["topic_id"])]}
+    seen = look(topic.topics, topic.log, names).observations if names else {}
+    views = [topic.view(number, frozenset()) for number in range(topic.log.partition_count)]
+    out = _out_of_service(views, limits.allowed_quarantine)
+
+    def is_seen(row: Mapping[str, Any]) -> bool:
+        presence = seen[UUID(bytes=row["topic_id"])].presence
+        return presence is Presence.PRESENT or (presence is Presence.ABSENT and row["metadata_partition"] not in out)
+
+    unseen = [row for row in sums if not is_seen(row)]
+    count = Count.sum(Count(row["segment_size_in_bytes_count"], row["segment_size_in_bytes_sum"]) for row in unseen)
+    return why_not_all_seen(count, len({row["topic_id"] for row in unseen}), sorted(out))
+
+
 def _of_topic(topic_id: UUID, names: frozenset[str], seen: Observation, hold: Hold) -> Verdict:
     """Judge the user partitions of a topic id that nobody has marked."""
     if seen.presence is not Presence.ABSENT:
-        state = _OF_PRESENCE.get(seen.presence, SurveyedState.UNSEEN)
-        return Verdict(state, seen.presence.value, seen.reason)
+        if seen.presence is Presence.PRESENT:
+            return Verdict(SurveyedState.LIVING, seen.presence.value, seen.reason)
+        return Verdict(SurveyedState.UNSEEN, SurveyedState.UNSEEN.value, seen.reason)
     held = hold.refusal_of(TopicIdPartition(topic_id, min(names), 0), names)
     if held is not None:
         return _refused(held)
@@ -167,7 +198,8 @@ def _of_marked(
     first = first_observation(history.observations, now_ms)
     refusal = None if state is SurveyedState.REFUSED else refusal_of(history, seen, now_ms, limits)
     if refusal is not None:
-        status, why = refusal.kind.value, f"{refusal.why}; {refusal.what_to_do}"
+        status = status if state is SurveyedState.UNSEEN else refusal.kind.value
+        why = f"{refusal.why}; {refusal.what_to_do}"
     if state is SurveyedState.ORPHANED:
         state = _progress_of(history, refusal)
         if refusal is None:
@@ -210,8 +242,10 @@ def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitio
         oldest_orphan_ms=_lowest(absent, "oldest_ms"),
         topics=topics.num_rows,
         orphaned_topics=absent.num_rows,
+        unseen=by_state.get(SurveyedState.UNSEEN, nothing),
+        unseen_topics=pc.sum(pc.equal(topics.column("state"), SurveyedState.UNSEEN.value)).as_py() or 0,
         quarantined_records=sum(len(view.quarantined) for view in views),
-        metadata_partitions_out_of_service=tuple(view.metadata_partition for view in views if _is_out_of_service(view)),
+        metadata_partitions_out_of_service=tuple(_out_of_service(views)),
     )
 
 
@@ -223,7 +257,22 @@ def _lowest(rows: pa.Table, column: str) -> int | None:
     return None if found is None or found < 0 else found
 
 
-def _is_out_of_service(view: MetadataPartitionView) -> bool:
-    codes = {record.code for record in view.quarantined}
-    unwritable = ErrorCode.MISROUTED.name in codes and not Belief(view).routing_verified()
-    return unwritable or not codes.isdisjoint(_ENDS_CONSUMERS)
+def _out_of_service(
+    views: Iterable[MetadataPartitionView], allowed_quarantine: frozenset[str] = frozenset()
+) -> dict[int, str]:
+    """Return the metadata partitions that are out of service, and why, by number; an allowed kind of record is none."""
+    found = {view.metadata_partition: _why_out_of_service(view, allowed_quarantine) for view in views}
+    return {number: why for number, why in found.items() if why is not None}
+
+
+def _why_out_of_service(view: MetadataPartitionView, allowed_quarantine: frozenset[str]) -> str | None:
+    bad = [record for record in view.quarantined if record.code not in allowed_quarantine]
+    misrouted = [record for record in bad if record.code == ErrorCode.MISROUTED.name]
+    lie_wrong = misrouted if misrouted and not Belief(view).routing_verified() else []
+    worst = lie_wrong or [record for record in bad if record.code in _ENDS_CONSUMERS]
+    if not worst:
+        return None
+    return (
+        f"its metadata partition is out of service, so nobody can tell what is left of it: {worst[0]}; have the doctor name "
+        "each record and what its removal costs"
+    )

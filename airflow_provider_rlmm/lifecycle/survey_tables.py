@@ -155,6 +155,30 @@ def partition_rows(
     return table.select(schema.names).cast(schema), table.column("status")
 
 
+def without_what_is_unreadable(
+    partitions: pa.Table, statuses: pa.ChunkedArray, out_of_service: Mapping[int, str]
+) -> tuple[pa.Table, pa.ChunkedArray]:
+    """
+    Return the file of user partitions, and their statuses, without what nobody can tell of topics that are gone.
+
+    :param partitions: the file.
+    :param statuses: of its rows.
+    :param out_of_service: metadata partitions that are out of service, and why.
+    """
+    known = pa.array([SurveyedState.LIVING.value, SurveyedState.UNSEEN.value])
+    is_gone = pc.invert(pc.is_in(partitions.column("state"), value_set=known))
+    for number, why in out_of_service.items():
+        mine = pc.and_(is_gone, pc.equal(partitions.column("metadata_partition"), number))
+        unseen = {"state": SurveyedState.UNSEEN.value, "why": why, "eligible_ms": None}
+        for name, value in unseen.items():
+            column = partitions.schema.get_field_index(name)
+            field = partitions.schema.field(column)
+            changed = pc.if_else(mine, pa.scalar(value, field.type), partitions.column(name))
+            partitions = partitions.set_column(column, field, changed)
+        statuses = pc.if_else(mine, SurveyedState.UNSEEN.value, statuses)
+    return partitions, statuses
+
+
 def _topic_of_row(found: UserPartitions, topic_ids: Sequence[UUID]) -> Array:
     """Return the number of each user partition's topic id."""
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], pa.binary())

@@ -31,9 +31,10 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     :param archive_first: whether the run archives what it deletes.
     :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
         ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
-    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``run``,
-        ``root``, ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the
-        decision that tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
+    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (of
+        which topics nobody can tell whether they are gone: the report of the run is red for these), ``run``, ``root``,
+        ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that
+        tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
     :raises PlanError: if the plan cannot be read, has expired or is of another cluster.
     :raises StoppedError: if the kill switch is on, or frozen by an environment variable, and the run is for real.
     :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.policy.inventory import UNSEEN_ADVICE
 from airflow_provider_rlmm.settings import artifact_uri
 
 
@@ -31,8 +32,11 @@ class SurveyRemoteLogOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`: by these it is judged what waits.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
-    :return: ``topics``, ``orphaned_topics``, segments and bytes that are ``stored``, ``orphaned``, ``waiting``, ``eligible``
-        and being deleted (``deleting``), and the ``inventory``'s folder.
+    What it cannot judge it counts apart and says in its log; the run is red for it by its report.
+
+    :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
+        ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which nobody can tell whether they are
+        orphaned, and the ``inventory``'s folder.
     :raises RlmmError: if the cluster cannot be read.
     """
 
@@ -75,10 +79,13 @@ class SurveyRemoteLogOperator(CheckedOperator):
         totals = inventory.totals
         counts = {
             f"{what}_{unit}": getattr(getattr(totals, what), unit)
-            for what in ("stored", "orphaned", "waiting", "eligible", "deleting")
+            for what in ("stored", "orphaned", "waiting", "eligible", "deleting", "unseen")
             for unit in ("segments", "bytes")
         }
         counts |= {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics}
+        counts |= {"unseen_topics": totals.unseen_topics}
+        if why := totals.why_not_all_seen:
+            self.log.warning("%s. %s", why, UNSEEN_ADVICE)
         return self.told({**counts, "inventory": uri})
 
     def _skip_what_was_refused(self, uri: str) -> None:

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
 from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
 from airflow_provider_rlmm.policy.findings import since
-from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.quoting import human_bytes
@@ -99,7 +99,14 @@ def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell)
         return f"{address}?state={state}" if state else address
 
     yield Tile("Stored", human_bytes(totals.stored.bytes), _of(totals.stored, totals.topics), href=topics())
-    yield Tile("Orphaned", human_bytes(totals.orphaned.bytes), _of(totals.orphaned, totals.orphaned_topics))
+    orphaned = _of(totals.orphaned, totals.orphaned_topics)
+    if totals.why_not_all_seen:
+        # A zero alone would say that all was seen.
+        figure = f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell"
+        unseen = f"{orphaned}; cannot tell of {_of(totals.unseen, totals.unseen_topics)}"
+        yield Tile("Orphaned", figure, unseen, "bad", topics("UNSEEN"))
+    else:
+        yield Tile("Orphaned", human_bytes(totals.orphaned.bytes), orphaned)
     until = ""
     if totals.next_eligible_ms is not None:
         until = f", {wait(totals.next_eligible_ms, now_ms)}"
@@ -110,8 +117,10 @@ def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell)
     deleting = human_bytes(totals.deleting.bytes)
     yield Tile("Being deleted", deleting, _segments(totals.deleting), href=topics("DELETING"))
     if price is not None:
-        orphaned = f"{_cost(totals.orphaned, price)} of it for orphans"
-        yield Tile("Cost a month", _cost(totals.stored, price), orphaned)
+        for_orphans = f"{_cost(totals.orphaned, price)} of it for orphans"
+        if totals.unseen.segments:
+            for_orphans += f", {_cost(totals.unseen, price)} for what nobody can tell"
+        yield Tile("Cost a month", _cost(totals.stored, price), for_orphans)
 
 
 def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:
@@ -161,6 +170,18 @@ def problems_of(cluster: Cluster, shell: Shell, now_ms: int) -> list[Problem]:
                     shell.to("runs", run.artifact), since(run.ended_at_ms),
                 )
             )  # fmt: skip
+    if inventory is not None and inventory.totals.unseen_topics:
+        unseen = _of(inventory.totals.unseen, inventory.totals.unseen_topics)
+        found.append(
+            Problem(
+                f"Nobody can tell whether these are orphaned: {unseen}",
+                "their topics may not be described, answers contradict each other, or their metadata partition is out of "
+                "service: a count of orphans says nothing of them",
+                "give the principal DESCRIBE on every topic, or do what each of them says:",
+                f"{shell.to('clusters', inventory.cluster_id, 'topics')}?state={SurveyedState.UNSEEN.value}",
+                "the topics",
+            )
+        )
     if inventory is not None and (out := inventory.totals.metadata_partitions_out_of_service):
         found.append(
             Problem(

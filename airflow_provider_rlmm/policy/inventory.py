@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -21,8 +21,9 @@ from typing import Any
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.plan import Count, Data
+from airflow_provider_rlmm.quoting import human_bytes
 
-INVENTORY_FORMAT = 1
+INVENTORY_FORMAT = 2
 """Version of the document; one of another version is not read."""
 
 INVENTORY_DOCUMENT = "inventory.json"
@@ -33,6 +34,11 @@ ROW_GROUP_ROWS = 5_000
 """Rows of a row group of the files of segments, at most: a reader of one user partition skips the others."""
 
 _GENERATION = re.compile(r"inventory-(0|[1-9][0-9]{0,18})")
+UNSEEN_ADVICE = (
+    "What to do: give the principal DESCRIBE on every topic, and have the doctor look at metadata partitions that are out of "
+    "service (rlmm doctor); until then a count says nothing of what is not seen"
+)
+_LISTED = 10
 _FILE_NAME = re.compile(r"topics\.parquet|partitions\.parquet|segments-(0|[1-9][0-9]{0,9})\.parquet")
 
 
@@ -45,7 +51,7 @@ class SurveyedState(StrEnum):
     ELIGIBLE = "ELIGIBLE"  # a run may clean it now
     DELETING = "DELETING"  # DELETE_PARTITION_STARTED is written, DELETE_PARTITION_FINISHED is not
     REFUSED = "REFUSED"  # it is gone, and something stands against its cleaning
-    UNSEEN = "UNSEEN"  # it cannot be told whether it is gone
+    UNSEEN = "UNSEEN"  # it cannot be told whether it is gone, or what of it is left
 
 
 TOPIC_COLUMNS: tuple[tuple[str, str], ...] = (
@@ -161,6 +167,8 @@ class Totals:
     :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
     :param topics: topic ids that have unfinished segments or a deletion under way.
     :param orphaned_topics: those of them that the cluster lacks.
+    :param unseen: segments of which it cannot be told whether they are orphaned; no part of ``orphaned``.
+    :param unseen_topics: topic ids of which that cannot be told.
     :param quarantined_records: records that cannot be applied.
     :param metadata_partitions_out_of_service: those with a record that ends the consumers of brokers, and those in which
         too many records lie where they do not belong, so that nothing is written there.
@@ -175,8 +183,15 @@ class Totals:
     oldest_orphan_ms: int | None
     topics: int
     orphaned_topics: int
+    unseen: Count
+    unseen_topics: int
     quarantined_records: int
     metadata_partitions_out_of_service: tuple[int, ...]
+
+    @property
+    def why_not_all_seen(self) -> str:
+        """What could not be seen, in words; empty where all was: only then is a count of zero a zero."""
+        return why_not_all_seen(self.unseen, self.unseen_topics, self.metadata_partitions_out_of_service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +254,37 @@ class Inventory:
             raise ValueError(f"{TOPICS_FILE} has {self.files[TOPICS_FILE].rows} rows for {self.totals.topics} topics")
 
 
+def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) -> str:
+    """
+    Say what could not be seen; empty where all was.
+
+    :param unseen: segments of which it cannot be told whether they are orphaned.
+    :param topics: how many topic ids have these.
+    :param out_of_service: metadata partitions that are out of service.
+    """
+    found = []
+    if topics:
+        found.append(
+            f"nobody can tell whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
+            f"{human_bytes(unseen.bytes)} {'is' if topics == 1 else 'are'} orphaned"
+        )
+    if out_of_service:
+        listed = ", ".join(map(str, out_of_service[:_LISTED])) + (", …" if len(out_of_service) > _LISTED else "")
+        found.append(f"metadata partition {listed} out of service, so not all that it says can be read")
+    return "; ".join(found)
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
 _COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
 _TOTALS = strict.record(
     Totals,
     {
-        **dict.fromkeys(("stored", "orphaned", "waiting", "eligible", "deleting"), _COUNT),
+        **dict.fromkeys(("stored", "orphaned", "waiting", "eligible", "deleting", "unseen"), _COUNT),
         **dict.fromkeys(("next_eligible_ms", "oldest_orphan_ms"), strict.optional(strict.integer)),
-        **dict.fromkeys(("topics", "orphaned_topics", "quarantined_records"), strict.integer),
+        **dict.fromkeys(("topics", "orphaned_topics", "unseen_topics", "quarantined_records"), strict.integer),
         "metadata_partitions_out_of_service": strict.array(strict.integer),
     },
 )

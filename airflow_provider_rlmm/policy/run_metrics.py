@@ -60,8 +60,10 @@ METRICS: Mapping[str, Description] = {
     **_sizes("orphaned", _CLUSTER, "of topic ids that the cluster lacks"),
     **_sizes("waiting", _CLUSTER, "of these that were marked and wait for `min_absence`"),
     **_sizes("deleting", _CLUSTER, "of user partitions whose deletion was started and has not finished"),
+    **_sizes("unseen", _CLUSTER, "of which nobody can tell whether they are orphaned: no part of those that are"),
     "oldest_orphan_age_seconds": _gauge(
-        _CLUSTER, "Age of the newest record of the oldest orphaned segment, in seconds"
+        _CLUSTER,
+        "Age of the newest record of the oldest orphaned segment, in seconds; 0 where all was seen and none is orphaned",
     ),
     "metadata_partitions_out_of_service": _gauge(
         _CLUSTER, "Metadata partitions in which a record or a gap keeps brokers or this package from working"
@@ -96,7 +98,7 @@ METRICS: Mapping[str, Description] = {
 }
 """Name, without :data:`PREFIX` → what it means; in the order of ``docs/metrics.md``."""
 
-_SIZES = ("stored", "orphaned", "waiting", "deleting")
+_SIZES = ("stored", "orphaned", "unseen", "waiting", "deleting")
 _DELETES = frozenset({"clean", "delete"})
 _READS_ALL = frozenset({"mark", "plan", "survey", "doctor", "evaluate"})
 
@@ -170,7 +172,7 @@ def _of_sizes(
     if oldest_orphan_ms is not None:
         # A broker's clock may be ahead of ours, and a record's time is its producer's.
         yield "oldest_orphan_age_seconds", max(0, now_ms - oldest_orphan_ms) / 1000
-    elif orphaned is not None and not orphaned.segments:
+    elif orphaned is not None and not orphaned.segments and not (sizes["unseen"] and sizes["unseen"].segments):
         yield "oldest_orphan_age_seconds", 0
 
 

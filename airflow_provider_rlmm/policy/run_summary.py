@@ -75,6 +75,7 @@ class RunSummary:
     :param refusals: how many things it refused or left, waits not among them.
     :param stored: all segments that are not finished, ``None`` where the run does not know.
     :param orphaned: those of topic ids that the cluster lacks, ``None`` where the run does not know.
+    :param unseen: those of which nobody can tell whether they are orphaned, ``None`` where the run does not know.
     :param waiting: those that wait for ``min_absence``, ``None`` where the run does not know.
     :param deleting: those of user partitions whose deletion was started, ``None`` where the run does not know.
     :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
@@ -102,6 +103,7 @@ class RunSummary:
     refusals: int = 0
     stored: Count | None = None
     orphaned: Count | None = None
+    unseen: Count | None = None
     waiting: Count | None = None
     deleting: Count | None = None
     oldest_orphan_ms: int | None = None
@@ -137,7 +139,8 @@ class RunSummary:
         """
         try:
             document = strict.unsealed(text, RUN_SUMMARY_FORMAT)
-            summary: RunSummary = strict.record(cls, _FIELDS)(document, "run")
+            # Summaries of earlier releases know of nothing unseen.
+            summary: RunSummary = strict.record(cls, _FIELDS)({"unseen": None, **document}, "run")
             if not _NAME.fullmatch(summary.file_name):
                 raise ValueError(f"run.artifact is {strict.shown(summary.artifact)}, which names no run")
         except ValueError as e:
@@ -160,7 +163,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     **dict.fromkeys(("cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"), strict.string),
     **dict.fromkeys(("began_at_ms", "ended_at_ms", "needs_person", "refusals"), strict.integer),
     **dict.fromkeys(("oldest_orphan_ms", "critical", "out_of_service", "quarantined"), strict.optional(strict.integer)),
-    **dict.fromkeys(("stored", "orphaned", "waiting", "deleting"), strict.optional(_COUNT)),
+    **dict.fromkeys(("stored", "orphaned", "unseen", "waiting", "deleting"), strict.optional(_COUNT)),
     "kind": strict.one_of(RunKind),
     "dry_run": strict.boolean,
     "outcome": strict.one_of(RunOutcome),

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.inventory import UNSEEN_ADVICE
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.session.archiving import archive_wanted
@@ -18,8 +20,12 @@ from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.storage.root import PlaceCheck
 
+logger = logging.getLogger(__name__)
+
+ALL_SEEN = "of every segment that is not finished it can be told whether its topic is there or gone"
 _NO_FOLDER = (errno.EACCES, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS)
 """What no other try changes."""
 
@@ -44,8 +50,9 @@ def check(
     :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
     :param archive_first: whether the run is told to archive what it deletes.
-    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``root``,
-        ``deletion``, ``archive``, ``writes``, ``work``.
+    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (what
+        nobody can tell of the topics in it: the report of the run is red for it), ``root``, ``deletion``, ``archive``,
+        ``writes``, ``work``.
     :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
         never be written.
@@ -77,9 +84,26 @@ def check(
         verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
         verified["topic"] = topic.what_was_read
+        verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
     kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
     verified["work"] = _check_work_folder(uri, kept, session, limits)
     return verified
+
+
+def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
+    """
+    Say of which unfinished segments nobody can tell whether they are orphaned, and what to do; empty where that is known.
+
+    :param topic: the metadata topic, read.
+    :param limits: with the kinds of records that raise no doubt.
+    :raises EventLogError: if the cluster cannot be asked.
+    """
+    from airflow_provider_rlmm.lifecycle.survey import unseen_in_words
+
+    if not (why := unseen_in_words(topic, limits)):
+        return ""
+    logger.warning("%s. %s", why, UNSEEN_ADVICE)
+    return f"{why}. {UNSEEN_ADVICE}"
 
 
 def _place_in_words(check: PlaceCheck) -> str:

@@ -46,18 +46,18 @@ class ConnectionCheck:
 
     def findings(self) -> list[ConnectionFinding]:
         """Look; what cannot be looked at because something before it failed is left out. Never raises."""
-        found = [_finding("the connection", self._settings)]
+        found = [finding("the connection", self._settings)]
         if not found[0].good:
             return found
-        found.append(_finding("the cluster", self._cluster))
+        found.append(finding("the cluster", self._cluster))
         if found[-1].good:
-            found += [f for f in [_finding("the connection", self._may_write)] if not f.good]
-            found += [_finding("the metadata topic", self._topic), _finding("the permissions", self._permissions)]
+            found += [f for f in [finding("the connection", self._may_write)] if not f.good]
+            found += [finding("the metadata topic", self._topic), finding("the permissions", self._permissions)]
         if self._description is not None:
             found += self._health(self._description)
         if self._cluster_id and self._access.get_connection_settings().storage_uri is not None:
-            found.append(_finding("the layout", self._layout))
-        return [*found, _finding("the storage", self._storage), *self._deletion()]
+            found.append(finding("the layout", self._layout))
+        return [*found, finding("the storage", self._storage), *self._deletion()]
 
     def _deletion(self) -> list[ConnectionFinding]:
         """Say whether deletion frees space; nothing where the storage cannot be opened: that was said."""
@@ -70,7 +70,7 @@ class ConnectionCheck:
             found.append(manager.deletion_effect())
             return ". ".join(filter(None, [found[0].sentence, found[0].uploads]))
 
-        looked = _finding("what becomes of deleted objects", look)
+        looked = finding("what becomes of deleted objects", look)
         kept = any(effect.freed is Freed.NEVER for effect in found)
         return [looked._replace(good=looked.good and not kept)]
 
@@ -117,7 +117,7 @@ class ConnectionCheck:
                 found.extend(check_metadata_topic(self._access.get_cluster_topics(), description, metadata_topic))
             return "Its replicas, cleanup policy and retention are as they must be."
 
-        looked = _finding("the health of the metadata topic", look)
+        looked = finding("the health of the metadata topic", look)
         return [ConnectionFinding(f.severity is not HealthSeverity.ERROR, _sentence(str(f))) for f in found] or [looked]
 
     def _permissions(self) -> str:
@@ -146,7 +146,13 @@ class ConnectionCheck:
         return f"Storage {uri} can be listed, but nothing shows yet that it belongs to this cluster: {root.reason}."
 
 
-def _finding(subject: str, look: Callable[[], str]) -> ConnectionFinding:
+def finding(subject: str, look: Callable[[], str]) -> ConnectionFinding:
+    """
+    Return what a look has found; never raises.
+
+    :param subject: what is looked at, in words.
+    :param look: looks, and says what it has found, or raises.
+    """
     try:
         return ConnectionFinding(True, _sentence(look()))
     except RlmmError as e:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from tests.mutations.alarms import ALARMS
+from tests.mutations.answers import ANSWERS
 from tests.mutations.approvals import APPROVALS
 from tests.mutations.archiving import ARCHIVING
 from tests.mutations.attention import NEEDS_A_PERSON
@@ -60,6 +61,7 @@ MUTATIONS = [
     *WHOLE_RECORDS,
     *LOG_DIRECTORIES,
     *READING,
+    *ANSWERS,
 ]
 
 

@@ -23,9 +23,11 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from tests.unit.airflow.test_operators import (
+    GONE,
     NOW,
     Cluster,
     connect,
@@ -68,6 +70,16 @@ def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, w
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
 
+def test_check_and_survey_say_what_nobody_can_tell_and_the_rest_goes_on(cluster: Cluster, work: Path) -> None:
+    assert check(limits=NOW)["unseen"].startswith("of every segment that is not finished it can be told")
+    cluster.topics.denied.add(GONE[0].topic)
+    said = check(limits=NOW)["unseen"]
+    assert said.startswith("nobody can tell whether 1 topic with 6 segments, 600 B is orphaned")
+    assert "give the principal DESCRIBE on every topic" in said
+    counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW).execute(context())
+    assert (counts["orphaned_segments"], counts["unseen_segments"], counts["unseen_topics"]) == (0, 6, 1)
+
+
 def test_the_check_refuses_the_layout_of_another_plugin(cluster: Cluster) -> None:
     assert "no broker says" in check(limits=NOW)["layout"]
     cluster.topics.broker_settings[1] = {PLUGIN_CLASS: "io.aiven.kafka.tieredstorage.RemoteStorageManager"}
@@ -91,7 +103,8 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     assert "lets this pass: clocks contradict each other" in overridden["work"]
     (document,) = work.glob("*/check.json")
     assert json.loads(document.read_text()).keys() == {
-        "switch", "cluster", "clock", "layout", "writes", "run", "root", "deletion", "topic", "archive", "decision"
+        "switch", "cluster", "clock", "layout", "writes", "run", "root", "deletion", "topic", "unseen", "archive",
+        "decision",
     }  # fmt: skip
 
 

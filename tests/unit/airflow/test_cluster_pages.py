@@ -19,6 +19,7 @@ from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.quoting import human_bytes
 from tests.sample_work_folder import (
     CLUSTER,
     NASTY_TOPIC,
@@ -94,10 +95,14 @@ def test_the_overview_of_a_cluster(client: TestClient, sample: Sample) -> None:
     assert "Cost a month" not in html
 
 
-def test_what_needs_a_person_stands_before_the_figures(client: TestClient) -> None:
+def test_what_needs_a_person_stands_before_the_figures(client: TestClient, sample: Sample) -> None:
     html = client.get("/").text
     alert = html[html.index('role="alert"') : html.index("</section>")]
     assert html.index('role="alert"') < html.index('<dl class="tiles">')
+    totals = sample.inventory.totals
+    # Neither figure says that there is nothing more.
+    assert f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell" in html
+    assert "Nobody can tell whether these are orphaned" in html
     assert "Metadata partitions out of service: 0" in alert
 
 

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.policy.plan import Count
 HOUR_MS = 3_600_000
 NOW_MS = 1_780_000_000_000
 NONE = Count(0, 0)
-TOTALS = Totals(NONE, NONE, NONE, NONE, NONE, None, None, 0, 0, 0, ())
+TOTALS = Totals(NONE, NONE, NONE, NONE, NONE, None, None, 0, 0, NONE, 0, 0, ())
 
 
 def survey(folder: Path, created_at_ms: int, **changes: Any) -> Inventory:

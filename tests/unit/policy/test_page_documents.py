@@ -39,6 +39,8 @@ TOTALS = Totals(
     oldest_orphan_ms=None,
     topics=2,
     orphaned_topics=1,
+    unseen=Count(0, 0),
+    unseen_topics=0,
     quarantined_records=3,
     metadata_partitions_out_of_service=(0, 4),
 )
@@ -119,7 +121,7 @@ def test_a_document_reads_back_as_it_was_written(document: Document) -> None:
         lambda d: d.pop("dry_run" if "dry_run" in d else "totals"),
         lambda d: d.update(further=1),
         lambda d: d.update(artifact=7),
-        lambda d: d.update(format_version=2),
+        lambda d: d.update(format_version=3),
         lambda d: d.update(format_version=True),
     ],
     ids=["lacks a field", "has another one", "of another kind", "newer form", "no number"],

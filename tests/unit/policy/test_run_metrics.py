@@ -29,6 +29,7 @@ RUN = RunSummary(
     refusals=1,
     stored=Count(500, 500_000),
     orphaned=Count(20, 20_000),
+    unseen=Count(3, 3_000),
     waiting=Count(7, 7_000),
     deleting=Count(1, 1_000),
     oldest_orphan_ms=460_000,
@@ -55,6 +56,7 @@ def test_every_number_of_a_run_is_told() -> None:
         "orphaned_bytes": 20_000, "orphaned_segments": 20,
         "waiting_bytes": 7_000, "waiting_segments": 7,
         "deleting_bytes": 1_000, "deleting_segments": 1,
+        "unseen_bytes": 3_000, "unseen_segments": 3,
         "oldest_orphan_age_seconds": 600,
         "metadata_partitions_out_of_service": 3, "quarantined_records": 4, "doctor_critical": 2,
         "planned_bytes.cleaner": 13_000, "planned_segments.cleaner": 13,
@@ -90,9 +92,8 @@ def test_a_red_run_leaves_the_time_of_the_last_success() -> None:
 
 
 def test_what_a_run_does_not_know_is_left_out() -> None:
-    unknown = dict.fromkeys(
-        ("stored", "orphaned", "waiting", "deleting", "oldest_orphan_ms", "critical", "out_of_service", "quarantined")
-    )
+    of_a_survey = ("stored", "orphaned", "waiting", "deleting", "unseen", "oldest_orphan_ms")
+    unknown = dict.fromkeys((*of_a_survey, "critical", "out_of_service", "quarantined"))
     told = values(replace(RUN, **unknown))
     assert not [name for name in told if "." not in name]
     assert "step_segments_per_second.cleaner.plan" not in told
@@ -102,7 +103,13 @@ def test_what_a_run_does_not_know_is_left_out() -> None:
 def test_the_age_is_0_without_orphans_and_where_a_record_is_ahead_of_the_clock(
     oldest_ms: int | None, orphaned: Count, age: float
 ) -> None:
-    assert values(replace(RUN, oldest_orphan_ms=oldest_ms, orphaned=orphaned))["oldest_orphan_age_seconds"] == age
+    run = replace(RUN, oldest_orphan_ms=oldest_ms, orphaned=orphaned, unseen=Count(0, 0))
+    assert values(run)["oldest_orphan_age_seconds"] == age
+
+
+def test_no_age_is_told_where_nobody_can_tell_what_is_orphaned() -> None:
+    run = replace(RUN, oldest_orphan_ms=None, orphaned=Count(0, 0), unseen=Count(1, 1))
+    assert "oldest_orphan_age_seconds" not in values(run)
 
 
 def test_every_metric_is_told_by_some_run() -> None:
@@ -114,6 +121,7 @@ def test_a_survey_tells_what_there_is() -> None:
     totals = Totals(
         stored=Count(500, 500_000), orphaned=Count(20, 20_000), waiting=Count(7, 7_000), eligible=Count(12, 12_000),
         deleting=Count(1, 1_000), next_eligible_ms=None, oldest_orphan_ms=460_000, topics=9, orphaned_topics=2,
+        unseen=Count(3, 3_000), unseen_topics=1,
         quarantined_records=4, metadata_partitions_out_of_service=(3, 17),
     )  # fmt: skip
     inventory = Inventory("c", "rlmm_default", 1_060_000, "a", "inventory-1060000", {}, totals)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command that could not see everything says so, in red, with the size of what it did not see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.cli import health, reading
+from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding
+from tests.unit.lifecycle.builders import Cluster, tip
+
+GONE, HIDDEN = tip(), tip("hidden", 0, 8)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    """Behind the commands: two segments of a deleted topic, and five of one that the login may not describe."""
+    made = Cluster(3)
+    made.segments(GONE, 2)
+    made.segments(HIDDEN, 5)
+
+    @contextmanager
+    def opened(*_: Any, **__: Any) -> Iterator[Any]:
+        @contextmanager
+        def topic() -> Iterator[Any]:
+            yield made.topic()
+
+        yield SimpleNamespace(
+            topic=topic, clock=lambda: made.now_ms, hold=lambda: Hold(), cluster_id="c", cluster_uri=str(tmp_path / "c")
+        )
+
+    monkeypatch.setattr(reading, "open_session", opened)
+    monkeypatch.setattr(health, "open_session", opened)
+    monkeypatch.setattr(ConnectionCheck, "findings", lambda self: [ConnectionFinding(True, "The cluster answers.")])
+    monkeypatch.setenv("RLMM_WORK_DIR", str(tmp_path))
+    return made
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = command.run([*words, "--bootstrap-server", "a:1"])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_orphans_lists_what_nobody_can_tell_beside_the_rest(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "orphans")
+    assert (code, "7 segments, 6.8 KiB in 2 user partitions" in out) == (0, True)
+    cluster.topics.denied.add("hidden")
+    code, out, err = run(capsys, "orphans", "--json")
+    rows = {row["topic"]: row for row in map(json.loads, out.splitlines())}
+    assert code == 4
+    assert (rows["gone"]["status"], rows["gone"]["segments"]) == ("NEXT_RUN", 2)
+    assert (rows["hidden"]["status"], rows["hidden"]["segments"], rows["hidden"]["bytes"]) == ("UNSEEN", 5, 5_000)
+    assert "it needs DESCRIBE on every topic" in rows["hidden"]["why"]
+    assert "nobody can tell whether 1 topic with 5 segments, 4.9 KiB is orphaned" in err
+    code, out, _ = run(capsys, "orphans")
+    assert code == 4
+    assert "2 segments, 2.0 KiB in 1 user partitions" in out
+    assert "needs a person: nobody can tell whether 1 topic with 5 segments" in out
+
+
+def test_none_is_never_said_of_what_was_not_seen(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.topics.create("gone", GONE.topic_id)
+    cluster.topics.create("hidden", HIDDEN.topic_id)
+    code, out, _ = run(capsys, "orphans")
+    assert (code, out.strip()) == (0, "orphaned user partitions: none")
+    number = 3 - cluster.metadata_partition_of(GONE) - cluster.metadata_partition_of(HIDDEN)
+    cluster.log.append(number, b"\x01\x00\x00garbage")
+    code, out, _ = run(capsys, "orphans")
+    assert code == 4
+    assert "none" not in out
+    assert f"metadata partition {number} out of service" in out
+
+
+def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "survey")[0] == run(capsys, "check")[0] == 0
+    cluster.topics.denied.add("hidden")
+    code, out, err = run(capsys, "survey", "--json")
+    document = json.loads(out)
+    assert code == 4
+    assert (document["orphaned"]["segments"], document["unseen"]) == (2, {"segments": 5, "bytes": 5_000})
+    assert "nobody can tell whether 1 topic" in err
+    code, out, _ = run(capsys, "survey")
+    assert (code, "unseen: 5 segments, 4.9 KiB" in out) == (4, True)
+    code, out, _ = run(capsys, "check", "--json")
+    found = json.loads(out)
+    assert (code, found["good"]) == (4, False)
+    assert "DESCRIBE on every topic" in found["findings"][-1]["finding"]
