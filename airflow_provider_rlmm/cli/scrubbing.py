@@ -12,7 +12,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_blast_radius, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import Run, acknowledgements_option, begin, execute_option, judged, say_judgement
-from airflow_provider_rlmm.policy.guards import OVERRIDES, BlastRadius
+from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS, OVERRIDES, BlastRadius
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
 from airflow_provider_rlmm.quoting import human_bytes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="How far apart two scrubs must be that find an object without a record, ms.",
 )
+@click.option(
+    "--min-absence-ms",
+    type=int,
+    default=DEFAULT_MIN_ABSENCE_MS,
+    show_default=True,
+    help="How long ago the topic of such an object must have been marked as deleted, ms.",
+)
 @max_copy_option
 @click.option("--override", "overrides", type=click.Choice(sorted(OVERRIDES)), multiple=True, help="Named override.")
 @click.option(
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 def scrub(
     invocation: Invocation,
     min_unreferenced_ms: int,
+    min_absence_ms: int,
     max_copy_ms: int,
     overrides: tuple[str, ...],
     blast_radius: BlastRadius,
@@ -52,13 +60,15 @@ def scrub(
     Compare storage and metadata topic, both ways: what one of them forgot.
 
     Without --execute nothing is deleted. With it go the objects of finished segments, and those that no record has named at
-    two scrubs, --min-unreferenced-ms apart.
+    two scrubs, --min-unreferenced-ms apart, of topics that are deleted and marked.
     """
     from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
     from airflow_provider_rlmm.session import scrubbing as steps
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
-    limits = ScrubLimits(min_unreferenced_ms=min_unreferenced_ms, overrides=frozenset(overrides))
+    limits = ScrubLimits(
+        min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)
+    )
     run = begin(invocation, "scrub", execute=execute)
     with working() as shown:
         with run.session(limits.of_the_cleaner, shown) as session:

@@ -34,7 +34,11 @@ from airflow_provider_rlmm.operators.scrub import (
 )
 from airflow_provider_rlmm.settings import of_connection
 
-LIMITS = {"min_unreferenced_ms": "{{ params.min_unreferenced_ms }}", **params.LIMITS_OF_A_DELETION}
+LIMITS = {
+    "min_unreferenced_ms": "{{ params.min_unreferenced_ms }}",
+    "min_absence_ms": "{{ params.min_absence_ms }}",
+    **params.LIMITS_OF_A_DELETION,
+}
 
 
 def remote_storage_scrub(conn_id: str) -> DAG:
@@ -127,6 +131,13 @@ def _params(conn_id: str) -> dict[str, Param]:
             title="Wait between scrubs",
             section=params.PROTECTIONS,
             description="Two scrubs that find an object without a record are this far apart, such as 72 h; a number is ms",
+        ),
+        "min_absence_ms": Param(
+            "24 h",
+            **params.DURATION,
+            title="Wait after the marker",
+            section=params.PROTECTIONS,
+            description="The topic of such an object was marked as deleted so long ago, such as 24 h; a number is ms",
         ),
         **params.of_deletion("Segments whose objects are looked at and deleted together"),
         **params.of_blast_radius(

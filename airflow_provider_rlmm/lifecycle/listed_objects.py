@@ -74,7 +74,8 @@ class ListedObjects:
 
     def _readings(self, key: str) -> list[_Reading]:
         parts = ((place, self._layout.parts(key, place)) for place in self._layout.places)
-        return [(place, *found) for place, found in parts if found is not None]
+        # A file whose suffix the layout does not know is none of its objects, whatever the rest of its name says.
+        return [(place, *found) for place, found in parts if found is not None and found[1] in self._layout.suffixes]
 
     def _append(self, stored: StoredObject, reading: _Reading | None) -> None:
         if reading is None:

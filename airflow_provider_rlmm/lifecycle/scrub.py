@@ -2,8 +2,9 @@
 """
 The scrub: what lies in storage beside what the log says, in the order that cannot lie.
 
-Watermarks W1, the listing of all places, watermarks W2, one read of the log from its beginning to W2 or later. Of the log
-only the segments that are not finished and those that were listed are held. Nothing is written or deleted.
+Watermarks W1, the listing of all places, watermarks W2, one read of the log from its beginning to W2 or later; then a look at
+the cluster for the topic ids of what no record names. Of the log only the segments that are not finished and those that were
+listed are held. Nothing is written or deleted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from airflow_provider_rlmm.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
+from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, with_observations
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
@@ -45,7 +47,8 @@ class Scrub:
     What a scrub found.
 
     :param objects: every listed object, with what
-        :func:`~airflow_provider_rlmm.policy.scrub.classify_objects` added.
+        :func:`~airflow_provider_rlmm.policy.scrub.classify_objects` added, and what the cluster says of topic ids of which it
+        holds objects that no record names.
     :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
     :param foreign: folders of no topic, which were not looked into.
     :param incomplete: folder → why not all of it was listed.
@@ -83,7 +86,8 @@ def scrub(
     :param known: user partitions that are looked for by name where the folder above them cannot be listed.
     :param clock: time.
     :param max_copy_ms: for how long a copy may be under way, ms.
-    :raises EventLogError: if the log cannot be read whole.
+    :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
+    :raises EventLogError: if the log cannot be read whole, or the cluster not be asked.
     :raises StorageRootError: if the root is not the one that was proved, or is replaced meanwhile.
     """
     began_at_ms = clock()
@@ -98,6 +102,7 @@ def scrub(
     view = reading.view(before, began_at_ms - max_copy_ms)
     copied = settled_copies(view)
     classes = classify_objects(objects, view, size_differs(objects, copied, storage.layout.recorded_size))
+    classes = with_observations(classes, observed(classes, reading, topics, log))
     required = [suffix for suffix, is_required in storage.layout.suffixes.items() if is_required]
     missing = _of_whole_folders(missing_segments(objects, copied, required), listed, storage.layout, len(required))
     logger.info("scrub: %d objects and %d records", objects.num_rows, reading.records)

@@ -3,7 +3,8 @@
 Deletes the objects that a scrub's plan names, and writes no event: the log calls their segments finished, or never knew them.
 
 Follow :meth:`ScrubCleaner.clean`: per batch one look at the cluster, watermarks, a listing of the very objects, one more read
-of the log, and the rules of the scrub once more. Only what is still what the plan calls it goes.
+of the log, another look for the topic ids of what no record names, and the rules of the scrub once more. Only what is still
+what the plan calls it goes. Before anything that no record names, all of storage is compared with the log again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
+from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
@@ -39,7 +41,8 @@ from airflow_provider_rlmm.policy.scrub import (
     size_differs,
 )
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
-from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, Amount
+from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
+from airflow_provider_rlmm.policy.unnamed import UNNAMED
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootCheck
 
@@ -62,6 +65,7 @@ class ScrubDeletion:
     deleted: dict[str, Amount] = field(default_factory=dict)  # per class; in a dry run: what would have been
     gone_before: int = 0  # objects that were not there any more
     held: int = 0  # objects of topics that a hold names by now
+    barred: int = 0  # objects that no record names and that stay, as others lie under a topic id that lives or may live
     left: list[Refusal] = field(default_factory=list)  # the first objects that are still there, and why
     left_objects: int = 0  # all of them
     folders_removed: int = 0  # folders of deleted topics that had become empty
@@ -108,6 +112,20 @@ class ScrubDeletion:
         # One for all of them, and whatever else is listed: it is why the run needs somebody.
         self.note_problem(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
 
+    def note_barred(self, objects: int, why: str) -> None:
+        """
+        Count objects that no record names as left.
+
+        :param objects: how many.
+        :param why: what bars the whole class.
+        """
+        if not self.barred:
+            what = "storage holds what the log does not name"
+            self.note_problem(Refusal(what, why, UNNAMED_ADVICE, RefusalKind.UNNAMED_OBJECTS))
+        self.barred += objects
+        self.left_objects += objects
+        logger.warning("left: %d objects that no record names: %s", objects, why)
+
     def note_problem(self, refusal: Refusal | None) -> None:
         """
         Keep what a person has to know of the run, however much else is listed.
@@ -120,7 +138,7 @@ class ScrubDeletion:
     def counts(self) -> dict[str, Any]:
         """Return how much was deleted and left, for logs and XComs."""
         deleted = {kind: asdict(amount) for kind, amount in sorted(self.deleted.items())}
-        others = {"gone_before": self.gone_before, "held": self.held, "left": self.left_objects}
+        others = {"gone_before": self.gone_before, "held": self.held, "left": self.left_objects, "barred": self.barred}
         others["folders_removed"] = self.folders_removed
         return {"would_delete" if self.dry_run else "deleted": deleted, **others, "dry_run": self.dry_run}
 
@@ -221,12 +239,14 @@ class ScrubCleaner:
         # From the end of each folder on: what comes behind is gone, so that listings stay short.
         rows = planned.sort_by([("key", "descending")]).to_pylist()
         segments = [list(objects) for _, objects in groupby(rows, key=_segment_of)]
+        guard = UnnamedGuard(self.log, self.topics, self.storage, self.clock, self.limits.min_absence_ms)
+        guard.begin(planned)
         for at in range(0, len(segments), self.limits.batch_segments):
             if (why := self._why_stopped()) is not None:
                 report.note_stopped(sum(map(len, segments[at:])), why)
                 return
             batch = segments[at : at + self.limits.batch_segments]
-            self._clean_batch(list(chain.from_iterable(batch)), reading, report)
+            self._clean_batch(list(chain.from_iterable(batch)), reading, report, guard)
         if report.deleted and not self.dry_run:
             report.folders_removed = len(self._remove_empty_folders(rows))
 
@@ -243,7 +263,9 @@ class ScrubCleaner:
         absent = look(self.topics, self.log, names).proof.absent
         return self.storage.remove_empty_folders([row["key"] for row in rows if _tip(row).topic_id in absent])
 
-    def _clean_batch(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> None:
+    def _clean_batch(
+        self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
+    ) -> None:
         limits, began = self.limits.of_the_cleaner, monotonic_clock()
         if not self.dry_run and (why := limits.why_closed(self.clock())) is not None:
             for row in rows:
@@ -253,7 +275,7 @@ class ScrubCleaner:
         hold = self.hold()
         free = [row for row in rows if hold.refusal_of(_tip(row), ()) is None]
         report.held += len(rows) - len(free)
-        going = {row["key"]: row for row in self._still_as_planned(free, reading, report)}
+        going = {row["key"]: row for row in self._still_as_planned(free, reading, report, guard)}
         if not going:
             return
         left: Mapping[str, str] = {}
@@ -281,7 +303,9 @@ class ScrubCleaner:
         report.note_problem(trail.end(left))
         return left
 
-    def _still_as_planned(self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion) -> Iterator[Row]:
+    def _still_as_planned(
+        self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
+    ) -> Iterator[Row]:
         """Yield what is there as the scrub has seen it, and what the log, read after that, still calls the same."""
         before = dict(self.log.high_water_marks())
         stored = self.storage.stored_objects([row["key"] for row in rows])
@@ -295,22 +319,30 @@ class ScrubCleaner:
             else:
                 there.append(row)
         reading.read(self.log.high_water_marks())
-        classes = self._classes([stored[row["key"]] for row in there], before, reading)
+        judged = self._judged([stored[row["key"]] for row in there], before, reading, guard)
+        barred = 0
         for row in there:
-            kind = classes[row["key"]]
-            if kind == row["class"] and self._may_go(kind):
-                yield row
-            else:
+            kind = judged[row["key"]]["class"]
+            if kind != row["class"] or not self._may_go(kind):
                 report.note_left(row, f"it was {row['class']} at the scrub and is {kind} now", RefusalKind.NEXT_RUN)
+            elif kind in UNNAMED and guard.barred is not None:
+                barred += 1
+            elif (kept := guard.why_kept(judged[row["key"]])) is not None:
+                report.note_left(row, kept.value, RefusalKind.NEXT_RUN)
+            else:
+                yield row
+        if barred and guard.barred is not None:
+            report.note_barred(barred, guard.barred)
 
     def _may_go(self, kind: str) -> bool:
         if kind == ScrubClass.UNKNOWN_TOPIC_ID.value:
             return self.sole_owner
         return kind in (ScrubClass.FINISHED.value, ScrubClass.UNREFERENCED.value)
 
-    def _classes(
-        self, objects: Sequence[StoredObject], before: Mapping[int, int], reading: ScrubReading
-    ) -> Mapping[str, str]:
+    def _judged(
+        self, objects: Sequence[StoredObject], before: Mapping[int, int], reading: ScrubReading, guard: UnnamedGuard
+    ) -> Mapping[str, Row]:
+        """Return what objects are now, by key."""
         listed = ListedObjects(self.storage.layout, self.log.partition_count)
         for stored in objects:
             listed.add(stored)
@@ -319,7 +351,7 @@ class ScrubCleaner:
         rows = classify_objects(
             table, view, size_differs(table, settled_copies(view), self.storage.layout.recorded_size)
         )
-        return dict(zip(rows["key"].to_pylist(), rows["class"].to_pylist(), strict=True))
+        return {row["key"]: row for row in guard.judge(rows, reading).to_pylist()}
 
 
 def _segment_of(row: Row) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import MAX_PLAN_FILE_BYTES, PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import (
+    MAX_KEYS,
     MAX_LISTED,
     SCRUB_COLUMNS,
     SCRUB_DOCUMENT,
@@ -34,8 +35,10 @@ from airflow_provider_rlmm.policy.scrub_summary import (
     ScrubSummary,
     Told,
     TopicAmount,
+    UnnamedTopic,
     problems,
 )
+from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, are_unnamed, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +48,6 @@ logger = logging.getLogger(__name__)
 LATEST = "latest-scrub.json"
 """Names the latest scrub of a cluster."""
 
-_UNKNOWN_TO_THE_LOG = (ScrubClass.UNREFERENCED.value, ScrubClass.UNKNOWN_TOPIC_ID.value)
 _ROW = ["class", "key", "bytes", "last_modified_ms"]
 
 
@@ -92,11 +94,11 @@ def _first_seen(objects: pa.Table, now_ms: int, time_is_proven: bool, earlier: p
 
     known: dict[tuple[Any, ...], int] = {}
     for row in (earlier.select([*_ROW, "first_seen_ms"]).to_pylist()) if earlier is not None else ():
-        if row["first_seen_ms"] is not None and row["class"] in _UNKNOWN_TO_THE_LOG:
+        if row["first_seen_ms"] is not None and row["class"] in UNNAMED:
             known[tuple(row[name] for name in _ROW)] = row["first_seen_ms"]
     fresh = now_ms if time_is_proven else None
     found = [
-        known.get(tuple(row[name] for name in _ROW), fresh) if row["class"] in _UNKNOWN_TO_THE_LOG else None
+        known.get(tuple(row[name] for name in _ROW), fresh) if row["class"] in UNNAMED else None
         for row in objects.select(_ROW).to_pylist()
     ]
     return pa.chunked_array([pa.array(found, pa.int64())])
@@ -137,7 +139,7 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
     """
     import pyarrow.compute as pc
 
-    topics = _per_topic(rows)
+    topics, unnamed = _per_topic(rows), _unnamed(rows)
     in_use = scrub.objects.filter(pc.equal(scrub.objects["class"], ScrubClass.IN_USE.value))
     classes = {ScrubClass.IN_USE.value: _amount(in_use)} | {
         kind: _amount(rows.filter(pc.equal(rows["class"], kind))) for kind in pc.unique(rows["class"]).to_pylist()
@@ -158,6 +160,8 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
         classes=classes,
         topics=topics[:MAX_LISTED],
         topics_left_out=max(0, len(topics) - MAX_LISTED),
+        unnamed=unnamed[:MAX_LISTED],
+        unnamed_left_out=max(0, len(unnamed) - MAX_LISTED),
         incomplete=tuple(Told(folder, why) for folder, why in incomplete[:MAX_LISTED]),
         incomplete_left_out=max(0, len(incomplete) - MAX_LISTED),
         doubtful=scrub.doubtful,
@@ -186,6 +190,32 @@ def _per_topic(rows: pa.Table) -> tuple[TopicAmount, ...]:
         for row in sums
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda amount: (-amount.bytes, amount.topic_id, amount.kind)))
+
+
+def _unnamed(rows: pa.Table) -> tuple[UnnamedTopic, ...]:
+    """Return what no record names and must stay, whatever is waited for: the largest first."""
+    found: dict[tuple[bytes, str, str], list[dict[str, Any]]] = {}
+    for row in rows.filter(are_unnamed(rows)).to_pylist():
+        # Of waits nobody needs to know here.
+        kept = why_kept(
+            row["class"],
+            presence=row["presence"],
+            marked_ms=row["marked_ms"],
+            last_modified_ms=row["last_modified_ms"],
+            now_ms=None,
+            min_absence_ms=0,
+        )
+        if kept in (Kept.NOT_ABSENT, Kept.YOUNGER):
+            why = row["why"] if kept is Kept.NOT_ABSENT else f"{row['why']}; {kept.value}"
+            found.setdefault((row["topic_id"], row["topic"], why), []).append(row | {"bars": kept is Kept.NOT_ABSENT})
+    topics = [
+        UnnamedTopic(
+            topic, kafka_uuid_str(UUID(bytes=topic_id)), why, objects[0]["bars"], len(objects),
+            sum(row["bytes"] for row in objects), tuple(row["key"] for row in objects[:MAX_KEYS]),
+        )
+        for (topic_id, topic, why), objects in found.items()
+    ]  # fmt: skip
+    return tuple(sorted(topics, key=lambda topic: (-topic.bytes, topic.topic_id, topic.why)))
 
 
 def problems_of(summary: ScrubSummary, rows: pa.Table) -> list[Attention]:

@@ -47,7 +47,10 @@ def plan_scrub(
             f"scrub {summary.scrub_id} is of cluster {summary.cluster_id!r}, this is {cluster_id!r}; scrub again"
         )
     scrubbed_at_ms = summary.began_at_ms if summary.time_is_proven else None
-    chosen = replace(choice, places=verified_places(summary), scrubbed_at_ms=scrubbed_at_ms).of(rows)
+    listed_whole = not summary.incomplete
+    chosen = replace(
+        choice, places=verified_places(summary), scrubbed_at_ms=scrubbed_at_ms, listed_whole=listed_whole
+    ).of(rows)
     data = parquet_bytes(chosen.rows)
     planned = Count(_segments(chosen.rows), _amount(chosen.rows).bytes)
     known = Count(summary.listed_segments, summary.listed.bytes)
@@ -65,6 +68,7 @@ def plan_scrub(
         planned=planned,
         known=known,
         waiting=chosen.waiting,
+        barred=chosen.barred,
         held=chosen.held,
         elsewhere=chosen.elsewhere,
         left_for_later=chosen.left_for_later,

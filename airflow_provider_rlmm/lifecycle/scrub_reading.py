@@ -35,6 +35,7 @@ class ScrubReading:
         from airflow_provider_rlmm.metadata.columnar import ColumnarState
 
         self.state = TopicState(log, topics, clock=clock)
+        self.clock = clock
         self.records = 0
         self._listed = segment_ids
         # Of finished segments only the listed ones are remembered: there may be many more.

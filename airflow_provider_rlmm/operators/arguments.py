@@ -291,7 +291,9 @@ cleaner_limits = FieldsReader(
 )
 """Returns :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`."""
 
-scrub_limits = FieldsReader({"min_unreferenced_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits)
+scrub_limits = FieldsReader(
+    {"min_unreferenced_ms": duration_ms, "min_absence_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits
+)
 """Returns :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`."""
 
 copy_limits = FieldsReader(

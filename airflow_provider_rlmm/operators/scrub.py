@@ -30,8 +30,8 @@ class RemoteStorageScrubOperator(CheckedOperator):
 
     The run's folder gets ``scrub.parquet``, one row per object that is not in use and per segment that lacks an object, and
     ``scrub.json``. The task fails, after these are written, as long as something needs a person that nobody has acknowledged
-    (Airflow variable ``rlmm_acknowledgements``): missing objects, folders that could not be listed whole, objects of which
-    nothing can be told.
+    (Airflow variable ``rlmm_acknowledgements``): missing objects, objects that no record names and that must stay, folders
+    that could not be listed whole, objects of which nothing can be told.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
@@ -105,7 +105,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
 class PlanRemoteStorageScrubOperator(CheckedOperator):
     """
     Write down which of the objects that the scrub of this run has found may go: those of finished segments, and those that no
-    record has named for long enough.
+    record has named for long enough, of topics that are absent by the full rule.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
@@ -114,7 +114,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the task after this one is told; a plan changes nothing.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
-    :return: ``objects``, ``segments`` and ``bytes`` that are planned, ``waiting``, ``held``, ``elsewhere`` and
+    :return: ``objects``, ``segments`` and ``bytes`` that are planned, ``waiting``, ``barred``, ``held``, ``elsewhere`` and
         ``left_for_later`` objects.
     :raises PlanError: if this run has no scrub, or one of another cluster.
     :raises BlastRadiusError: if the plan is larger than allowed; it is written all the same, to be looked at.
@@ -176,7 +176,9 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         made.check_blast_radius()
-        others = {what: getattr(made, what).objects for what in ("waiting", "held", "elsewhere", "left_for_later")}
+        others = {
+            what: getattr(made, what).objects for what in ("waiting", "barred", "held", "elsewhere", "left_for_later")
+        }
         counts = {"objects": made.file.rows, "segments": made.planned.segments, "bytes": made.planned.bytes, **others}
         self.log.info("plan %s: %s", name, counts)
         return counts
@@ -190,8 +192,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
     :param dry_run_only: say what would be deleted, do nothing.
-    :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, and
-        ``dry_run``.
+    :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, of these
+        ``barred`` ones, and ``dry_run``.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.

@@ -21,6 +21,7 @@ class RefusalKind(StrEnum):
     LOST_RECORDS = "LOST_RECORDS"  # the metadata partition has lost records at its beginning or its end
     STORAGE = "STORAGE"  # the storage refused, or objects are where they should not be
     MISSING_OBJECTS = "MISSING_OBJECTS"  # objects that must exist were not seen
+    UNNAMED_OBJECTS = "UNNAMED_OBJECTS"  # storage holds objects that no record names, and that must stay
     HELD = "HELD"  # a hold names it: a person has said that it is not to be touched
     BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
     STOPPED = "STOPPED"  # the kill switch is on, or nobody can tell whether it is

@@ -27,7 +27,8 @@ class ScrubClass(StrEnum):
     FINISHED = (
         "FINISHED"  # its segment was finished before it was listed: a changed prefix or bucket leaves that behind
     )
-    UNREFERENCED = "UNREFERENCED"  # no record names its segment, of a topic id that the log names
+    # no record names its segment, of a topic id that the log names: the log has lost records, or there is a second writer
+    UNREFERENCED = "UNREFERENCED"
     COPY_NEVER_FINISHED = "COPY_NEVER_FINISHED"  # its segment's copy began and did not end
     SIZE_DIFFERS = "SIZE_DIFFERS"  # of a segment whose objects are larger or smaller together than its metadata says
     UNKNOWN_TOPIC_ID = "UNKNOWN_TOPIC_ID"  # the log never named the topic id: another cluster's, or nobody's

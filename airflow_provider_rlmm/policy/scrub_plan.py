@@ -2,14 +2,15 @@
 """
 Which of the objects that a scrub has found may go, and the plan that names them.
 
-Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough apart;
-never those of a segment that is not finished. A topic id that the log never named is another cluster's for all we know.
+Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough apart,
+under topic ids that are absent by the full rule (:mod:`airflow_provider_rlmm.policy.unnamed`); never those of a segment that
+is not finished. A topic id that the log never named is another cluster's for all we know.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,16 +20,22 @@ from airflow_provider_rlmm.errors import BlastRadiusError, ConfigurationError, P
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
-from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.guards import (
+    DEFAULT_BATCH_SEGMENTS,
+    DEFAULT_MIN_ABSENCE_MS,
+    BlastRadius,
+    CleanerLimits,
+)
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import Count, PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import Amount
+from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCRUB_PLAN_FORMAT = 1
+SCRUB_PLAN_FORMAT = 2
 """Version of the document; one of another version is not read."""
 
 SCRUB_PLAN_DOCUMENT = "scrub-plan.json"
@@ -46,6 +53,7 @@ class ScrubLimits:
 
     :param min_unreferenced_ms: how far apart the first and the last scrub that found an object without a record must be, and
         how old the object must be, ms.
+    :param min_absence_ms: how long ago the topic of such an object must have been marked as deleted, ms.
     :param batch_segments: segments that are looked at and deleted together, at most
         :data:`~airflow_provider_rlmm.policy.guards.MAX_BATCH_SEGMENTS`.
     :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
@@ -55,6 +63,7 @@ class ScrubLimits:
     """
 
     min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
+    min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
     batch_segments: int = DEFAULT_BATCH_SEGMENTS
     overrides: frozenset[str] = frozenset()
     objects_per_second: int | None = None
@@ -64,6 +73,7 @@ class ScrubLimits:
     def of_the_cleaner(self) -> CleanerLimits:
         """Those that the cleaner has, too."""
         return CleanerLimits(
+            min_absence_ms=self.min_absence_ms,
             batch_segments=self.batch_segments,
             overrides=self.overrides,
             objects_per_second=self.objects_per_second,
@@ -98,6 +108,7 @@ class ScrubPlan:
     :param planned: segments and bytes of all classes together.
     :param known: segments and bytes that the scrub has listed.
     :param waiting: objects whose wait is not over.
+    :param barred: objects that no record names and that must stay, however long they wait.
     :param held: objects of topics that a hold names.
     :param elsewhere: objects at places that are not shown to be this cluster's.
     :param left_for_later: objects beyond what this run may take.
@@ -121,6 +132,7 @@ class ScrubPlan:
     planned: Count
     known: Count
     waiting: Amount
+    barred: Amount
     held: Amount
     elsewhere: Amount
     left_for_later: Amount
@@ -205,7 +217,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     **dict.fromkeys(("sole_owner", "within_blast_radius"), strict.boolean),
     "classes": strict.by_name(_AMOUNT),
     **dict.fromkeys(("planned", "known"), _COUNT),
-    **dict.fromkeys(("waiting", "held", "elsewhere", "left_for_later"), _AMOUNT),
+    **dict.fromkeys(("waiting", "barred", "held", "elsewhere", "left_for_later"), _AMOUNT),
     "hold": strict.array(strict.string),
     "root": strict.by_name(strict.any_json),
     "blast_radius": strict.record(
@@ -223,6 +235,7 @@ class Chosen:
 
     rows: pa.Table  # rows of the table
     waiting: Amount  # objects whose wait is not over
+    barred: Amount  # objects that no record names and that must stay, however long they wait
     held: Amount  # objects of topics that a hold names
     elsewhere: Amount  # objects at places that are not shown to be this cluster's
     left_for_later: Amount  # objects beyond what this run may take
@@ -234,18 +247,18 @@ class Choice:
     By what rules objects are chosen.
 
     :param limits: the wait.
-    :param suffixes: of the objects that the layout knows; others are never deleted.
     :param hold: what is never touched.
     :param scrubbed_at_ms: proven time of the scrub, ms since the epoch; ``None`` where nothing proves it.
+    :param listed_whole: whether every folder was listed whole: in the others there may be anything.
     :param places: names of the places that are shown to be this cluster's.
     :param sole_owner: whether topic ids that the log never named may go, too.
     :param max_segments: no more segments than these, ``None`` for all.
     """
 
     limits: ScrubLimits
-    suffixes: Collection[str]
     hold: Hold
     scrubbed_at_ms: int | None = None
+    listed_whole: bool = True
     places: Collection[str] = ()
     sole_owner: bool = False
     max_segments: int | None = None
@@ -254,7 +267,7 @@ class Choice:
         """
         Choose what may go.
 
-        All objects of a segment that no record names wait for the youngest of them.
+        All objects of a segment that no record names stay where one of them does.
 
         :param rows: the table of a scrub.
         """
@@ -266,27 +279,42 @@ class Choice:
             ScrubClass.UNREFERENCED,
             *([ScrubClass.UNKNOWN_TOPIC_ID] if self.sole_owner else []),
         ]
-        wanted = pc.is_in(rows["class"], value_set=pa.array([kind.value for kind in classes]))
-        known_suffix = pc.is_in(rows["suffix"], value_set=pa.array(sorted(self.suffixes), pa.string()))
-        rows = rows.filter(pc.and_(wanted, known_suffix))
+        # One of them under a topic id that lives, wherever it lies and whoever holds it, says that the log has lost records.
+        all_barred = that_bar(rows).num_rows > 0 or not self.listed_whole
+        rows = rows.filter(pc.is_in(rows["class"], value_set=pa.array([kind.value for kind in classes])))
         rows, elsewhere = _split(rows, pc.is_in(rows["place"], value_set=pa.array(sorted(self.places), pa.string())))
         rows, held = _split(
             rows, pa.array([not self._is_held(row) for row in rows.select(_TIP).to_pylist()], pa.bool_())
         )
-        young = {tuple(row[name] for name in _SEGMENT) for row in rows.to_pylist() if not self._is_over(row)}
-        waits = [tuple(row.values()) in young for row in rows.select(_SEGMENT).to_pylist()]
-        rows, waiting = _split(rows, pa.array([not is_young for is_young in waits], pa.bool_()))
+        rows, barred = self._without(rows, lambda row: all_barred or self._kept(row) in (Kept.NOT_ABSENT, Kept.YOUNGER))
+        rows, waiting = self._without(rows, lambda row: self._kept(row) is not None or not self._is_over(row))
         rows, later = self._first(rows.sort_by([("key", "ascending")]))
-        return Chosen(rows, waiting, held, elsewhere, later)
+        return Chosen(rows, waiting, barred, held, elsewhere, later)
+
+    def _without(self, rows: pa.Table, stays: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Amount]:
+        """Return the rows of segments of which no object stays, and how much the others are; what is finished never stays."""
+        import pyarrow as pa
+
+        plain = rows.to_pylist()
+        staying = {_segment(row) for row in plain if row["class"] in UNNAMED and stays(row)}
+        return _split(rows, pa.array([_segment(row) not in staying for row in plain], pa.bool_()))
+
+    def _kept(self, row: Mapping[str, Any]) -> Kept | None:
+        return why_kept(
+            row["class"],
+            presence=row["presence"],
+            marked_ms=row["marked_ms"],
+            last_modified_ms=row["last_modified_ms"],
+            now_ms=self.scrubbed_at_ms,
+            min_absence_ms=self.limits.min_absence_ms,
+        )
 
     def _is_held(self, row: Mapping[str, Any]) -> bool:
         tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
         return self.hold.refusal_of(tip, ()) is not None
 
     def _is_over(self, row: Mapping[str, Any]) -> bool:
-        """Tell whether the wait of an object is over; what is finished has none."""
-        if row["class"] == ScrubClass.FINISHED.value:
-            return True
+        """Tell whether the wait of an object between two scrubs is over."""
         if row["first_seen_ms"] is None or self.scrubbed_at_ms is None:
             return False
         # Between two scrubs, not since the first one: somebody may have named it since.
@@ -299,12 +327,16 @@ class Choice:
         if self.max_segments is None:
             return rows, Amount(0, 0)
         seen: dict[tuple[Any, ...], int] = {}
-        numbers = [seen.setdefault(tuple(row.values()), len(seen)) for row in rows.select(_SEGMENT).to_pylist()]
+        numbers = [seen.setdefault(_segment(row), len(seen)) for row in rows.select(_SEGMENT).to_pylist()]
         return _split(rows, pa.array([number < self.max_segments for number in numbers], pa.bool_()))
 
 
 _TIP = ["topic_id", "topic", "partition"]
 _SEGMENT = ["topic_id", "partition", "segment_id"]
+
+
+def _segment(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SEGMENT)
 
 
 def _split(rows: pa.Table, mask: Any) -> tuple[pa.Table, Amount]:

@@ -20,15 +20,19 @@ from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import PlanFile
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.policy.unnamed import OBSERVED_COLUMNS
+from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
-SCRUB_FORMAT = 1
+SCRUB_FORMAT = 2
 """Version of the document; one of another version is not read."""
 
 SCRUB_DOCUMENT = "scrub.json"
 SCRUB_TABLE = "scrub.parquet"
 MAX_LISTED = 1_000
 """Topics, folders and problems that the document lists; all are counted."""
+
+MAX_KEYS = 20
+"""Keys that the document lists of the objects of one topic that no record names; all are counted."""
 
 GIGABYTE = 2**30
 """Bytes of the gigabyte that stores charge for."""
@@ -48,6 +52,7 @@ SCRUB_COLUMNS: tuple[tuple[str, str], ...] = (
     ("metadata_partition", "int32"),
     ("offset", "int64"),  # of the segment's last event, null where there is none
     ("why", "string"),
+    *OBSERVED_COLUMNS,
 )
 """Name and Arrow type of every column of the table: one row per object, segment that lacks one, or folder of no topic."""
 
@@ -81,6 +86,19 @@ class TopicAmount:
 
 
 @dataclass(frozen=True, slots=True)
+class UnnamedTopic:
+    """Objects of one topic that no record names, and that no deletion of ours takes."""
+
+    topic: str  # its name in the keys
+    topic_id: str  # Kafka's base64 form
+    why: str  # why they stay
+    bars: bool  # whether no object that no record names goes while these are there, under whatever topic id
+    objects: int  # number of objects
+    bytes: int  # their sizes, summed
+    keys: tuple[str, ...]  # the first of them, at most :data:`MAX_KEYS`
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """Something and why."""
 
@@ -106,6 +124,8 @@ class ScrubSummary:
     :param classes: per :class:`~airflow_provider_rlmm.policy.scrub.ScrubClass`.
     :param topics: per class and topic, the largest first, at most :data:`MAX_LISTED`.
     :param topics_left_out: how many more there are.
+    :param unnamed: objects that no record names, and that must stay: per topic, at most :data:`MAX_LISTED`.
+    :param unnamed_left_out: how many more topics there are.
     :param incomplete: folders that could not be listed whole, at most :data:`MAX_LISTED`.
     :param incomplete_left_out: how many more there are.
     :param doubtful: metadata partitions of which not all records count.
@@ -127,6 +147,8 @@ class ScrubSummary:
     classes: Mapping[str, Amount]
     topics: tuple[TopicAmount, ...]
     topics_left_out: int
+    unnamed: tuple[UnnamedTopic, ...]
+    unnamed_left_out: int
     incomplete: tuple[Told, ...]
     incomplete_left_out: int
     doubtful: Mapping[int, str]
@@ -184,13 +206,28 @@ _TOPIC = strict.record(
         "oldest_ms": strict.optional(strict.integer),
     },
 )  # fmt: skip
+_UNNAMED = strict.record(
+    UnnamedTopic,
+    {
+        **dict.fromkeys(("topic", "topic_id", "why"), strict.string), "bars": strict.boolean, **_AMOUNTS,
+        "keys": strict.array(strict.string),
+    },
+)  # fmt: skip
 _FILE = strict.record(
     PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
 )
 _FIELDS: Mapping[str, strict.Reader[Any]] = {
     **dict.fromkeys(("scrub_id", "cluster_id", "metadata_topic_id", "clock"), strict.string),
     **dict.fromkeys(
-        ("began_at_ms", "listed_segments", "topics_left_out", "incomplete_left_out", "foreign_folders"), strict.integer
+        (
+            "began_at_ms",
+            "listed_segments",
+            "topics_left_out",
+            "unnamed_left_out",
+            "incomplete_left_out",
+            "foreign_folders",
+        ),
+        strict.integer,
     ),
     "time_is_proven": strict.boolean,
     "read_until": strict.by_partition(strict.integer),
@@ -198,6 +235,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "listed": _AMOUNT,
     "classes": _classes,
     "topics": strict.array(_TOPIC),
+    "unnamed": strict.array(_UNNAMED),
     "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
     "doubtful": strict.by_partition(strict.string),
     "price_micros": strict.optional(strict.integer),
@@ -205,11 +243,20 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
 }
 
 
+UNNAMED_ADVICE = (
+    "a broker names a segment before it uploads it: look whether the metadata topic has lost records (the doctor tells), "
+    "whether a second cluster writes to this storage (a clone of this one), and whether the principal may describe every "
+    "topic. Nothing deletes these objects"
+)
+_BARS = "; while they are there, no object that no record names is deleted, under whatever topic id"
+
+
 def problems(
     summary: ScrubSummary, missing: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
 ) -> Iterator[Attention]:
     """
-    Yield what needs a person: missing objects, folders that were not listed whole, and what nothing can be told of.
+    Yield what needs a person: missing objects, what no record names and must stay, folders that were not listed whole, and
+    what nothing can be told of.
 
     :param summary: of the scrub.
     :param missing: the first rows of class ``MISSING``, one per segment.
@@ -224,6 +271,16 @@ def problems(
             row["topic"],
             row["metadata_partition"],
             row["offset"],
+        )
+    for unnamed in summary.unnamed:
+        yield Attention(
+            RefusalKind.UNNAMED_OBJECTS.value,
+            # Who has acknowledged these has not seen those that come after them.
+            f"storage holds what the log does not name: {unnamed.objects} objects of topic id {unnamed.topic_id}",
+            f"{unnamed.why}; {unnamed.objects} objects, {unnamed.bytes} bytes, the first are "
+            f"{list_in_quotes(unnamed.keys)}{_BARS if unnamed.bars else ''}",
+            UNNAMED_ADVICE,
+            unnamed.topic,
         )
     for told in summary.incomplete:
         yield Attention(
@@ -245,6 +302,7 @@ def problems(
     left_out = {
         "segments that lack an object": counted - len(missing),
         "folders that were not listed whole": summary.incomplete_left_out,
+        "topics with objects that no record names": summary.unnamed_left_out,
     }
     for what, count in left_out.items():
         if count > 0:

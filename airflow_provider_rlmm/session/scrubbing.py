@@ -110,11 +110,8 @@ def plan(
     from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
     from airflow_provider_rlmm.policy.scrub_plan import Choice
 
-    layout = session.storage.get_storage_manager().layout
     sole_owner = session.access.get_connection_settings().sole_owner
-    choice = Choice(
-        limits, frozenset(layout.suffixes), session.hold(), sole_owner=sole_owner, max_segments=max_segments
-    )
+    choice = Choice(limits, session.hold(), sole_owner=sole_owner, max_segments=max_segments)
     return plan_scrub(
         uri,
         choice,

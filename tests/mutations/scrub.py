@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutations of what a scrub may call what, and of what it may delete (I13)."""
+"""Mutations of what a scrub may call what, and of what it may delete (I13, I20)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ DELETER = "lifecycle/scrub_cleaner.py"
 WALK = "storage/walk.py"
 OPERATORS = "operators/scrub.py"
 
+UNNAMED = "policy/unnamed.py"
+SUMMARY = "policy/scrub_summary.py"
+GUARD = "lifecycle/unnamed_guard.py"
+
+_UNNAMED_TEST = "lifecycle/test_unnamed_objects.py::"
 _SCRUB_TEST = "lifecycle/test_scrub.py::"
 _PLAN_TEST = "lifecycle/test_scrub_plan.py::"
 
@@ -131,6 +136,86 @@ SCRUBS = [
         "        return True",
         _PLAN_TEST + "test_unreferenced_objects_wait_between_two_scrubs",
     ),
+    Mutation(
+        "I20",
+        "plans what no record names though some of it lies under a living topic",
+        SCRUB_PLAN,
+        "        all_barred = that_bar(rows).num_rows > 0 or not self.listed_whole",
+        "        all_barred = not self.listed_whole",
+        _UNNAMED_TEST + "test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_names",
+    ),
+    Mutation(
+        "I20",
+        "plans what no record names though a folder could not be listed",
+        SCRUB_PLAN,
+        "        all_barred = that_bar(rows).num_rows > 0 or not self.listed_whole",
+        "        all_barred = that_bar(rows).num_rows > 0",
+        _UNNAMED_TEST + "test_a_folder_that_cannot_be_listed_whole_keeps_all_that_no_record_names",
+    ),
+    Mutation(
+        "I20",
+        "plans what no record names under a topic id that may live",
+        UNNAMED,
+        "    if presence != Presence.ABSENT.value:",
+        "    if False:",
+        _UNNAMED_TEST + "test_why_an_object_that_no_record_names_stays",
+    ),
+    Mutation(
+        "I20",
+        "plans what no record names of a topic that nobody marked",
+        UNNAMED,
+        "        return Kept.UNMARKED",
+        "        return None",
+        _UNNAMED_TEST + "test_what_no_marker_calls_absent_stays",
+    ),
+    Mutation(
+        "I20",
+        "plans what no record names and is younger than the marker",
+        UNNAMED,
+        "    if last_modified_ms > marked_ms:",
+        "    if False:",
+        _UNNAMED_TEST + "test_an_object_that_is_younger_than_the_marker_stays_and_needs_a_person",
+    ),
+    Mutation(
+        "I20",
+        "plans what no record names before min_absence is over",
+        UNNAMED,
+        "    if now_ms is None or now_ms - marked_ms < min_absence_ms:",
+        "    if now_ms is None:",
+        _UNNAMED_TEST + "test_what_no_marker_calls_absent_stays",
+    ),
+    Mutation(
+        "I20",
+        "deletes what no record names though some of it lies under a living topic by now",
+        GUARD,
+        "        self._note(found.objects)\n",
+        "",
+        _UNNAMED_TEST + "test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class",
+    ),
+    Mutation(
+        "I20",
+        "deletes what no record names of a topic that hides between two batches",
+        DELETER,
+        "            elif kind in UNNAMED and guard.barred is not None:",
+        "            elif False:",
+        _UNNAMED_TEST + "test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class",
+    ),
+    Mutation(
+        "I20",
+        "deletes what no record names though its marker is void by now",
+        DELETER,
+        '            elif (kept := guard.why_kept(judged[row["key"]])) is not None:',
+        "            elif (kept := None) is not None:",
+        _UNNAMED_TEST + "test_a_marker_that_is_void_by_now_keeps_what_the_plan_names",
+    ),
+    Mutation(
+        "I12",
+        "stays green though storage holds what the log does not name",
+        SUMMARY,
+        "    for unnamed in summary.unnamed:",
+        "    for unnamed in ():",
+        _UNNAMED_TEST + "test_a_finding_lists_the_first_keys_and_counts_all",
+    ),
     switched_off(
         SCRUB_PLAN,
         "I13",
@@ -156,10 +241,10 @@ SCRUBS = [
     ),
     Mutation(
         "I13",
-        "plans objects that the layout does not know",
-        SCRUB_PLAN,
-        "rows.filter(pc.and_(wanted, known_suffix))",
-        "rows.filter(wanted)",
+        "takes a file of an unknown suffix for an object of its segment",
+        LISTED,
+        "if found is not None and found[1] in self._layout.suffixes]",
+        "if found is not None]",
         _PLAN_TEST + "test_objects_that_the_layout_does_not_know_stay",
     ),
     Mutation(
@@ -174,8 +259,8 @@ SCRUBS = [
         "I13",
         "deletes what the log calls something else by now",
         DELETER,
-        '            if kind == row["class"] and self._may_go(kind):',
-        "            if True:",
+        '            if kind != row["class"] or not self._may_go(kind):',
+        "            if False:",
         _PLAN_TEST + "test_a_segment_that_is_named_since_the_scrub_stays",
     ),
     Mutation(

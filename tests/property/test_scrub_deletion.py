@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever brokers do between and during scrubs: what goes was finished, or had no record for as long as it must."""
+"""
+Whatever brokers do between and during scrubs: what goes was finished, or had no record for as long as it must, of a topic
+that is absent by the full rule, and while nothing without a record lies under a living topic.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from airflow_provider_rlmm.errors import RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from tests.unit.lifecycle.builders import Cluster, add, tip, update
+from tests.unit.lifecycle.builders import DAY_MS, Cluster, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
@@ -32,13 +35,16 @@ class Brokers:
         self.cluster = cluster
         self.done = dict.fromkeys(range(SEGMENTS), 0)
         self.written_ms: dict[str, int] = {}
-        self.deleted = 0
+        self.of_the_living: set[str] = set()
+        self.deleted = self.unnamed = 0
         cluster.storage.on_effect = self.effect
 
     def topic(self, number: int) -> TopicIdPartition:
         return TOPICS[number % len(TOPICS)]
 
     def act(self, *, in_between: bool = True) -> None:
+        if in_between and self.random.random() < 0.03:
+            self.clone_writes()
         number = self.random.randrange(SEGMENTS)
         partition, done = self.topic(number), self.done[number]
         # What has no record is never written at the moment at which it goes: only somebody who restores a backup does that.
@@ -51,6 +57,12 @@ class Brokers:
             state = LIFE[done]
             self.cluster.foreign(add(partition, number) if done == 0 else update(partition, number, state))
             self.done[number] += 1
+
+    def clone_writes(self) -> None:
+        """A clone of the cluster, with the same ids, copies a segment of a living topic; our log never names it."""
+        for key in self.cluster.layout.required_keys(add(self.cluster.alive, SEGMENTS)):
+            self.cluster.storage.put_object(key, b"x")
+            self.of_the_living.add(key)
 
     def is_old(self, number: int) -> bool:
         """No broker names a segment a day after it has written its objects: it announces it before."""
@@ -74,22 +86,32 @@ class Brokers:
         if self.done[number] != len(LIFE):
             assert self.done[number] == 0, f"{key}: {LIFE[self.done[number] - 1].name}"
             assert self.cluster.now_ms - self.written_ms[key] >= WAIT_MS, key
+            self.judge_unnamed(key, segment.topic_id_partition)
         self.deleted += 1
 
+    def judge_unnamed(self, key: str, partition: TopicIdPartition) -> None:
+        assert not self.of_the_living, f"{key} goes, though no record names {min(self.of_the_living)}"
+        history = self.cluster.replay(self.cluster.metadata_partition_of(partition)).histories[partition]
+        first = min(history.observations, key=lambda observation: observation.offset)
+        assert self.cluster.now_ms - first.time_ms >= DAY_MS, f"{key} goes, marked at {first.time_ms}"
+        assert self.written_ms[key] <= first.time_ms, f"{key} is younger than its marker"
+        self.unnamed += 1
 
-def play(seed: int, folder: Path) -> int:
+
+def play(seed: int, folder: Path) -> Brokers:
     cluster = Cluster(2, layout=AivenLayout("kafka/"))
     cluster.segment(TOPICS[0], 100)
     brokers, scrubs = Brokers(seed, cluster), Scrubs(folder, cluster)
     for _ in range(8):
         for _ in range(brokers.random.randrange(6)):
             brokers.act()
+        cluster.mark()
         with suppress(RlmmError):
             scrubs.scrub()
             scrubs.plan()
             scrubs.delete()
         scrubs.wait(brokers.random.choice([HOUR_MS, 24 * HOUR_MS, WAIT_MS]))
-    return brokers.deleted
+    return brokers
 
 
 @settings(max_examples=25, deadline=None)
@@ -101,4 +123,6 @@ def test_only_what_is_finished_or_was_never_named_goes(seed: int) -> None:
 
 def test_something_goes() -> None:
     with TemporaryDirectory() as folder:
-        assert sum(play(seed, Path(folder, str(seed))) for seed in range(10))
+        stories = [play(seed, Path(folder, str(seed))) for seed in range(10)]
+    assert sum(brokers.deleted for brokers in stories)
+    assert sum(brokers.unnamed for brokers in stories)

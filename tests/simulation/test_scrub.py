@@ -2,8 +2,9 @@
 """
 Scrubs of what a simulated story has left, with a plan and its deletion, beside others and under faults.
 
-The judge knows the whole log, lost records too: what goes was finished, or nobody ever wrote a record about it and it lay
-there for as long as it must.
+The judge knows the whole log, lost records too: what goes was finished, or nobody ever wrote a record about it, it lay there
+for as long as it must and was there when the topic was marked, the topic is absent by the full rule, and nothing that nobody
+wrote a record about lies under a living topic.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from typing import Any
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import AuditError, RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate, TopicIdPartition
+from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from tests.simulation import actors
+from tests.simulation.model import View
 from tests.simulation.runs import play, remembered_decoding
+from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
 from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
 
@@ -41,6 +47,7 @@ class Remains:
         self.storage = world.mount(lambda storage: (self.effect, lambda name, detail: None))
         self.happened: Counter[str] = Counter()
         self.scripts: list[actors.Script] = []
+        self.forgotten_alive: set[str] = set()
         self.audit = InMemoryAuditLog(self.write_down)
 
     def write_down(self, name: str, rows: object) -> None:
@@ -69,15 +76,18 @@ class Remains:
     def begin(self) -> None:
         """Let somebody leave something behind, or begin something."""
         tip = self.random.choice([*self.world.gone, *self.world.alive])
-        choice = self.random.randrange(5)
+        choice = self.random.randrange(6)
         if choice == 0:
             self.leak(tip)
         elif choice == 1:
-            self.forget(tip)
+            # Under a living topic they bar all that comes after them.
+            self.forget(tip if self.random.random() < 0.3 else self.random.choice(self.world.gone))
         elif choice == 2:
             self.scripts.append(actors.zombie_copies(self.world, tip))
         elif choice == 3:
             self.scripts.append(actors.leader_deletes(self.world, tip))
+        elif choice == 4:
+            self.world.copied(self.random.choice(self.world.gone))
         else:
             self.scripts.append(actors.owner_recreates(self.world))
 
@@ -92,9 +102,23 @@ class Remains:
             )
 
     def forget(self, tip: TopicIdPartition) -> None:
-        """Objects of which no record was ever written."""
+        """Objects of which no record was ever written: of a living topic, a clone of the cluster has written them."""
         for key in self.layout.required_keys(self.world.new_segment(tip)):
             self.world.put(key)
+            if tip in self.world.alive:
+                self.forgotten_alive.add(key)
+
+    def mark(self) -> None:
+        """Let the marker observe which topics are deleted."""
+        publisher = GuardedPublisher(self.log, allow_writes=True)
+        try:
+            DeletedPartitionMarker(self.topic(), publisher, clock=self.clock).mark()
+        finally:
+            for number, end in self.log.high_water_marks().items():
+                for batch in self.log.read(number, self.world.model.ends[number], end):
+                    for value in batch.column("value").to_pylist():
+                        event: Any = deserialize(value)
+                        self.world.model.append(number, event, self.now_ms, self.now_ms)
 
     def effect(self, name: str, key: str) -> Any:
         if name == "delete":
@@ -112,8 +136,24 @@ class Remains:
         state = self.world.model.at(segment.topic_id_partition).segments.get(segment.id)
         if state != S.DELETE_SEGMENT_FINISHED:
             assert state is None, f"{key} goes in state {state}"
-            assert self.now_ms - self.storage._objects[key][1] >= WAIT_MS, key
+            self.judge_unnamed(key, segment.topic_id_partition)
         self.happened[f"deleted in state {state}"] += 1
+
+    def judge_unnamed(self, key: str, tip: TopicIdPartition) -> None:
+        """Judge the deletion of an object that no record names."""
+        written_ms, model = self.storage._objects[key][1], self.world.model
+        assert self.now_ms - written_ms >= WAIT_MS, key
+        number = model.metadata_partition_of[tip]
+        view = View(model.log_of(tip), model.begins[number], model.ends[number])
+        assert tip.topic_id not in self.topics.topics.values(), f"{key} of a living topic goes"
+        assert view.is_settled(tip, self.now_ms, MIN_ABSENCE_MS), (
+            f"{key} goes, and its topic is not absent by the full rule"
+        )
+        marked_ms = view.observed_ms(tip, self.now_ms)
+        assert marked_ms is not None, key
+        assert written_ms <= marked_ms, f"{key} is younger than the marker of its topic"
+        bars = self.forgotten_alive & self.storage.keys
+        assert not bars, f"{key} goes, though no record names {min(bars)} of a living topic"
 
 
 def scrub_after(seed: int, folder: Path) -> Counter[str]:
@@ -126,6 +166,8 @@ def scrub_after(seed: int, folder: Path) -> Counter[str]:
         for _ in range(4):
             for _ in range(remains.random.randrange(4)):
                 remains.begin()
+            with suppress(RlmmError):
+                remains.mark()
             with suppress(RlmmError):
                 scrubs.scrub()
                 scrubs.plan()

@@ -218,8 +218,8 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
         task = rendered(scrub, task_id)
         assert task.dry_run_only is True
         assert task.limits == {
-            "min_unreferenced_ms": "72 h", "batch_segments": 2_000, "overrides": [], "objects_per_second": None,
-            "deletion_window": None,
+            "min_unreferenced_ms": "72 h", "min_absence_ms": "24 h", "batch_segments": 2_000, "overrides": [],
+            "objects_per_second": None, "deletion_window": None,
         }  # fmt: skip
     assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
     assert rendered(scrub, "plan").blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.5}

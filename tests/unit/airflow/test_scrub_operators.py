@@ -170,7 +170,7 @@ def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluste
     rows = pq.read_table(work / "dag.run" / "scrub.parquet").to_pylist()
     assert {row["class"] for row in rows} == {"FINISHED"}
     assert run.plan() == {
-        "objects": 3, "segments": 1, "bytes": 30, "waiting": 0, "held": 0, "elsewhere": 0, "left_for_later": 0,
+        "objects": 3, "segments": 1, "bytes": 30, "waiting": 0, "barred": 0, "held": 0, "elsewhere": 0, "left_for_later": 0,
     }  # fmt: skip
     assert run.delete(dry_run_only="True")["would_delete"] == FINISHED
     assert set(cluster.storage.keys) == before
@@ -190,11 +190,38 @@ def test_two_scrubs_of_two_runs_make_a_plan(cluster: Cluster) -> None:
     for key in cluster.layout.required_keys(add(TOPIC, 1)):
         cluster.storage.put_object(key, b"x", START_MS)
     Run("first").scrub()
+    cluster.mark()
     cluster.now_ms += 73 * HOUR_MS
     run = Run("second")
     run.scrub()
+    assert run.plan(limits={"min_absence_ms": "74 h"})["objects"] == 3
     assert run.plan()["objects"] == 6
-    assert run.delete()["deleted"].keys() == {"FINISHED", "UNREFERENCED"}
+    assert run.delete(limits={"min_absence_ms": "74 h"})["left"] == 3
+    assert run.delete()["deleted"].keys() == {"UNREFERENCED"}
+
+
+def test_what_no_record_names_under_a_living_topic_fails_the_run_until_somebody_has_seen_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone of the cluster writes here, or the log has lost records."""
+    for number in range(10, 30):
+        for key in cluster.layout.required_keys(add(cluster.alive, number)):
+            cluster.storage.put_object(key, b"x", START_MS)
+    Run("first").scrub(fail_on_problems=False)
+    cluster.now_ms += 73 * HOUR_MS
+    run = Run("second")
+    with pytest.raises(AirflowFailException, match="UNNAMED_OBJECTS storage holds what the log does not name"):
+        run.scrub()
+    assert run.plan()["barred"] == 60
+    assert run.delete()["deleted"] == FINISHED
+    with pytest.raises(AirflowFailException, match="UNNAMED_OBJECTS"):
+        run.report()
+    assert len(cluster.storage.keys) == 63
+    what = f"storage holds what the log does not name: 60 objects of topic id {kafka_uuid_str(cluster.alive.topic_id)}"
+    said = {"cluster_id": "cluster-1", "by": "me", "why": "known", "until": _in_a_week(), "topic": "alive"}
+    known = json.dumps([said | {"kind": "UNNAMED_OBJECTS", "what": what}])
+    monkeypatch.setenv("AIRFLOW_VAR_RLMM_ACKNOWLEDGEMENTS", known)
+    run.report()
 
 
 def test_what_needs_a_person_fails_the_run_after_the_healthy_rest(

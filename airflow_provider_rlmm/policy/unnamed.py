@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What no record names, and whether it may go.
+
+A broker writes COPY_SEGMENT_STARTED durably before it uploads. So an object that no record names proves a log that has lost
+records, or a second writer, such as a clone of the cluster on the same bucket. Neither is garbage. Such an object goes only
+under a topic id that is absent by the full rule, and none goes while one of them lies under an id that lives or may live.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.policy.scrub import ScrubClass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNNAMED = (ScrubClass.UNREFERENCED.value, ScrubClass.UNKNOWN_TOPIC_ID.value)
+"""Classes of objects that no record names."""
+
+OBSERVED_COLUMNS: tuple[tuple[str, str], ...] = (
+    (
+        "presence",
+        "string",
+    ),  # what the cluster says of the topic id, a Presence; null where some record names the segment
+    ("marked_ms", "int64"),  # since when a marker says that the user partition is absent, null where none stands
+)
+"""Name and Arrow type of what a look at the cluster and the markers in the log say of an object that no record names."""
+
+
+class Kept(StrEnum):
+    """Why an object that no record names stays."""
+
+    NOT_ABSENT = "its topic id lives, or nobody can tell"
+    UNMARKED = "no marker says since when its topic is absent, or somebody wrote about it after that"
+    YOUNGER = "it is younger than the marker of its topic: somebody has written it since"
+    MIN_ABSENCE = "its topic was marked less than min_absence ago"
+
+
+def why_kept(
+    kind: str,
+    *,
+    presence: str | None,
+    marked_ms: int | None,
+    last_modified_ms: int,
+    now_ms: int | None,
+    min_absence_ms: int,
+) -> Kept | None:
+    """
+    Return why an object that no record names must stay, ``None`` where its topic is absent by the full rule.
+
+    :param kind: its class, one of :data:`UNNAMED`. Of a topic id that the log never named there can be no marker.
+    :param presence: what the cluster says of its topic id, ``None`` where it was not asked.
+    :param marked_ms: time of the observation that counts, ms since the epoch; ``None`` where none stands.
+    :param last_modified_ms: the object's time, ms since the epoch.
+    :param now_ms: proven time, ms since the epoch; ``None`` where nothing proves it.
+    :param min_absence_ms: how long ago the marker must have been written, ms.
+    """
+    if presence != Presence.ABSENT.value:
+        return Kept.NOT_ABSENT
+    if kind == ScrubClass.UNKNOWN_TOPIC_ID.value:
+        return None
+    if marked_ms is None:
+        return Kept.UNMARKED
+    if last_modified_ms > marked_ms:
+        return Kept.YOUNGER
+    if now_ms is None or now_ms - marked_ms < min_absence_ms:
+        return Kept.MIN_ABSENCE
+    return None
+
+
+def are_unnamed(rows: pa.Table) -> Any:
+    """
+    Return a mask of the objects that no record names.
+
+    :param rows: with ``class``.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.is_in(rows["class"], value_set=pa.array(UNNAMED))
+
+
+def that_bar(rows: pa.Table) -> pa.Table:
+    """
+    Return the objects that no record names and whose topic id lives or may live: while there is one, none of them goes.
+
+    :param rows: with ``class`` and :data:`OBSERVED_COLUMNS`.
+    """
+    import pyarrow.compute as pc
+
+    absent = pc.fill_null(pc.equal(rows["presence"], Presence.ABSENT.value), False)
+    return rows.filter(pc.and_(are_unnamed(rows), pc.invert(absent)))
