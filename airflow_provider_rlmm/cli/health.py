@@ -4,32 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_cluster, with_storage
-from airflow_provider_rlmm.cli.output import Working, working
+from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.session.connection_check import ConnectionFinding
 
 
 @click.command()
 @with_storage
 def check(invocation: Invocation) -> int:
     """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
-    from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+    from airflow_provider_rlmm.session.whole_check import check_whole
 
     access = invocation.access()
     with working() as shown:
-        findings = ConnectionCheck(access).findings()
-        if all(finding.good for finding in findings):
-            findings.append(_seen(invocation, shown))
+        findings = check_whole(access, lambda: open_session(invocation, CleanerLimits(), shown))
     rows = [{"good": good, "finding": sentence} for good, sentence in findings]
     if invocation.output.as_json:
         invocation.output.document({"good": all(row["good"] for row in rows), "findings": rows})
@@ -77,24 +72,6 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
     else:
         _print(invocation, diagnosis, document)
     return ExitCode.NEEDS_A_PERSON if diagnosis.critical else ExitCode.DONE
-
-
-def _seen(invocation: Invocation, shown: Working) -> ConnectionFinding:
-    """Read the metadata topic, and say whether what it names can be told to be there or gone."""
-    from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
-    from airflow_provider_rlmm.session.connection_check import finding
-
-    unseen: list[str] = []
-
-    def look() -> str:
-        limits = CleanerLimits()
-        with open_session(invocation, limits, shown) as session, session.topic() as topic:
-            topic.advance()
-            unseen.append(what_is_unseen(topic, limits))
-        return unseen[0] or ALL_SEEN
-
-    looked = finding("the topics that the metadata topic names", look)
-    return looked._replace(good=looked.good and not any(unseen))
 
 
 def _print(invocation: Invocation, diagnosis: Any, document: Mapping[str, Any]) -> None:

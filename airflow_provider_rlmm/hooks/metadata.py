@@ -166,14 +166,15 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Look at cluster, metadata topic and storage without changing anything; never raises.
+        Look at cluster, metadata topic and storage without changing anything or reading a topic; never raises.
 
         :return: whether all is well, and one sentence per finding.
         """
-        from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+        from airflow_provider_rlmm.session.connection_check import READS_NO_TOPIC, ConnectionCheck
 
         findings = ConnectionCheck(self).findings()
-        return all(good for good, _ in findings), " ".join(sentence for _, sentence in findings)
+        good = all(good for good, _ in findings)
+        return good, " ".join([*(sentence for _, sentence in findings), *([READS_NO_TOPIC] if good else [])])
 
 
 def _client_config(connection: Connection) -> KafkaClientConfig:

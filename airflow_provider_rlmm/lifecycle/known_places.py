@@ -79,8 +79,7 @@ class _ForeignPrefix:
 
 
 def _what_to_set(prefix: str, layout: Layout) -> str:
-    alike = next((p.name for p in layout.places if p.name == (prefix.rstrip("/") or "/")), None)
-    if alike is not None:
+    if any(place.twin == prefix for place in layout.places):
         return f"did you mean {in_quotes(prefix)}? Correct key_prefix or former_key_prefixes, letter by letter"
     return f"add {in_quotes(prefix)} to former_key_prefixes, or correct key_prefix if brokers write there now"
 

@@ -33,7 +33,7 @@ from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
+from airflow_provider_rlmm.storage.root import PlaceCheck, RootCheck, RootExpectation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,6 +191,11 @@ class ProvenRoot:
         """Whether every place is verified, and showed something of this cluster."""
         return all(place.verified and place.shown for place in self.check.places)
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Where each place lies, which root it is and what was seen there, for people."""
+        return (*map(_place_in_words, self.check.places), *self.freshness.sentences)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
         places = [
@@ -205,6 +210,14 @@ class ProvenRoot:
             for check in self.check.places
         ]
         return {"places": places, "deletion": self.effect.to_dict(), **self.freshness.to_dict()}
+
+
+def _place_in_words(check: PlaceCheck) -> str:
+    """Say where a place lies, which root it is and whether that was known before."""
+    known = "new, it has no root id yet"
+    if check.root_id is not None:
+        known = f"root {check.root_id}, {'expected' if check.expected else 'which no earlier run has recorded'}"
+    return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
 
 
 def prove_root(
@@ -251,7 +264,7 @@ def prove_root(
         require_known_places(topic, living, storage.layout)
     lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
-    freshness.require(places, check.expected_places, overrides)
+    freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage))
     effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])
     logger.info("storage: %s", effect.sentence)
     effect.require_freed(overrides)
@@ -285,8 +298,23 @@ def require_brokers_root(
     freshness, living = _of_all_that_lives(topic, living, storage)
     require_known_places(topic, living, storage.layout, nothing="nothing is copied")
     freshness.require(
-        [storage.layout.places[0].name], check.expected_places, overrides, nothing="nothing is copied there"
+        [storage.layout.places[0].name],
+        check.expected_places,
+        overrides,
+        nothing="nothing is copied there",
+        hint=_hint(freshness, storage),
     )
+
+
+def _hint(freshness: Freshness, storage: RemoteStorageManager) -> str:
+    """Return what may be wrong with the key prefix where none of the newest copies is at their place, else nothing."""
+    place = storage.layout.places[0]
+    if place.twin is None or freshness.verdict(place.name) is not FreshnessVerdict.STALE:
+        return ""
+    own = place.twin[:-1] if place.twin.endswith("/") else f"{place.twin}/"
+    keys = [key for sample in freshness.missing for key in sample.keys if key.startswith(own)][:_LOOKED_AT]
+    there = {place.twin + key.removeprefix(own) for key in keys}
+    return "" if not there or there & storage.missing_keys(there) else f"they are beside it: {place.did_you_mean}"
 
 
 def _of_all_that_lives(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the connection form's *Test* button finds, as a task."""
+"""What the connection form's *Test* button finds, and what a run asks before it begins, as a task."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 
 class RemoteLogCheckOperator(CheckedOperator):
     """
     Look at everything that a connection names: cluster, metadata topic, permissions, layout, storage, and whether deletion
-    frees space there. Nothing is changed.
+    frees space there; then ask of the storage what every run asks before it begins. Nothing is changed.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: what was found, one ``finding`` each, and whether it is ``good``.
@@ -37,9 +39,12 @@ class RemoteLogCheckOperator(CheckedOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look."""
-        from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+        from airflow_provider_rlmm.session.whole_check import check_whole
 
-        findings = ConnectionCheck(RemoteLogMetadataHook(self.read_arguments().rlmm_conn_id)).findings()
+        conn_id = self.read_arguments().rlmm_conn_id
+        findings = check_whole(
+            RemoteLogMetadataHook(conn_id), lambda: session_of(context, conn_id, CleanerLimits(), dry_run=True)
+        )
         for good, sentence in findings:
             (self.log.info if good else self.log.error)("%s", sentence)
         if bad := [sentence for good, sentence in findings if not good]:

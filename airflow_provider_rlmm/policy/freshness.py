@@ -124,6 +124,7 @@ class Freshness:
         overrides: Collection[str] = (),
         *,
         nothing: str = "nothing is deleted",
+        hint: str = "",
     ) -> None:
         """
         Refuse to work below a root that is not up to date.
@@ -132,12 +133,13 @@ class Freshness:
         :param expected: names of the places whose stamp or location was expected.
         :param overrides: overrides in force.
         :param nothing: what a refusal prevents, for the message.
+        :param hint: what may be the cause where nothing is there, empty where nobody knows.
         :raises StorageRootError: naming the place, what is missing and what to do.
         """
         for place in places:
             verdict, refused = self.verdict(place), f"{self.sentence(place)}: {nothing}"
             if verdict is FreshnessVerdict.STALE:
-                raise StorageRootError(f"{refused}; {_ADVICE}")
+                raise StorageRootError(f"{refused}; {hint or _ADVICE}")
             if verdict is FreshnessVerdict.PARTLY_MISSING and MISSING_LIVING_SEGMENTS not in overrides:
                 raise StorageRootError(
                     f"{refused}; {_ADVICE}; if the brokers have lost them, which their consumers will see, the override "

@@ -21,7 +21,6 @@ from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-    from airflow_provider_rlmm.storage.root import PlaceCheck
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ def check(
         verified["run"] = str(decision)
     with step(uri, "check"), session.topic() as topic:
         root = session.prove_root(topic, limits)
-        verified["root"] = ". ".join([*map(_place_in_words, root.check.places), *root.freshness.sentences])
+        verified["root"] = ". ".join(root.sentences)
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
         verified["topic"] = topic.what_was_read
         verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
@@ -104,14 +103,6 @@ def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
         return ""
     logger.warning("%s. %s", why, UNSEEN_ADVICE)
     return f"{why}. {UNSEEN_ADVICE}"
-
-
-def _place_in_words(check: PlaceCheck) -> str:
-    """Say where a place lies, which root it is and whether that was known before."""
-    known = "new, it has no root id yet"
-    if check.root_id is not None:
-        known = f"root {check.root_id}, {'expected' if check.expected else 'which no earlier run has recorded'}"
-    return f"place {check.place.name} at {check.where}: {known}; {check.reason}"
 
 
 def _check_work_folder(uri: str, verified: Mapping[str, Any], session: CleanerSession, limits: CleanerLimits) -> str:

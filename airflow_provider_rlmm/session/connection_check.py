@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the button "Test" of Airflow's connection form and ``rlmm check`` do: they look and never write."""
+"""What the button "Test" of Airflow's connection form does: it looks, never writes, and reads no topic."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from traceback import format_tb
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_SENTENCE = 2_000
+
+READS_NO_TOPIC: Final = (
+    "This test reads no topic, so it cannot tell whether this is the storage that brokers write to now: 'rlmm check', or the "
+    "task check of the DAG remote_log_doctor, can."
+)
 
 
 class ConnectionFinding(NamedTuple):

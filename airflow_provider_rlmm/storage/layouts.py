@@ -180,10 +180,11 @@ class TemplateLayout:
         self.suffixes: Mapping[str, bool] = MappingProxyType(dict(suffixes))
         self._pattern = KeyPattern(pattern.removeprefix(fixed))
         self._files = files
-        prefixes = [checked_key_prefix(prefix) + fixed for prefix in key_prefixes]
+        twins = {checked_key_prefix(prefix) + fixed: _twin(prefix, fixed) for prefix in key_prefixes}
+        prefixes = [prefix + fixed for prefix in key_prefixes]
         if len(set(prefixes)) != len(prefixes):
             raise ConfigurationError(f"storage layout {name}: a key prefix is named twice")
-        self._prefixes = {Place(p.rstrip("/") or "/", p[: p.rfind("/") + 1]): p for p in prefixes}
+        self._prefixes = {Place(p.rstrip("/") or "/", p[: p.rfind("/") + 1], twins[p]): p for p in prefixes}
         self.places = tuple(self._prefixes)
         if len({place.name for place in self.places}) != len(self.places):
             raise ConfigurationError(f"storage layout {name}: two key prefixes differ in their last / only")
@@ -257,6 +258,11 @@ class TemplateLayout:
     def segment_files(self, read: ReadObject) -> SegmentFiles:
         """See :class:`Layout`: each object is a file."""
         return PlainFiles(self, read)
+
+
+def _twin(prefix: str, fixed: str) -> str | None:
+    """Return the key prefix that differs in its last ``/`` only; none has none."""
+    return (f"{prefix}/" if not prefix.endswith("/") else prefix[:-1]) + fixed if prefix else None
 
 
 _PREFIX: Final = re.compile(r"[^\x00-\x1f\x7f]*")

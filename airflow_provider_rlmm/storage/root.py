@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Self
 from urllib.parse import quote
@@ -32,10 +32,18 @@ class Place:
     """
     :param name: names it in stamps, plans and reports; part of an object key.
     :param prefix: the prefix of its keys: empty, or ending in ``/``.
+    :param twin: the key prefix that differs from that of the place in its last ``/`` only: another place, and easily typed
+        instead. ``None`` where there is none.
     """
 
     name: str
     prefix: str
+    twin: str | None = field(default=None, compare=False)
+
+    @property
+    def did_you_mean(self) -> str:
+        """Ask whether the key prefix lacks its ``/``, or has one too many."""
+        return f"did you mean the key prefix {self.twin!r}?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +341,12 @@ class PlaceLook:
             why = f"says that it lies at {stamp.where}"
             if stamp.where == self.here:
                 why = f"is of cluster {stamp.cluster_id}, layout {stamp.layout} and place {stamp.place}"
+            if self._is_of_the_twin(stamp.where):
+                raise StorageRootError(
+                    f"{self.place.did_you_mean} It was read at {self.here}, and stamp {self.stamp_key} {why}: these are two "
+                    "key prefixes, and nothing is deleted or declared deleted. If brokers do write below the one that the "
+                    "rlmm connection names, remove that object"
+                )
         if move_stamp:
             return None
         raise StorageRootError(
@@ -340,6 +354,14 @@ class PlaceLook:
             f"nothing is deleted or declared deleted below it. If brokers of cluster {self.cluster_id} write here now, the "
             f"override {MOVE_STAMP!r} has the stamp written anew"
         )
+
+    def _is_of_the_twin(self, where: Location) -> bool:
+        """Tell whether a stamp was written for the key prefix that differs from the place's in the last ``/`` only."""
+        twin, here = self.place.twin, self.here
+        if twin is None or (where.scheme, where.endpoint, where.bucket) != (here.scheme, here.endpoint, here.bucket):
+            return False
+        root = here.prefix.strip("/").removesuffix(self.place.prefix.strip("/")).strip("/")
+        return where.prefix.strip("/") == f"{root}/{twin[: twin.rfind('/') + 1]}".strip("/")
 
     def new_stamp(self) -> Stamp:
         """Return a stamp for this place, with a root id of its own."""

@@ -8,7 +8,7 @@ from tests.mutations.mutation import Mutation, switched_off
 SURVEY = "lifecycle/survey.py"
 ORPHANS = "lifecycle/inventory.py"
 READING_COMMANDS = "cli/reading.py"
-HEALTH_COMMANDS = "cli/health.py"
+WHOLE_CHECK = "session/whole_check.py"
 OVERVIEW = "plugins/overview.py"
 
 _HIDDEN = "lifecycle/test_survey.py::test_what_nobody_may_describe_is_a_row_of_its_own_and_no_zero"
@@ -52,7 +52,7 @@ ANSWERS = [
     Mutation(
         "I21",
         "the check is green where topics are hidden",
-        HEALTH_COMMANDS,
+        WHOLE_CHECK,
         "looked.good and not any(unseen)",
         "looked.good",
         _AS_RED,

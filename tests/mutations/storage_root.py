@@ -14,6 +14,7 @@ FRESHNESS = "policy/freshness.py"
 ROOT_LEDGER = "lifecycle/root_ledger.py"
 KNOWN_PLACES = "lifecycle/known_places.py"
 CLEANING = "session/cleaning.py"
+WHOLE_CHECK = "session/whole_check.py"
 UNSEEN = "policy/unseen.py"
 WHOLENESS = "policy/wholeness.py"
 
@@ -119,6 +120,21 @@ STORAGE_ROOT = [
         "_MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)",
         "_MAY_LIVE: Final = (Presence.PRESENT,)",
         "lifecycle/test_known_places.py::test_a_topic_that_may_not_be_described_may_live",
+    ),
+    switched_off(
+        ROOT,
+        "I2",
+        "offers to move the stamp of a key prefix that lacks its last /",
+        "            if self._is_of_the_twin(stamp.where):",
+        "lifecycle/test_known_places.py::test_a_wrong_slash_is_asked_for_though_no_copy_names_its_prefix",
+    ),
+    Mutation(
+        "answers",
+        "checks a connection without asking what a run asks",
+        WHOLE_CHECK,
+        "            if has_storage:",
+        "            if False:",
+        "airflow/test_whole_check.py::test_a_wrong_prefix_is_found_before_a_run_refuses_it",
     ),
     switched_off(
         ROOT_PROOF,

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 from tests.unit.storage.test_aiven import compact, custom_prefix, tagged
 
@@ -154,3 +154,28 @@ def moved(cluster: Cluster, layout: AivenLayout) -> InMemoryRemoteStorageManager
     storage = InMemoryRemoteStorageManager(layout, clock=cluster.clock)
     storage._objects.update(cluster.storage._objects)
     return storage
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("tiered", "tiered/"), ("tiered/", "tiered"), ("a/b", "a/b/"), ("a/b/", "a/b")]
+)
+@pytest.mark.parametrize("stamped", [False, True])
+def test_a_wrong_slash_is_asked_for_though_no_copy_names_its_prefix(ours: str, theirs: str, stamped: bool) -> None:
+    cluster = Cluster(layout=AivenLayout(theirs))
+    if stamped:
+        cluster.stamp_root()
+    cluster.storage = moved(cluster, AivenLayout(ours))
+    with pytest.raises(StorageRootError, match=f"did you mean the key prefix '{theirs}'") as refused:
+        proven(cluster)
+    assert "move_stamp" not in str(refused.value)
+    moving = RootExpectation(move_stamp=True)
+    if stamped:
+        with pytest.raises(StorageRootError, match="did you mean"):
+            prove_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=moving, overrides=())
+
+
+def test_another_wrong_prefix_is_not_guessed() -> None:
+    cluster = Cluster(layout=AivenLayout("one/"))
+    cluster.storage = moved(cluster, AivenLayout("nonsense"))
+    with pytest.raises(StorageRootError, match="check storage URI, layout and mount"):
+        proven(cluster)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What ``rlmm check`` and the operator of the same name do: what the connection form's button does, and then what a run asks.
+
+A run reads the metadata topic before it believes a storage. Whoever looks less cannot say that a run would go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
+from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding, finding
+from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.session.access import RemoteLogAccess
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+
+def check_whole(
+    access: RemoteLogAccess, open_session: Callable[[], AbstractContextManager[CleanerSession]]
+) -> list[ConnectionFinding]:
+    """
+    Look at everything that settings name, read the metadata topic, and ask of the storage what mark, plan, clean and scrub
+    ask; then tell of what the topic names whether it can be seen to be there or gone. Nothing is changed but what the work
+    folder remembers. Never raises.
+
+    :param access: what opens cluster and storage.
+    :param open_session: opens a session that writes nothing.
+    """
+    found = ConnectionCheck(access).findings()
+    if not all(look.good for look in found):
+        return found
+    has_storage = access.get_connection_settings().storage_uri is not None
+
+    def look() -> str:
+        with open_session() as session, session.topic() as topic:
+            topic.advance()
+            if has_storage:
+                found.append(finding("the storage root", lambda: _root(session, topic)))
+            found.append(_unseen(topic))
+        return ""
+
+    read = finding("the records of the metadata topic", look)
+    return found if read.good else [*found, read]
+
+
+def _root(session: CleanerSession, topic: TopicReplay) -> str:
+    # Whether deletion frees space was said before.
+    limits = replace(CleanerLimits(), overrides=frozenset({VERSIONED_BUCKET}))
+    root = session.prove_root(topic, limits)
+    return f"The storage root is the one that brokers write to: {'. '.join(root.sentences)}"
+
+
+def _unseen(topic: TopicReplay) -> ConnectionFinding:
+    """Say whether of what the metadata topic names it can be told whether it is there or gone."""
+    unseen: list[str] = []
+
+    def look() -> str:
+        unseen.append(what_is_unseen(topic, CleanerLimits()))
+        return unseen[0] or ALL_SEEN
+
+    looked = finding("the topics that the metadata topic names", look)
+    return looked._replace(good=looked.good and not any(unseen))
