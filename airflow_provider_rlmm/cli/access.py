@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration
-from airflow_provider_rlmm.policy.kill_switch import switched_on
+from airflow_provider_rlmm.policy.kill_switch import reason_of
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.session.storage_access import StorageAccess
@@ -96,7 +96,7 @@ class CommandLineAccess(RemoteLogAccess):
             text = bytes(read_file(f"{self.work_uri}/{STOP_FILE}", _MAX_STOP_BYTES)).decode(errors="replace")
         except FileNotFoundError:
             return None
-        return switched_on(self.stop_switch, text)
+        return reason_of(self.stop_switch, text)
 
     @property
     def work_uri(self) -> str:

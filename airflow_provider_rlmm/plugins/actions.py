@@ -7,7 +7,7 @@ Nothing here changes anything: a button is a form that the script of the page se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +28,7 @@ class Field:
 
     name: str
     words: str
+    before: str = ""  # what is written before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Action:
     is_dangerous: bool = field(default=False, kw_only=True)
 
 
-def of_cluster(connection: str, switches: Iterable[str], rights: Rights, shell: Shell) -> list[Action]:
+def of_cluster(connection: str, switches: Collection[str], rights: Rights, shell: Shell) -> list[Action]:
     """
     Return the buttons of a cluster: a dry run, and the kill switch of its connection.
 
@@ -66,14 +67,15 @@ def of_cluster(connection: str, switches: Iterable[str], rights: Rights, shell: 
     if connection not in connections() or not rights.may_trigger(dag_id):
         return []
     own = stop_variables(connection)[1]
-    reason = Field("value", "Why everything is to stop")
+    reason = Field("value", "Why everything is to stop", f"stopped by {rights.user_name}: ")
     body = {"key": own, "description": "Stops every deletion after the batch that is under way; its text is the reason"}
     stop = Action("Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True)
     go_on = [
         Action(f"Remove {name}: go on", f"{_api(shell)}/variables/{quote(name, safe='')}", {}, method="DELETE")
         for name in switches
     ]
-    return [start("Start a dry run", dag_id, {"dry_run": True}, shell), *(go_on or [stop])]
+    is_stopped = not {*stop_variables(connection)}.isdisjoint(switches)
+    return [start("Start a dry run", dag_id, {"dry_run": True}, shell), *go_on, *([] if is_stopped else [stop])]
 
 
 def of_run(run: DagRunUnderWay | None, is_asked: bool, rights: Rights, shell: Shell) -> list[Action]:

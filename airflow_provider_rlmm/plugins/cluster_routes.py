@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
@@ -14,7 +14,7 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster
-from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters
+from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters, shell_of_cluster
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.overview import Problem, charts_of, problems_of, view_of
@@ -30,7 +30,7 @@ router = APIRouter(dependencies=[Depends(require_reader)])
 _Search = Annotated[str, Query(max_length=MAX_SEARCH)]
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
-GO_ON: Final = "remove the variable in Airflow, or below, when the reason is gone: nothing is deleted before"
+GO_ON: Final = "delete the variable in Airflow, or below, when the reason is gone: any value stops, an empty one too"
 SHOWN_RUNS: Final = 8
 LARGEST: Final = 5
 GONE: Final = [s for s in SurveyedState if s not in (SurveyedState.LIVING, SurveyedState.UNSEEN)]
@@ -55,7 +55,11 @@ def show_clusters(request: Request, rights: RightsDep) -> HTMLResponse:
         return _overview(shell, rights, seen[0])
     now_ms, price = system_clock(), price_per_gb_month()
     views = [view_of(c, shell=shell, now_ms=now_ms, price=price) for c in seen]
-    problems = [replace(p, what=f"{c.cluster_id}: {p.what}") for c in seen for p in problems_of(c, shell, now_ms)]
+    problems = [
+        replace(p, what=f"{c.cluster_id}: {p.what}")
+        for c in seen
+        for p in (*_stopped(set_switches(c.stoppable)), *problems_of(c, shell, now_ms))
+    ]
     return HTMLResponse(render("clusters.html", shell, clusters=views, problems=problems))
 
 
@@ -78,7 +82,7 @@ def show_topics(
 ) -> HTMLResponse:
     """Show the topics of a cluster, page by page."""
     cluster = readable_cluster(rights, cluster_id, with_runs=False)
-    shell = replace(shell_of(request), cluster_id=cluster_id, active="topics")
+    shell = shell_of_cluster(request, cluster, "topics")
     sort = sort if sort in inventories.SORTS else ""
     found = inventories.topics(
         work_uri(), cluster.folder, search=search, state=str(state), sort=sort, descending=down,
@@ -97,16 +101,19 @@ def show_topics(
 
 def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
     shell = replace(shell, cluster_id=cluster.cluster_id, active="overview")
-    now_ms, switches = system_clock(), set_switches(cluster.connection)
-    stopped = [Problem(f"The kill switch stops this cluster: {name}", why, GO_ON) for name, why in switches.items()]
+    now_ms, switches = system_clock(), set_switches(cluster.stoppable)
     return HTMLResponse(
         render(
             "overview.html", shell, cluster=view_of(cluster, shell=shell, now_ms=now_ms, price=price_per_gb_month()),
-            problems=[*stopped, *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
+            problems=[*_stopped(switches), *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
             actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
             largest=_largest(cluster), runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
         )
     )  # fmt: skip
+
+
+def _stopped(switches: Mapping[str, str]) -> list[Problem]:
+    return [Problem(f"The kill switch stops this cluster: {name}", why, GO_ON) for name, why in switches.items()]
 
 
 def _largest(cluster: Cluster) -> Sequence[TopicRow]:

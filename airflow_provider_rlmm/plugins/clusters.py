@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from fastapi import HTTPException
+from fastapi import HTTPException, Request
 
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.runs import history
+from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
+from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.plugins.switches import set_switches
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
-from airflow_provider_rlmm.settings import work_uri
+from airflow_provider_rlmm.settings import connections, work_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,25 @@ class Cluster:
         return told.cluster_id if told else self.folder.partition("-")[2]
 
     @property
+    def connections(self) -> tuple[str, ...]:
+        """
+        The connections of Airflow that it was reached by, the latest first; none if nobody has told of one.
+
+        The command writes into the same folder, too, and knows no connection.
+        """
+        told = [self.inventory, *reversed(self.runs)]
+        return tuple(dict.fromkeys(by.connection for by in told if by is not None and by.connection in connections()))
+
+    @property
     def connection(self) -> str:
-        """By which it was reached; empty if nobody has told."""
+        """By which it was reached, one of Airflow's if there is any; empty if nobody has told."""
         told = self.inventory or (self.runs[-1] if self.runs else None)
-        return told.connection if told else ""
+        return next(iter(self.connections), told.connection if told else "")
+
+    @property
+    def stoppable(self) -> tuple[str, ...]:
+        """The connections whose kill switch may concern it: where nobody has told of one it may be any."""
+        return self.connections or connections()
 
 
 def readable_clusters(rights: Rights) -> list[Cluster]:
@@ -75,16 +93,29 @@ def readable_cluster(rights: Rights, cluster_id: str, *, with_runs: bool = True)
     return cluster
 
 
+def shell_of_cluster(request: Request, cluster: Cluster, active: str) -> Shell:
+    """
+    Return what stands around a page of a cluster: its kill switch is said on each.
+
+    :param request: the request for it.
+    :param cluster: the cluster.
+    :param active: part of the cluster's pages to which it belongs.
+    """
+    stopped = tuple(set_switches(cluster.stoppable).values())
+    return replace(shell_of(request), cluster_id=cluster.cluster_id, active=active, stopped=stopped)
+
+
 def _known(folder: str, *, with_runs: bool = True) -> Cluster:
     inventory, unreadable = None, ""
     try:
         inventory = inventories.inventory(work_uri(), folder)
     except DocumentError as e:
         unreadable = str(e)
-    # Where nobody has surveyed it, a run says by which connection it was reached.
-    runs = history(work_uri(), folder) if with_runs or inventory is None else ()
+    # Where nobody has surveyed it, or the command has, a run says by which connection it was reached.
+    told = inventory is not None and inventory.connection in connections()
+    runs = history(work_uri(), folder) if with_runs or not told else ()
     return Cluster(folder, inventory, runs, unreadable)
 
 
 def _may_see(rights: Rights, cluster: Cluster) -> bool:
-    return rights.may_see(cluster.connection)
+    return any(map(rights.may_see, cluster.connections or (cluster.connection,)))

@@ -18,6 +18,16 @@ def our_dags() -> set[str]:
     return {of_connection(dag, connection) for connection in connections() for dag in DAGS}
 
 
+def connections_of(artifact: str) -> list[str]:
+    """
+    Return the connections that have DAGs of which a run's folder may be, by its name.
+
+    :param artifact: name of the folder.
+    """
+    dags = possible_dags(artifact)
+    return [connection for connection in connections() if any(of_connection(dag, connection) in dags for dag in DAGS)]
+
+
 def possible_dags(artifact: str) -> set[str]:
     """
     Return the ids of the DAGs that a run's folder may be of, by its name: the ids of DAG and run may hold dots of their own.

@@ -47,6 +47,11 @@ class Rights:
         self._request = request
         self._user = user
 
+    @property
+    def user_name(self) -> str:
+        """What Airflow calls the user."""
+        return self._user.get_name()
+
     def may_read(self, dag_id: str) -> bool:
         """
         Tell whether the user may read a DAG.

@@ -15,12 +15,14 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.page_data.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.plugins.actions import of_run
-from airflow_provider_rlmm.plugins.clusters import readable_cluster
+from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
+from airflow_provider_rlmm.plugins.dag_ids import connections_of
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.run_view import RunView, run_view
 from airflow_provider_rlmm.plugins.serving import shell_of
+from airflow_provider_rlmm.plugins.switches import set_switches
 from airflow_provider_rlmm.policy.run_summary import RunKind
 from airflow_provider_rlmm.settings import artifact_name_of, is_artifact_name, work_uri
 
@@ -36,7 +38,7 @@ def show_runs(
 ) -> HTMLResponse:
     """Show the past runs of a cluster, page by page, and those under way."""
     cluster = readable_cluster(rights, cluster_id, with_runs=False)
-    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs")
+    shell = shell_of_cluster(request, cluster, "runs")
     found = runs(work_uri(), cluster.folder, kind=state or None, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
     listing = Listing(shell.to("clusters", cluster_id, "runs"), found.rows, found.total, page, state=str(state))
     kinds = [kind.value for kind in RunKind]
@@ -90,6 +92,7 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     if run.summary is not None and not rights.may_read(run.summary.dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else None
-    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs")
+    stopped = tuple(set_switches(connections_of(artifact)).values())
+    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs", stopped=stopped)
     is_asked = run.asked is not None and run.answer is None
     return run, {"shell": shell, "run": run, "actions": of_run(airflows, is_asked, rights, shell)}

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.hooks.kill_switch import stop_variables
+from collections.abc import Iterable
+
+from airflow_provider_rlmm.hooks.kill_switch import STOP_VARIABLE, stop_variables
 from airflow_provider_rlmm.policy.kill_switch import reason_of
 
 
-def set_switches(connection: str) -> dict[str, str]:
+def set_switches(connections: Iterable[str]) -> dict[str, str]:
     """
-    Return the variables that stop the runs of a connection now, and why.
+    Return the variables that stop runs now, and why.
 
-    :param connection: its id.
+    :param connections: ids of the connections whose runs they may stop.
     """
     found = {}
-    for name in stop_variables(connection):
+    for name in dict.fromkeys([STOP_VARIABLE, *(name for c in connections for name in stop_variables(c))]):
         if (why := reason_of(f"the Airflow variable {name}", _value_of(name))) is not None:
             found[name] = why
     return found
@@ -27,5 +29,6 @@ def _value_of(name: str) -> str | None:
 
     with create_session() as session:
         found = session.scalar(select(Variable).where(Variable.key == name))
-        value: str | None = None if found is None else found.get_val()
+        # What is there and cannot be decrypted stops as well: it was set.
+        value: str | None = None if found is None else found.get_val() or ""
     return value

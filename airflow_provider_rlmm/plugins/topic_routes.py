@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
 
@@ -12,12 +11,11 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.page_data import inventories
-from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster
+from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
-from airflow_provider_rlmm.plugins.rendering import Shell, render
+from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
 from airflow_provider_rlmm.plugins.segment_map import segment_map
-from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.trails import Deletions, deletions_of, trail_of
 from airflow_provider_rlmm.settings import work_uri
 
@@ -33,7 +31,7 @@ def show_topic(
 ) -> HTMLResponse:
     """Show a topic and its user partitions."""
     cluster = readable_cluster(rights, cluster_id)
-    shell, topic = _shell(request, cluster), inventories.topic(work_uri(), cluster.folder, topic_id)
+    shell, topic = shell_of_cluster(request, cluster, "topics"), inventories.topic(work_uri(), cluster.folder, topic_id)
     if topic is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "the newest survey has no such topic id: it may be gone by now")
     found = inventories.partitions(work_uri(), cluster.folder, topic_id, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
@@ -52,7 +50,7 @@ def show_partition(
 ) -> HTMLResponse:
     """Show a user partition, its segments and what became of those that runs have deleted."""
     cluster = readable_cluster(rights, cluster_id)
-    shell = _shell(request, cluster)
+    shell = shell_of_cluster(request, cluster, "topics")
     found = inventories.partition(work_uri(), cluster.folder, topic_id, partition)
     now_ms = system_clock()
     # Of a topic that lives, a run deletes nothing.
@@ -75,7 +73,3 @@ def show_partition(
             map=segment_map(segments.rows) if segments.rows else "", deletions=deletions,
         )
     )  # fmt: skip
-
-
-def _shell(request: Request, cluster: Cluster) -> Shell:
-    return replace(shell_of(request), cluster_id=cluster.cluster_id, active="topics")

@@ -11,12 +11,9 @@ from airflow_provider_rlmm.quoting import in_quotes
 StopSource = Callable[[], str | None]
 """Returns why nothing may be begun now, ``None`` where it may: asked before every batch, as it may change in mid-run."""
 
-MEANS_OFF: Final = frozenset({"", "false", "off", "0", "no"})
-"""Values of a variable that let runs go on, in any case; any other text stops them and is the reason."""
-
 STOPPED_ADVICE: Final = (
-    "ask whoever has set it; when deletion may go on, put it back where the reason says (empty or delete the variable, "
-    "remove the file) and run again: the next run goes on from here"
+    "ask whoever has set it; when deletion may go on, delete the variable or remove the file that the reason names (any "
+    "value stops, an empty one too) and run again: the next run goes on from here"
 )
 _MAX_SHOWN = 200
 
@@ -26,25 +23,17 @@ def never_stopped() -> str | None:
     return None
 
 
-def reason_of(where: str, value: str | None) -> str | None:
+def reason_of(where: str, text: str | None) -> str | None:
     """
-    Return why a variable stops runs, ``None`` where it lets them go on.
+    Return why a switch stops runs, ``None`` where it is not set. Whatever it says is the reason, ``no`` or nothing.
 
-    :param where: which variable, in words.
-    :param value: its text, ``None`` where it is not set.
+    A person who writes a reason must not have to know which words mean the opposite. This alone says whether a switch is on.
+
+    :param where: which variable or file, in words.
+    :param text: what it says, ``None`` where it is not there.
     """
-    if value is None or value.strip().lower() in MEANS_OFF:
+    if text is None:
         return None
-    return switched_on(where, value)
-
-
-def switched_on(where: str, text: str) -> str:
-    """
-    Say that the switch is on.
-
-    :param where: it was set, in words.
-    :param text: what whoever has set it says.
-    """
     says = f"it says {in_quotes(text.strip(), _MAX_SHOWN)}" if text.strip() else "it says nothing more"
     return f"the kill switch is on: {where} is set, {says}"
 

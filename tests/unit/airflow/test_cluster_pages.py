@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +20,10 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_u
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.policy.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.quoting import human_bytes
 from tests.sample_work_folder import (
     CLUSTER,
@@ -398,7 +403,49 @@ def test_the_kill_switch_is_seen_and_can_be_switched_off(client: TestClient, swi
     assert "the kill switch is on: the Airflow variable rlmm_stop is set, it says &#39;the store moves&#39;" in alert
     assert 'data-ask="/api/v2/variables/rlmm_stop" data-method="DELETE"' in html
     switches["rlmm_stop"] = "off"
+    assert "is set, it says &#39;off&#39;" in client.get("/").text
+    del switches["rlmm_stop"]
     assert "kill switch" not in client.get("/").text
+
+
+def test_the_button_says_who_has_stopped(client: TestClient) -> None:
+    html = client.get("/").text
+    assert 'data-before="stopped by Ada: "' in html
+    assert "rlmm_stop__rlmm_default" in html
+
+
+@pytest.mark.parametrize("name", ["rlmm_stop", "rlmm_stop__rlmm_default"])
+def test_a_survey_of_the_command_hides_neither_switch_nor_buttons(
+    client: TestClient, sample: Sample, switches: dict[str, str], name: str
+) -> None:
+    before = client.get("/").text
+    survey_by_the_command(sample)
+    assert client.get("/").text == before
+    switches[name] = "no"
+    for path in ("/", f"/clusters/{CLUSTER}"):
+        html = client.get(path).text
+        assert f"the kill switch is on: the Airflow variable {name} is set" in html
+        assert f'data-ask="/api/v2/variables/{name}" data-method="DELETE"' in html
+        assert "<h1>rlmm_default</h1>" in html
+    for path in (*PAGES, f"/runs/{sample.runs[-1].artifact}"):
+        if not path.endswith("/json"):
+            assert f"the kill switch is on: the Airflow variable {name} is set" in client.get(path).text, path
+
+
+def test_where_only_the_command_has_told_of_a_cluster_the_switch_of_any_connection_is_shown(
+    client: TestClient, sample: Sample, switches: dict[str, str]
+) -> None:
+    survey_by_the_command(sample)
+    shutil.rmtree(sample.work / cluster_folder(CLUSTER) / RUNS_FOLDER)
+    switches["rlmm_stop__rlmm_default"] = ""
+    html = client.get(f"/clusters/{CLUSTER}").text
+    assert "the kill switch is on: the Airflow variable rlmm_stop__rlmm_default is set, it says nothing more" in html
+
+
+def survey_by_the_command(sample: Sample) -> None:
+    """Have the inventory say what the command writes where Airflow names its connection."""
+    document = sample.work / cluster_folder(CLUSTER) / INVENTORY_DOCUMENT
+    document.write_text(replace(sample.inventory, connection="rlmm").to_json())
 
 
 # -- rights --------------------------------------------------------------------------------------------------------------

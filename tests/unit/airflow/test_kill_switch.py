@@ -58,6 +58,15 @@ def check(**arguments: Any) -> dict[str, str]:
     return CheckRemoteLogCleanupOperator(task_id="check", limits=NOW, **arguments).execute(context())
 
 
+@pytest.mark.parametrize("value", ["no", "off", "0", "false", " ", ""])
+def test_a_value_that_sounds_like_off_stops_like_any_other(cluster: Cluster, variables: Variables, value: str) -> None:
+    variables.set["rlmm_stop"] = value
+    events, keys = cluster.events, cluster.storage.keys
+    with pytest.raises(StoppedError, match="any value stops, an empty one too"):
+        check()
+    assert (cluster.events, cluster.storage.keys) == (events, keys)
+
+
 @pytest.mark.parametrize("name", ["rlmm_stop", "rlmm_stop__rlmm_default"])
 def test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back(
     cluster: Cluster, variables: Variables, name: str
@@ -65,13 +74,14 @@ def test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back(
     variables.set[name] = "Ada: the bucket moves"
     events, keys = cluster.events, cluster.storage.keys
     for task in (check, lambda: MarkDeletedPartitionsOperator(task_id="mark", limits=NOW).execute(context())):
-        with pytest.raises(StoppedError, match=rf"variable {name} is set, it says .Ada: the bucket moves.*put it back"):
+        said = rf"variable {name} is set, it says .Ada: the bucket moves.*delete the variable"
+        with pytest.raises(StoppedError, match=said):
             task()
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
 
 def test_the_switch_of_another_connection_stops_nobody_else(cluster: Cluster, variables: Variables) -> None:
-    variables.set |= {"rlmm_stop__other": "true", "rlmm_stop": "off"}
+    variables.set["rlmm_stop__other"] = "true"
     assert check()["switch"].startswith("off: the Airflow variables rlmm_stop and rlmm_stop__rlmm_default would stop")
 
 
