@@ -200,7 +200,7 @@ def _connection_type() -> dict[str, Any]:
             ),
             "expected_root": _field(
                 "Expected storage root",
-                "Refuse any other storage root: the root id or the location that the connection test prints",
+                "Refuse any other storage root: for each place its location or root id, as rlmm check prints them",
             ),
             "allow_writes": _field(
                 "Allow writes",

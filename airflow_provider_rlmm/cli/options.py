@@ -65,7 +65,11 @@ _STORAGE = (
         help="Option of the object store, such as endpoint=https://…; secrets belong into the environment, such as "
         "AWS_SECRET_ACCESS_KEY, or into the configuration file.",
     ),
-    click.option("--expected-root", metavar="ID|LOCATION", help="Refuse any other storage root than this one."),
+    click.option(
+        "--expected-root",
+        metavar="LIST",
+        help="Refuse any other storage root: for each place its location or root id, as 'rlmm check' prints them.",
+    ),
     click.option(
         "--clock-topic", metavar="NAME", help="Topic with LogAppendTime, to read a broker's clock by a record."
     ),

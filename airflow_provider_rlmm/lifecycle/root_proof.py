@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+COMPARE = "compare it with rsm.config.* in a broker's properties before you set it: brokers do not tell it"
 MOST_SAMPLES = 20
 _ROUNDS = 3
 _NAMED = 3
@@ -193,8 +194,12 @@ class ProvenRoot:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Where each place lies, which root it is and what was seen there, for people."""
-        return (*map(_place_in_words, self.check.places), *self.freshness.sentences)
+        """Where each place lies, which root it is, what was seen there and how to pin it, for people."""
+        return (
+            *map(_place_in_words, self.check.places),
+            *self.freshness.sentences,
+            f"{self.check.to_paste} ({COMPARE})",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
@@ -264,7 +269,7 @@ def prove_root(
         require_known_places(topic, living, storage.layout)
     lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
     freshness = replace(freshness, lost=lost if living else ())
-    freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage))
+    freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
     effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])
     logger.info("storage: %s", effect.sentence)
     effect.require_freed(overrides)
@@ -303,6 +308,7 @@ def require_brokers_root(
         overrides,
         nothing="nothing is copied there",
         hint=_hint(freshness, storage),
+        to_paste=check.to_paste,
     )
 
 

@@ -125,6 +125,7 @@ class Freshness:
         *,
         nothing: str = "nothing is deleted",
         hint: str = "",
+        to_paste: str = "expected_root",
     ) -> None:
         """
         Refuse to work below a root that is not up to date.
@@ -133,6 +134,7 @@ class Freshness:
         :param expected: names of the places whose stamp or location was expected.
         :param overrides: overrides in force.
         :param nothing: what a refusal prevents, for the message.
+        :param to_paste: what pins the places, as a person may copy it.
         :param hint: what may be the cause where nothing is there, empty where nobody knows.
         :raises StorageRootError: naming the place, what is missing and what to do.
         """
@@ -152,8 +154,8 @@ class Freshness:
                 )
             if verdict is FreshnessVerdict.NOTHING_LIVES and place not in expected and UNPROVEN_ROOT not in overrides:
                 raise StorageRootError(
-                    f"{refused}. Set expected_root of the rlmm connection to what its test prints, or let the run go on by "
-                    f"the override {UNPROVEN_ROOT!r}"
+                    f"{refused}. Set {to_paste} in the rlmm connection if brokers write there, or let the run go on by the "
+                    f"override {UNPROVEN_ROOT!r}"
                 )
 
     @property

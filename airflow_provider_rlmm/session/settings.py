@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,7 @@ from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
+from airflow_provider_rlmm.storage.root import expected_roots
 from airflow_provider_rlmm.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 
 _BOOLEANS = ("allow_writes", "allow_copy", "sole_owner", "archive_before_deletion")
@@ -43,8 +45,8 @@ class RemoteLogSettings:
     :param allow_copy: whether segments of living topics may be copied, which writes about these topics; it needs
         ``allow_writes`` as well.
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
-    :param expected_root: the only storage root to work on: the root id that the connection test prints, or, where no stamp
-        can be written, the location that it prints; ``None`` for any.
+    :param expected_root: the only storage root to work on, as ``rlmm check`` prints it: for each place its location or its
+        root id, separated by blanks or commas, or as a JSON list; ``None`` for any.
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
@@ -143,9 +145,7 @@ class RemoteLogSettings:
         clock = self.clock_topic
         if clock is not None and (not _TOPIC_NAME.fullmatch(clock) or clock == self.metadata_topic):
             raise refused("clock_topic", clock, f"{_TOPIC_ALLOWED}, and not the metadata topic's")
-        if self.expected_root is not None and not _ROOT.fullmatch(self.expected_root):
-            allowed = "a root id or a location such as s3://bucket/prefix/…, both as the connection test prints them"
-            raise refused("expected_root", self.expected_root, allowed)
+        self._check_expected_root()
         Hold.of(self.hold)
         if self.deletion_window is not None:
             DeletionWindow.of("deletion_window", self.deletion_window)
@@ -159,6 +159,20 @@ class RemoteLogSettings:
             raise refused(
                 "storage_uri", self.storage_uri, "a URI with a scheme, such as s3://bucket/prefix or file:///folder"
             )
+
+    def _check_expected_root(self) -> None:
+        if self.expected_root is None:
+            return
+        try:
+            named = expected_roots(self.expected_root)
+        except ValueError:
+            named = ()
+        if not named or not all(map(_ROOT.fullmatch, named)):
+            allowed = (
+                "a root id or a location such as s3://bucket/prefix/… for each place, as 'rlmm check' prints them, separated "
+                "by blanks or commas"
+            )
+            raise refused("expected_root", self.expected_root, allowed)
 
     def _check_archive(self) -> None:
         if self.archive_uri is None:
@@ -210,6 +224,8 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
 
 
 def _read(name: str, value: object) -> bool | int | str:
+    if name == "expected_root" and isinstance(value, list):
+        return json.dumps(value)
     if name in _INTEGERS:
         return spelled_integer(name, value, 1)
     return _boolean(name, value) if name in _BOOLEANS else _text(name, value)

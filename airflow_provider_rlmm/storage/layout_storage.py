@@ -314,6 +314,7 @@ class LayoutRemoteStorageManager:
             self._look_at(place, cluster_id).judge(expectation, partial(self._known_object, place, topic_ids))
             for place in self._layout.places
         )
+        expectation.require_each_found(checks)
         return RootCheck(cluster_id, checks, expectation.move_stamp)
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:

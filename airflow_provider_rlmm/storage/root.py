@@ -11,7 +11,7 @@ root id has to be one that was known before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Self
@@ -153,13 +153,49 @@ class RootExpectation:
     What is known about the root before it is looked at.
 
     :param recorded: root ids that earlier plans and reports of the cluster recorded.
-    :param expected_root: the connection's field: the root id, or the location as text where no stamp can be written.
+    :param expected_root: the connection's field: for each place its root id, or its location as text; see
+        :func:`expected_roots`.
     :param move_stamp: the override of this name: a stamp that names another location is written anew.
     """
 
     recorded: frozenset[str] = frozenset()
     expected_root: str | None = None
     move_stamp: bool = False
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """What a person has named: every place must be among it, and nothing else."""
+        return expected_roots(self.expected_root or "")
+
+    def require_each_found(self, checks: Sequence[PlaceCheck]) -> None:
+        """
+        Refuse what ``expected_root`` names and no place is: a former prefix may be missing in the connection.
+
+        :param checks: of all places.
+        :raises StorageRootError: naming it.
+        """
+        found = {name for check in checks for name in (check.root_id, str(check.where))}
+        if unknown := [name for name in self.expected if name not in found]:
+            raise StorageRootError(
+                f"expected_root of the rlmm connection names {', '.join(unknown)}, and no place of the connection is that; "
+                f"these are {', '.join(f'{c.place.name} at {c.where}' for c in checks)}: name a missing one in "
+                "former_key_prefixes, or correct expected_root"
+            )
+
+
+def expected_roots(text: str) -> tuple[str, ...]:
+    """
+    Return what ``expected_root`` names: root ids and locations, separated by blanks or commas, or as a JSON list.
+
+    :param text: the field.
+    :raises ValueError: if it begins like a JSON list and is none of texts.
+    """
+    if not text.lstrip().startswith("["):
+        return tuple(text.replace(",", " ").split())
+    names = json.loads(text)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("a list of something else than texts")
+    return tuple(names)
 
 
 UNKNOWN_ROOT: Final = RootExpectation()
@@ -242,6 +278,11 @@ class RootCheck:
         return {c.place.name: c.root_id for c in self.places if c.verified and c.root_id is not None}
 
     @property
+    def to_paste(self) -> str:
+        """What pins these places, as a person may copy it into the connection."""
+        return f"expected_root = {' '.join(str(check.where) for check in self.places)}"
+
+    @property
     def expected_places(self) -> frozenset[str]:
         """Names of the places that were known before."""
         return frozenset(check.place.name for check in self.places if check.expected)
@@ -295,9 +336,9 @@ class PlaceLook:
         """
         stamp = self.stamp(move_stamp=expectation.move_stamp)
         root_id = stamp.root_id if stamp else None
-        if expectation.expected_root is not None:
-            self._require_expected(expectation.expected_root, root_id)
-            return self._named(expectation.expected_root, root_id, stamp, find_object)
+        if expectation.expected:
+            named = self._require_expected(expectation.expected, root_id)
+            return self._named(named, root_id, stamp, find_object)
         if root_id in expectation.recorded:
             named = f"{self.stamp_key} names root {root_id}, as an earlier plan or report did"
             return self._check(RootProof.RECORDED, root_id, named, stamp)
@@ -367,13 +408,15 @@ class PlaceLook:
         """Return a stamp for this place, with a root id of its own."""
         return Stamp(self.cluster_id, self.layout, self.place.name, str(uuid4()), self.here)
 
-    def _require_expected(self, expected: str, root_id: str | None) -> None:
-        if expected in (root_id, str(self.here) if self.here.exists else None):
-            return
+    def _require_expected(self, expected: Collection[str], root_id: str | None) -> str:
+        """Return the name by which a person expects this place."""
+        for name in (root_id, str(self.here) if self.here.exists else None):
+            if name in expected:
+                return str(name)
         found = f"root {root_id}" if root_id else f"no stamp {self.stamp_key} that names it"
         raise StorageRootError(
-            f"expected_root of the rlmm connection is {expected!r}, and there is {found} at {self.here}: check the storage "
-            "URI and the mount, or correct expected_root"
+            f"expected_root of the rlmm connection is {', '.join(map(repr, expected))}, and there is {found} at {self.here}: "
+            f"check the storage URI and the mount, or correct expected_root, which names each place"
         )
 
     def _check(self, how: RootProof | None, root_id: str | None, reason: str, stamp: Stamp | None) -> PlaceCheck:

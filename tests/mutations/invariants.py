@@ -87,8 +87,8 @@ INVARIANTS = [
         "I2",
         "works below a root that is not up to date",
         ROOT_PROOF,
-        "    freshness.require(places, check.expected_places, overrides)\n",
-        "",
+        "    freshness.require(places, check.expected_places, overrides, hint=",
+        "    freshness.require((), check.expected_places, overrides, hint=",
         "lifecycle/test_cleaner_missing.py::test_an_old_copy_of_the_root_is_refused_before_anything_is_done",
     ),
     Mutation(

@@ -38,7 +38,7 @@ from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.settings import plan_uri, work_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
-from airflow_provider_rlmm.storage.root import Location, Place, PlaceLook, RootExpectation, Stamp
+from airflow_provider_rlmm.storage.root import Location, Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation, Stamp
 from tests.spark_jars import jar_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
@@ -192,7 +192,9 @@ def test_the_storage_root() -> None:
     )
     for freshness in (Freshness(samples, samples), Freshness(())):
         with pytest.raises(StorageRootError) as caught:
-            freshness.require([place.name], expected=())
+            freshness.require(
+                [place.name], expected=(), to_paste=RootCheck("", (PlaceCheck(place, true, None, None, ""),)).to_paste
+            )
         assert quoted(str(caught.value))
 
 
