@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,11 +126,43 @@ def begin(invocation: Invocation, what: str, *, execute: bool) -> Run:
     return Run(invocation, name, configuration.work_uri, execute)
 
 
-def _with_typed_cluster(invocation: Invocation) -> Invocation:
-    """Ask for the id of the cluster: whoever deletes says where."""
+def begin_to_ask(invocation: Invocation, what: str, *, execute: bool) -> Run:
+    """
+    Name a run that looks before it asks for the id of its cluster: :func:`confirmed` asks.
+
+    :param invocation: what the command was told.
+    :param what: the command, part of the name.
+    :param execute: whether it may write and delete in the end.
+    :raises ConfigurationError: if something is not understood.
+    """
+    named = bool(invocation.options.get("expected_cluster_id"))
+    if execute and not named:
+        _require_terminal()
+    return begin(invocation, what, execute=execute and named)
+
+
+def confirmed(run: Run, what: str) -> Run:
+    """
+    Return a run that may write and delete, after whoever lets it has named its cluster.
+
+    :param run: of :func:`begin_to_ask`.
+    :param what: it would do, in words.
+    """
+    if run.execute:
+        return run
+    invocation = _with_typed_cluster(run.invocation, what)
+    return replace(run, invocation=invocation, execute=True)
+
+
+def _require_terminal() -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("--execute needs --cluster-id where nobody can be asked; 'rlmm check' prints the id")
-    typed = click.prompt("This run writes and deletes. Type the id of its cluster ('rlmm check' prints it)", err=True)
+
+
+def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and deletes.") -> Invocation:
+    """Ask for the id of the cluster: whoever deletes says where."""
+    _require_terminal()
+    typed = click.prompt(f"{what} Type the id of its cluster ('rlmm check' prints it)", err=True)
     return Invocation({**invocation.options, "expected_cluster_id": typed}, invocation.store_options, invocation.output)
 
 

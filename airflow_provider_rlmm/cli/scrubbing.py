@@ -11,13 +11,22 @@ import click
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_blast_radius, with_storage
 from airflow_provider_rlmm.cli.output import working
-from airflow_provider_rlmm.cli.runs import Run, acknowledgements_option, begin, execute_option, judged, say_judgement
+from airflow_provider_rlmm.cli.runs import (
+    Run,
+    acknowledgements_option,
+    begin_to_ask,
+    confirmed,
+    execute_option,
+    judged,
+    say_judgement,
+)
 from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS, OVERRIDES, BlastRadius
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
 from airflow_provider_rlmm.quoting import human_bytes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
 
@@ -69,30 +78,31 @@ def scrub(
     limits = ScrubLimits(
         min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)
     )
-    run = begin(invocation, "scrub", execute=execute)
-    with working() as shown:
-        with run.session(limits.of_the_cleaner, shown) as session:
-            summary, rows = steps.scrub(
-                session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None
-            )
-            plan = steps.plan(
-                session,
-                run.uri,
-                limits=limits,
-                blast_radius=blast_radius,
-                max_segments=max_segments_this_run,
-                expires_in_ms=DAY_MS,
-            )
-        problems = [*problems_of(summary, rows)]
-        counts: dict[str, Any] | None = None
-        if execute:
-            plan.check_blast_radius()
+    run = begin_to_ask(invocation, "scrub", execute=execute)
+    with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
+        summary, rows = steps.scrub(
+            session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None
+        )
+        plan = steps.plan(
+            session,
+            run.uri,
+            limits=limits,
+            blast_radius=blast_radius,
+            max_segments=max_segments_this_run,
+            expires_in_ms=DAY_MS,
+        )
+    problems = [*problems_of(summary, rows)]
+    counts: dict[str, Any] | None = None
+    if execute and (plan.file.rows or run.execute):
+        plan.check_blast_radius()
+        # Whoever names the cluster knows what goes.
+        run = confirmed(run, would_go(plan))
+        with working() as shown:
             opened = run.session(limits.of_the_cleaner, shown)
             deletion = steps.delete(opened, run.uri, limits=limits, dry_run=False, run=run.identity)
-            counts = deletion.counts()
-            since_ms = summary.began_at_ms
+            counts, since_ms = deletion.counts(), summary.began_at_ms
             tidy_up(run.work_uri, summary.cluster_id, run.name, since_ms=since_ms, keep_runs_days=0, keep_audit_days=0)
-            problems += deletion.problems()
+        problems += deletion.problems()
     judgement = judged(problems, acknowledgements, summary.cluster_id)
     document = json.loads(summary.to_json()) | {
         "planned": {"objects": plan.file.rows, "segments": plan.planned.segments, "bytes": plan.planned.bytes},
@@ -107,6 +117,20 @@ def scrub(
 
 
 COMMANDS = (scrub,)
+
+
+def would_go(plan: ScrubPlan) -> str:
+    """
+    Say what a plan would delete: how much, and of which classes.
+
+    :param plan: made from a scrub.
+    """
+    classes = "".join(
+        f"\n  {kind}: {amount.objects:,} objects, {human_bytes(amount.bytes)}"
+        for kind, amount in sorted(plan.classes.items())
+    )
+    objects, size, segments = plan.file.rows, human_bytes(plan.planned.bytes), plan.planned.segments
+    return f"This run deletes {objects:,} objects, {size}, of {segments:,} segments:{classes}\n"
 
 
 def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any], run: Run) -> None:

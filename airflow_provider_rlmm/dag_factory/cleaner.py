@@ -35,7 +35,7 @@ from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
-from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT, ApproveRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.archive import ArchivePlannedSegmentsOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
@@ -48,22 +48,14 @@ from airflow_provider_rlmm.operators.decision import AS_CHECKED
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.settings import of_connection
-
-APPROVAL = "Approval"
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",
     "max_missing_segments": "{{ params.max_missing_segments }}",
     "allowed_quarantine": "{{ params.allowed_quarantine }}",
     **params.LIMITS_OF_A_DELETION,
-}
-
-APPROVE_ABOVE = {
-    "approve_above_segments": "{{ params.approve_above_segments }}",
-    "approve_above_bytes": "{{ params.approve_above_bytes }}",
 }
 
 
@@ -127,7 +119,7 @@ def _tasks(conn_id: str) -> None:
     approve = ApproveRemoteLogCleanupOperator(
         task_id="approve",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        approve_above=APPROVE_ABOVE,
+        approve_above=params.APPROVE_ABOVE,
         answer_within="{{ params.answer_within }}",
         dry_run_only=AS_CHECKED,
     )
@@ -147,7 +139,7 @@ def _tasks(conn_id: str) -> None:
         hold="{{ params.hold }}",
         dry_run_only=AS_CHECKED,
         archive_first="{{ params.archive }}",
-        approve_above=APPROVE_ABOVE,
+        approve_above=params.APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
         max_active_tis_per_dagrun=4,
@@ -220,28 +212,6 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="Copy segments and records to archive_uri of the connection, and delete only what compares",
         ),
         **params.of_deletion("Segments started and deleted together"),
-        "approve_above_segments": Param(
-            ApprovalLimits().approve_above_segments,
-            type="integer",
-            title="Ask above this many segments",
-            section=APPROVAL,
-            minimum=0,
-            description="A real run with a larger plan asks a person before it deletes",
-        ),
-        "approve_above_bytes": Param(
-            ApprovalLimits().approve_above_bytes,
-            type="integer",
-            title="Ask above this many bytes",
-            section=APPROVAL,
-            minimum=0,
-            description="A real run with a larger plan asks a person before it deletes",
-        ),
-        "answer_within": Param(
-            DEFAULT_RESPONSE_TIMEOUT,
-            **params.DURATION,
-            title="Wait for an answer",
-            section=APPROVAL,
-            description="No answer within this time is a rejection, such as 18 h; never beyond the plan's expiry",
-        ),
+        **params.of_approval(),
         **params.of_blast_radius("The most one run may delete", "Of all known segments, the most one run may delete"),
     }

@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
+from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.settings import DEFAULT_CONN_ID, connections
 
@@ -14,6 +16,7 @@ WHAT = "What to do"
 PACE = "How fast, and when"
 LIMITS = "Limits"
 PROTECTIONS = "Protections"
+APPROVAL = "Approval"
 SPARK = "Spark"
 
 DURATION: Any = {"type": ["string", "integer"], "pattern": r"^ *(\d+ *(d|h|min|s|ms) *)+$|^ *\d+ *$", "minimum": 0}
@@ -24,6 +27,11 @@ LIMITS_OF_A_DELETION = {
     "overrides": "{{ params.overrides }}",
     "objects_per_second": "{{ params.objects_per_second }}",
     "deletion_window": "{{ params.deletion_window }}",
+}
+
+APPROVE_ABOVE = {
+    "approve_above_segments": "{{ params.approve_above_segments }}",
+    "approve_above_bytes": "{{ params.approve_above_bytes }}",
 }
 
 RADIUS = {
@@ -100,6 +108,35 @@ def of_deletion(batch: str) -> dict[str, Param]:
             examples=sorted(OVERRIDES),
             values_display=OVERRIDES,
             description="Named overrides; they need expected_cluster_id in the connection",
+        ),
+    }
+
+
+def of_approval() -> dict[str, Param]:
+    """Return from which size on a person is asked before a real run deletes, and for how long an answer is waited for."""
+    return {
+        "approve_above_segments": Param(
+            ApprovalLimits().approve_above_segments,
+            type="integer",
+            title="Ask above this many segments",
+            section=APPROVAL,
+            minimum=0,
+            description="A real run with a larger plan asks a person before it deletes",
+        ),
+        "approve_above_bytes": Param(
+            ApprovalLimits().approve_above_bytes,
+            type="integer",
+            title="Ask above this many bytes",
+            section=APPROVAL,
+            minimum=0,
+            description="A real run with a larger plan asks a person before it deletes",
+        ),
+        "answer_within": Param(
+            DEFAULT_RESPONSE_TIMEOUT,
+            **DURATION,
+            title="Wait for an answer",
+            section=APPROVAL,
+            description="No answer within this time is a rejection, such as 18 h; never beyond the plan's expiry",
         ),
     }
 

@@ -2,14 +2,16 @@
 """
 ### Remote storage scrub
 
-Compares what lies in remote storage with the metadata topic, and deletes what both have forgotten, in four steps:
+Compares what lies in remote storage with the metadata topic, and deletes what both have forgotten, in five steps:
 
 1. **scrub** lists all places, reads the log, and says of each object what it is: `docs/storage.md` has the classes.
-2. **plan** writes down which objects may go: those of segments that the log calls finished, and those that no record has
-   named at two scrubs, 72 hours apart by default.
-3. **delete** looks at each of them and at the log once more, right before it deletes it. No event is written.
-4. **report** fails the run as long as something needs a person that nobody has acknowledged (Airflow variable
-   `rlmm_acknowledgements`): missing objects, folders that could not be listed, objects of which nothing can be told.
+2. **plan** writes down which objects may go: those of segments that the log calls finished, and those of deleted topics that
+   no record has named at two scrubs, 72 hours apart by default.
+3. **approve** asks a person before a real run deletes more than `approve_above_segments` or `approve_above_bytes`.
+4. **delete** looks at each of them, at the cluster and at the log once more, right before it deletes it. No event is written.
+5. **report** fails the run as long as something needs a person that nobody has acknowledged (Airflow variable
+   `rlmm_acknowledgements`): missing objects, objects of living topics that no record names, folders that could not be listed,
+   objects of which nothing can be told.
 
 Nothing is deleted unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
 the run. A run by the schedule is a dry run, whatever the connection says.
@@ -24,6 +26,7 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
+from airflow_provider_rlmm.operators.approval import ApproveRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.scrub import (
@@ -87,12 +90,20 @@ def _tasks() -> None:
         dry_run_only="{{ params.dry_run }}",
         execution_timeout=timedelta(hours=6),
     )
+    approve = ApproveRemoteStorageScrubOperator(
+        task_id="approve",
+        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        approve_above=params.APPROVE_ABOVE,
+        answer_within="{{ params.answer_within }}",
+        dry_run_only="{{ params.dry_run }}",
+    )
     delete = DeleteScrubbedObjectsOperator(
         task_id="delete",
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         limits=LIMITS,
         hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
+        approve_above=params.APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
     )
@@ -102,7 +113,7 @@ def _tasks() -> None:
         trigger_rule="all_done",
         execution_timeout=timedelta(hours=1),
     )
-    scrub >> plan >> delete >> report
+    scrub >> plan >> approve >> delete >> report
 
 
 def _params(conn_id: str) -> dict[str, Param]:
@@ -140,6 +151,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="The topic of such an object was marked as deleted so long ago, such as 24 h; a number is ms",
         ),
         **params.of_deletion("Segments whose objects are looked at and deleted together"),
+        **params.of_approval(),
         **params.of_blast_radius(
             "The most one run may delete objects of", "Of all listed segments, the most one run may take"
         ),

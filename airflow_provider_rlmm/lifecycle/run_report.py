@@ -25,7 +25,7 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusals_of,
 )
 from airflow_provider_rlmm.policy import strict_json
-from airflow_provider_rlmm.policy.approval import Approval
+from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE, Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
@@ -212,9 +212,6 @@ def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attentio
 
 
 _STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
-_NOT_APPROVED_ADVICE = (
-    "nothing, if that is what was meant: the next run plans them again; to keep a topic for good, put it on hold"
-)
 _LOG_ADVICE = (
     "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
 )
@@ -329,7 +326,7 @@ def _own_problems(run: _RunDocuments, failed_tasks: int, told_dry: bool) -> Iter
     elif run.rejected is not None:
         left = Count.sum(_planned(run, p) for p in run.absent)
         why = f"it {run.rejected}; {left.segments} segments with {left.bytes} bytes are left"
-        yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, _NOT_APPROVED_ADVICE)
+        yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, NOT_APPROVED_ADVICE)
     elif failed_tasks:
         why = f"{failed_tasks} tasks before this one failed"
         why += f", metadata partitions {unreported} left no report" if unreported else ""

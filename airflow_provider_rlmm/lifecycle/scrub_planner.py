@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.lifecycle.plan_files import parquet_bytes, read_document
+from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.lifecycle.scrub_files import read_scrub, read_table, table_file, write_pair
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.scrub_plan import (
@@ -94,6 +96,28 @@ def read_scrub_plan(uri: str) -> tuple[ScrubPlan, pa.Table]:
     if _segments(rows) != plan.planned.segments or _amount(rows).bytes != plan.planned.bytes:
         raise PlanError(f"plan {plan.plan_id} says other segments and bytes than its table has; scrub again")
     return plan, rows
+
+
+def topics_of(rows: pa.Table) -> list[PlannedTopic]:
+    """
+    Return the topics whose objects a plan names, the largest first.
+
+    :param rows: its table.
+    """
+    found: dict[tuple[str, bytes], list[Mapping[str, Any]]] = {}
+    for row in rows.to_pylist():
+        found.setdefault((row["topic"], row["topic_id"]), []).append(row)
+    topics = [
+        PlannedTopic(
+            topic,
+            kafka_uuid_str(UUID(bytes=topic_id)),
+            len({(row["partition"], row["segment_id"]) for row in objects}),
+            sum(row["bytes"] for row in objects),
+            min(row["last_modified_ms"] for row in objects),
+        )
+        for (topic, topic_id), objects in found.items()
+    ]
+    return sorted(topics, key=lambda topic: (-topic.bytes, topic.topic, topic.topic_id))
 
 
 def verified_places(summary: ScrubSummary) -> frozenset[str]:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -16,13 +17,23 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_provider_rlmm.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_topics, read_plan
-from airflow_provider_rlmm.links.artifacts import PlanLink, page_address
+from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan, topics_of
+from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.policy.approval import APPROVE, REJECT, ApprovalLimits
 from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.session.approving import body_of, keep_approval, keep_request, read_request, subject_of
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.session.approving import (
+    body_of,
+    keep_approval,
+    keep_request,
+    read_request,
+    scrub_body_of,
+    scrub_subject_of,
+    subject_of,
+)
 from airflow_provider_rlmm.settings import artifact_uri
 
 DEFAULT_RESPONSE_TIMEOUT = "18 h"
@@ -31,28 +42,19 @@ DEFAULT_RESPONSE_TIMEOUT = "18 h"
 MIN_RESPONSE_TIMEOUT_MS = 1_000
 
 
-class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
+Plan = TypeVar("Plan", PlanSummary, ScrubPlan)
+
+
+class ApprovePlanOperator(CheckedOperator, ApprovalOperator, Generic[Plan]):
     """
-    Ask a person to approve the run's plan, where it is large; go on without a question where it is not, or in a dry run.
-
-    The request shows topics, segments, bytes, the oldest of them and the plan's page; the answer is for exactly that plan, by
-    its checksum. It is kept as ``approval.json`` in the folder of the run, where every cleaning task looks for it: what
-    becomes of this task in another way approves nothing. *Reject*, and no answer in time, fail the task, so that the cleaning
-    tasks do not run and the report is red: what was planned is still there, and somebody has to know that.
-
-    Before Airflow 3.3 the triggerer must run: the task waits there.
+    Base of the operators that ask a person to approve a run's plan, where it is large.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the request.
     :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: nobody is asked; ``"as checked"``: what the task ``check`` of the run has decided.
-    :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
-        and ``notifiers``.
-    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
-    :raises PlanError: if the run has no plan, or it has expired.
-    :raises NotApprovedError: if the plan has changed since somebody was asked.
-    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    :param dry_run_only: nobody is asked.
+    :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes.
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "approve_above", "answer_within", "dry_run_only")
@@ -60,10 +62,30 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
         "rlmm_conn_id": given.text,
         "approve_above": given.approval_limits,
         "answer_within": partial(given.duration_ms, minimum=MIN_RESPONSE_TIMEOUT_MS),
-        "dry_run_only": flag_or_as_checked,
+        "dry_run_only": given.flag,
     }
-    operator_extra_links = (PlanLink(),)
+    link: ClassVar[type[ArtifactLink]]
     ui_color = "#f7e7a9"
+
+    @abstractmethod
+    def read_plan(self, uri: str) -> Plan:
+        """
+        Return the plan of the run.
+
+        :param uri: of the folder of the run.
+        """
+
+    @abstractmethod
+    def words(self, uri: str, plan: Plan, conn_id: str, link: str, wait_ms: int) -> tuple[str, str]:
+        """
+        Return headline and text of the request.
+
+        :param uri: of the folder of the run.
+        :param plan: what :meth:`read_plan` returned.
+        :param conn_id: connection of type ``rlmm``.
+        :param link: address of the plan's page.
+        :param wait_ms: for how long an answer is waited for, ms.
+        """
 
     def __init__(
         self,
@@ -89,9 +111,8 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
         read, name, now_ms = self.read_arguments(), given.artifact_name(context), system_clock()
         if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
             return self._unasked("a dry run deletes nothing")
-        uri = artifact_uri(name)
-        summary, limits = read_plan(uri), read.approve_above or ApprovalLimits()
-        PlanLink.persist(context, name)
+        summary, limits = self.read_plan(artifact_uri(name)), read.approve_above or ApprovalLimits()
+        self.link.persist(context, name)
         if not limits.ask_for(summary.planned):
             return self._unasked(
                 f"{summary.planned.segments} segments and {summary.planned.bytes} bytes are planned, and up to "
@@ -100,14 +121,12 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
         self._ask(context, name, summary, read.rlmm_conn_id, min(read.answer_within, summary.expires_at_ms - now_ms))
         raise AssertionError("Airflow's operator returns by an exception")
 
-    def _ask(self, context: Context, name: str, summary: PlanSummary, conn_id: str, wait_ms: int) -> None:
+    def _ask(self, context: Context, name: str, summary: Plan, conn_id: str, wait_ms: int) -> None:
         if wait_ms < MIN_RESPONSE_TIMEOUT_MS:
             raise PlanError(f"plan {summary.plan_id} has expired, nobody can approve it; make a new plan")
         uri = artifact_uri(name)
-        topics = planned_topics(uri, summary)
+        self.subject, self.body = self.words(uri, summary, conn_id, page_address(self.link.page, name), wait_ms)
         keep_request(uri, summary, system_clock())
-        self.subject = subject_of(summary, len(topics))
-        self.body = body_of(summary, topics, conn_id, page_address(PlanLink.page, name), wait_ms)
         self.response_timeout = timedelta(milliseconds=wait_ms)
         self.log.info("%s An answer is waited for, for %s", self.subject, duration_in_words(wait_ms))
         super().execute(context)
@@ -125,14 +144,14 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
         """
         name = given.artifact_name(context)
         uri = artifact_uri(name)
-        PlanLink.persist(context, name)
+        self.link.persist(context, name)
         request = read_request(uri)
         if "error" in event:
             self.process_trigger_event_error(event)
         chosen, user = event["chosen_options"], _name_of(event.get("responded_by_user"))
         self.validate_chosen_options(chosen)
         decision = APPROVE if chosen == [APPROVE] else REJECT
-        summary = read_plan(uri)
+        summary = self.read_plan(uri)
         answer = keep_approval(uri, request, decision, user, _ms_of(event.get("responded_at")))
         self.log.info("plan %s %s", summary.plan_id, answer)
         # What listeners are told.
@@ -145,6 +164,82 @@ class ApproveRemoteLogCleanupOperator(CheckedOperator, ApprovalOperator):
                 "again. To keep a topic for good, put it on hold"
             )
         return {"asked": True, "decision": decision, "decided_by": user}
+
+
+class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
+    """
+    Ask a person to approve the run's plan, where it is large; go on without a question where it is not, or in a dry run.
+
+    The request shows topics, segments, bytes, the oldest of them and the plan's page; the answer is for exactly that plan, by
+    its checksum. It is kept as ``approval.json`` in the folder of the run, where every cleaning task looks for it: what
+    becomes of this task in another way approves nothing. *Reject*, and no answer in time, fail the task, so that the cleaning
+    tasks do not run and the report is red: what was planned is still there, and somebody has to know that.
+
+    Before Airflow 3.3 the triggerer must run: the task waits there.
+
+    :param rlmm_conn_id: connection of type ``rlmm``, for the request.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
+        expiry.
+    :param dry_run_only: nobody is asked; ``"as checked"``: what the task ``check`` of the run has decided.
+    :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
+        and ``notifiers``.
+    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
+    :raises PlanError: if the run has no plan, or it has expired.
+    :raises NotApprovedError: if the plan has changed since somebody was asked.
+    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    """
+
+    readers: ClassVar[Mapping[str, given.Reader]] = {**ApprovePlanOperator.readers, "dry_run_only": flag_or_as_checked}
+    link = PlanLink
+    operator_extra_links = (PlanLink(),)
+
+    def read_plan(self, uri: str) -> PlanSummary:
+        """See :class:`ApprovePlanOperator`."""
+        return read_plan(uri)
+
+    def words(self, uri: str, plan: PlanSummary, conn_id: str, link: str, wait_ms: int) -> tuple[str, str]:
+        """See :class:`ApprovePlanOperator`."""
+        topics = planned_topics(uri, plan)
+        return subject_of(plan, len(topics)), body_of(plan, topics, conn_id, link, wait_ms)
+
+
+class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
+    """
+    Ask a person to approve the plan that was made from the run's scrub, where it is large; go on without a question where it
+    is not, or in a dry run.
+
+    The request shows objects, segments, bytes and classes, the topics, and the plan's page; the answer is for exactly that
+    plan, by its checksum. It is kept as ``approval.json`` in the folder of the run, where
+    :class:`~airflow_provider_rlmm.operators.scrub.DeleteScrubbedObjectsOperator` looks for it. *Reject*, and no answer in
+    time, fail the task.
+
+    Before Airflow 3.3 the triggerer must run: the task waits there.
+
+    :param rlmm_conn_id: connection of type ``rlmm``, for the request.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
+        expiry.
+    :param dry_run_only: nobody is asked.
+    :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
+        and ``notifiers``.
+    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
+    :raises PlanError: if the run has no plan, or it has expired.
+    :raises NotApprovedError: if the plan has changed since somebody was asked.
+    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    """
+
+    link = ScrubPlanLink
+    operator_extra_links = (ScrubPlanLink(),)
+
+    def read_plan(self, uri: str) -> ScrubPlan:
+        """See :class:`ApprovePlanOperator`."""
+        return read_scrub_plan(uri)[0]
+
+    def words(self, uri: str, plan: ScrubPlan, conn_id: str, link: str, wait_ms: int) -> tuple[str, str]:
+        """See :class:`ApprovePlanOperator`."""
+        _, rows = read_scrub_plan(uri)
+        return scrub_subject_of(plan), scrub_body_of(plan, topics_of(rows), conn_id, link, wait_ms)
 
 
 def _name_of(user: object) -> str | None:

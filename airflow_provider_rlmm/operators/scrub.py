@@ -192,20 +192,26 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
     :param dry_run_only: say what would be deleted, do nothing.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied
+        for real only if a person has approved exactly it, as
+        :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteStorageScrubOperator` asks; ``None``: no plan needs
+        that.
     :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, of these
         ``barred`` ones, and ``dry_run``.
+    :raises NotApprovedError: if the plan needs an approval that it does not have.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above")
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
         "limits": given.scrub_limits,
         "hold": given.hold_entries,
         "dry_run_only": given.flag,
+        "approve_above": given.approval_limits,
     }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
@@ -218,6 +224,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
+        approve_above: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -225,6 +232,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.approve_above = approve_above
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -236,8 +244,9 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
-        run = run_identity(context)
-        return self.told(delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run).counts())
+        run, above = run_identity(context), read.approve_above
+        done = delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run, approve_above=above)
+        return self.told(done.counts())
 
 
 class ReportRemoteStorageScrubOperator(CheckedOperator):
@@ -268,6 +277,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
         from airflow_provider_rlmm.lifecycle.scrub_cleaner import deletion_of
         from airflow_provider_rlmm.lifecycle.scrub_files import problems_of, read_scrub
         from airflow_provider_rlmm.session.history import summary_of_scrub
+        from airflow_provider_rlmm.session.scrubbing import rejection_of
 
         read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)
@@ -276,7 +286,10 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
         ScrubPlanLink.persist(context, name)
         deletion = deletion_of(uri)
         found = [*problems_of(summary, rows), *deletion.problems()]
-        if failed := failed_before(self, context):
+        rejected = rejection_of(uri)
+        if rejected is not None:
+            found.append(rejected)
+        elif failed := failed_before(self, context):
             why, todo = f"{failed} tasks before this one failed", "look at their logs, then run again"
             kind = RunProblem.TASK_FAILED.value
             found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))

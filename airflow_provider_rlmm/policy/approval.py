@@ -10,22 +10,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider_rlmm.clock import time_text
 from airflow_provider_rlmm.errors import NotApprovedError
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.quoting import in_quotes
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"
 
+NOT_APPROVED_ADVICE: Final = (
+    "nothing, if that is what was meant: the next run plans them again; to keep a topic for good, put it on hold"
+)
+"""What a person can do about a plan that was not approved."""
+
 _FORMAT = 1
 _PART_OF_THE_RADIUS = 10
 _Document = TypeVar("_Document")
+
+
+class PlanToApprove(Protocol):
+    """A plan of deletions: of the cleaner, or of a scrub."""
+
+    @property
+    def plan_id(self) -> str:
+        """Names it."""
+
+    @property
+    def sha256(self) -> str:
+        """Of its document, lower-case hex."""
+
+    @property
+    def planned(self) -> Count:
+        """What would go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +92,7 @@ class ApprovalRequest:
     plan_sha256: str
     asked_at_ms: int
 
-    def check_plan(self, summary: PlanSummary) -> None:
+    def check_plan(self, summary: PlanToApprove) -> None:
         """
         Refuse an answer if the plan is no longer the one that was asked for.
 
@@ -124,7 +145,7 @@ class Approval:
         """Whether a person has approved the plan."""
         return self.decision == APPROVE and self.decided_by is not None
 
-    def is_of(self, summary: PlanSummary) -> bool:
+    def is_of(self, summary: PlanToApprove) -> bool:
         """
         Tell whether it answers for a plan.
 
@@ -166,7 +187,7 @@ class Approval:
 
 
 def approval_needed(
-    summary: PlanSummary, limits: ApprovalLimits, read: Callable[[], Approval | None]
+    summary: PlanToApprove, limits: ApprovalLimits, read: Callable[[], Approval | None]
 ) -> Approval | None:
     """
     Return the approval of a plan that is to be applied, ``None`` where none is needed.

@@ -11,8 +11,15 @@ from airflow_provider_rlmm.clock import duration_in_words, time_text
 from airflow_provider_rlmm.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_document, write_document
 from airflow_provider_rlmm.lifecycle.run_report import APPROVAL_DOCUMENT
-from airflow_provider_rlmm.policy.approval import Approval, ApprovalLimits, ApprovalRequest, approval_needed
+from airflow_provider_rlmm.policy.approval import (
+    Approval,
+    ApprovalLimits,
+    ApprovalRequest,
+    PlanToApprove,
+    approval_needed,
+)
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.quoting import human_bytes, in_markdown, name_in_text
 
 REQUEST_DOCUMENT: Final = "approval-request.json"
@@ -22,7 +29,7 @@ SHOWN_TOPICS = 20
 _T = TypeVar("_T")
 
 
-def keep_request(uri: str, summary: PlanSummary, now_ms: int) -> ApprovalRequest:
+def keep_request(uri: str, summary: PlanToApprove, now_ms: int) -> ApprovalRequest:
     """
     Write down which plan somebody is asked to approve.
 
@@ -78,7 +85,7 @@ def read_approval(uri: str) -> Approval | None:
     return _read(uri, APPROVAL_DOCUMENT, Approval.of_json)
 
 
-def require_approval(uri: str, summary: PlanSummary, limits: ApprovalLimits) -> Approval | None:
+def require_approval(uri: str, summary: PlanToApprove, limits: ApprovalLimits) -> Approval | None:
     """
     Return the approval of the plan that is to be applied, ``None`` where none is needed.
 
@@ -122,15 +129,54 @@ def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link
     :param link: address of the plan's page.
     :param wait_ms: for how long an answer is waited for, ms.
     """
-    oldest = [topic.oldest_ms for topic in topics if topic.oldest_ms > 0]
-    age = f", the oldest of {_day(min(oldest))}" if oldest else ""
-    wait = duration_in_words(wait_ms)
+    what = f"**{_amount(summary.planned)}** of {len(topics):,} deleted topics would be deleted for good{_age(topics)}."
+    return _body([what], "names every segment", summary, topics, conn_id, link, wait_ms)
+
+
+def scrub_subject_of(plan: ScrubPlan) -> str:
+    """
+    Return the headline of a request for what a scrub has found.
+
+    :param plan: made from the scrub.
+    """
+    return f"Delete {plan.file.rows:,} objects of {_amount(plan.planned)}, which a scrub has found?"
+
+
+def scrub_body_of(plan: ScrubPlan, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
+    """
+    Return what a request for what a scrub has found shows, as Markdown.
+
+    :param plan: made from the scrub.
+    :param topics: whose objects it names, the largest first; living ones may be among them.
+    :param conn_id: connection of type ``rlmm``.
+    :param link: address of the plan's page.
+    :param wait_ms: for how long an answer is waited for, ms.
+    """
+    what = f"**{plan.file.rows:,} objects** of {_amount(plan.planned)} would be deleted for good{_age(topics)}."
+    classes = [
+        f"- {in_markdown(kind)}: {amount.objects:,} objects, {human_bytes(amount.bytes)}"
+        for kind, amount in sorted(plan.classes.items())
+    ]
+    return _body(
+        [what, "", *classes], "counts them, its table names every object", plan, topics, conn_id, link, wait_ms
+    )
+
+
+def _body(
+    what: list[str],
+    named: str,
+    plan: PlanSummary | ScrubPlan,
+    topics: list[PlannedTopic],
+    conn_id: str,
+    link: str,
+    wait_ms: int,
+) -> str:
     lines = [
-        f"**{_amount(summary.planned)}** of {len(topics):,} deleted topics would be deleted for good{age}.",
+        *what,
         "",
-        f"- Cluster: {in_markdown(summary.cluster_id)}, connection {in_markdown(conn_id)}",
-        f"- [The plan]({link}) names every segment. Its checksum begins with {summary.sha256[:12]}",
-        f"- It may be applied until {time_text(summary.expires_at_ms)}",
+        f"- Cluster: {in_markdown(plan.cluster_id)}, connection {in_markdown(conn_id)}",
+        f"- [The plan]({link}) {named}. Its checksum begins with {plan.sha256[:12]}",
+        f"- It may be applied until {time_text(plan.expires_at_ms)}",
         "",
         "The largest topics:" if len(topics) > SHOWN_TOPICS else "The topics:",
         "",
@@ -139,11 +185,17 @@ def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link
     if more := topics[SHOWN_TOPICS:]:
         rest = Count(sum(topic.segments for topic in more), sum(topic.bytes for topic in more))
         lines.append(f"- and {len(more):,} more topics with {_amount(rest)}")
+    wait = duration_in_words(wait_ms)
     lines += [
         "",
         f"*Approve* deletes what this plan names, and nothing else. *Reject*, or no answer within {wait}, deletes nothing.",
     ]
     return "\n".join(lines)
+
+
+def _age(topics: list[PlannedTopic]) -> str:
+    oldest = [topic.oldest_ms for topic in topics if topic.oldest_ms > 0]
+    return f", the oldest of {_day(min(oldest))}" if oldest else ""
 
 
 def _topic_line(topic: PlannedTopic) -> str:

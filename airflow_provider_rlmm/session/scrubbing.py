@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE
+from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.audit import SCRUB
 from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+    from airflow_provider_rlmm.policy.approval import ApprovalLimits
     from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits, ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
@@ -124,7 +127,13 @@ def plan(
 
 
 def delete(
-    opened: AbstractContextManager[CleanerSession], uri: str, *, limits: ScrubLimits, dry_run: bool, run: RunIdentity
+    opened: AbstractContextManager[CleanerSession],
+    uri: str,
+    *,
+    limits: ScrubLimits,
+    dry_run: bool,
+    run: RunIdentity,
+    approve_above: ApprovalLimits | None = None,
 ) -> ScrubDeletion:
     """
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written. Whatever
@@ -135,6 +144,8 @@ def delete(
     :param limits: of what may be deleted.
     :param dry_run: say what would be deleted, do nothing.
     :param run: who deletes, for the audit log.
+    :param approve_above: the largest plan that is applied for real without a person's approval; ``None``: every one is.
+    :raises NotApprovedError: if the plan needs an approval, and nobody has approved exactly it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
@@ -153,7 +164,7 @@ def delete(
 
     try:
         with step(uri, "delete"), opened as session:
-            _delete(session, uri, limits, report, run)
+            _delete(session, uri, limits, report, run, None if dry_run else approve_above)
     except BaseException:
         # Whatever becomes of the report, this error is the one to be raised.
         with suppress(OSError, PlanError):
@@ -163,14 +174,47 @@ def delete(
     return report
 
 
-def _delete(session: CleanerSession, uri: str, limits: ScrubLimits, report: ScrubDeletion, run: RunIdentity) -> None:
+def rejection_of(uri: str) -> Attention | None:
+    """
+    Return that a person has rejected the plan of a scrub, or that nobody has answered in time; ``None`` where that is not so.
+
+    :param uri: of the folder of the run.
+    :raises PlanError: if plan or answer cannot be read.
+    """
+    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+    from airflow_provider_rlmm.session.approving import read_approval
+
+    answer = read_approval(uri)
+    if answer is None or answer.approved:
+        return None
+    plan, _ = read_scrub_plan(uri)
+    if not answer.is_of(plan):
+        return None
+    why = f"it {answer}; {plan.file.rows} objects with {plan.planned.bytes} bytes are left"
+    kind = RunProblem.NOT_APPROVED.value
+    return Attention(kind, f"plan {plan.plan_id}", why, NOT_APPROVED_ADVICE, acknowledgeable=False)
+
+
+def _delete(
+    session: CleanerSession,
+    uri: str,
+    limits: ScrubLimits,
+    report: ScrubDeletion,
+    run: RunIdentity,
+    approve_above: ApprovalLimits | None,
+) -> None:
     """Check the plan and the storage root, and delete."""
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
     from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+    from airflow_provider_rlmm.session.approving import require_approval
 
     limits, (plan, rows) = session.paced(limits), read_scrub_plan(uri)
     plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
     plan.check_blast_radius()
+    if approve_above is not None:
+        # Not what the task before this one has become, but what a person has answered.
+        approval = require_approval(uri, plan, approve_above)
+        run = replace(run, approved_by=approval.decided_by if approval else None)
     storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
     with session.topic() as topic:
         root = session.prove_root(topic, limits.of_the_cleaner, storage)

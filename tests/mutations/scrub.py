@@ -15,6 +15,9 @@ PLANNER = "lifecycle/scrub_planner.py"
 DELETER = "lifecycle/scrub_cleaner.py"
 WALK = "storage/walk.py"
 OPERATORS = "operators/scrub.py"
+STEPS = "session/scrubbing.py"
+FACTORY = "dag_factory/scrub.py"
+COMMAND = "cli/scrubbing.py"
 
 UNNAMED = "policy/unnamed.py"
 SUMMARY = "policy/scrub_summary.py"
@@ -319,5 +322,36 @@ SCRUBS = [
         "        if failed := failed_before(self, context):",
         "        if failed := 0:",
         "airflow/test_scrub_operators.py::test_a_task_that_failed_fails_the_report",
+    ),
+    switched_off(
+        STEPS,
+        "approval",
+        "the deletion of a scrub asks for no approval",
+        "    if approve_above is not None:",
+        "airflow/test_scrub_operators.py::test_what_a_person_has_approved_of_a_scrub_is_deleted_and_nothing_before",
+    ),
+    Mutation(
+        "approval",
+        "the deletion in the scrub's DAG asks for no approval",
+        FACTORY,
+        "        approve_above=params.APPROVE_ABOVE,\n        execution_timeout",
+        "        execution_timeout",
+        "airflow/test_dags.py::test_the_steps_of_a_scrub",
+    ),
+    Mutation(
+        "approval",
+        "a rejected plan of a scrub stays green",
+        OPERATORS,
+        "        if rejected is not None:",
+        "        if False:",
+        "airflow/test_scrub_operators.py::test_a_rejected_plan_of_a_scrub_is_red_and_says_who",
+    ),
+    Mutation(
+        "approval",
+        "the command asks for the cluster before it says what goes",
+        COMMAND,
+        '    run = begin_to_ask(invocation, "scrub", execute=execute)',
+        '    run = confirmed(begin_to_ask(invocation, "scrub", execute=execute), "")',
+        "cli/test_scrub_command.py::test_what_goes_is_shown_before_the_cluster_is_asked_for",
     ),
 ]

@@ -17,7 +17,10 @@ from airflow.sdk import BaseOperator
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments
-from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
+from airflow_provider_rlmm.operators.approval import (
+    ApproveRemoteLogCleanupOperator,
+    ApproveRemoteStorageScrubOperator,
+)
 from airflow_provider_rlmm.operators.archive import (
     ArchivePlannedSegmentsOperator,
     ArchiveRemoteLogOperator,
@@ -143,6 +146,16 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "approve_above": APPROVAL_LIMITS,
             "answer_within": [*INTEGERS, 999, "soon", "1 y", "h", "1.5 h", "-1 h", "1h2h"],
             "dry_run_only": FLAGS,
+        },
+    ),
+    (
+        ApproveRemoteStorageScrubOperator,
+        {},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "approve_above": APPROVAL_LIMITS,
+            "answer_within": [*INTEGERS, 999, "soon", "1 y", "h", "1.5 h", "-1 h", "1h2h"],
+            "dry_run_only": [*FLAGS, "as checked"],
         },
     ),
     (
@@ -306,7 +319,13 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     (
         DeleteScrubbedObjectsOperator,
         {},
-        {"rlmm_conn_id": [None, "", *TEXTS], "limits": SCRUB_LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
+        {
+            "rlmm_conn_id": [None, "", *TEXTS],
+            "limits": SCRUB_LIMITS,
+            "hold": HOLDS,
+            "dry_run_only": FLAGS,
+            "approve_above": APPROVAL_LIMITS,
+        },
     ),
     (
         RemoteLogGoneSensor,

@@ -209,7 +209,7 @@ def test_markers_of_others_start_the_cleaner_of_their_cluster_and_each_day_does(
 
 
 def test_the_steps_of_a_scrub(scrub: DAG) -> None:
-    assert [t.task_id for t in scrub.topological_sort()] == ["scrub", "plan", "delete", "report"]
+    assert [t.task_id for t in scrub.topological_sort()] == ["scrub", "plan", "approve", "delete", "report"]
     assert scrub.get_task("report").trigger_rule == "all_done"
     first = rendered(scrub, "scrub", price_per_gb_month=0.02)
     assert (first.fail_on_problems, first.price_per_gb_month, first.overrides) == (False, 0.02, [])
@@ -221,7 +221,11 @@ def test_the_steps_of_a_scrub(scrub: DAG) -> None:
             "min_unreferenced_ms": "72 h", "min_absence_ms": "24 h", "batch_segments": 2_000, "overrides": [],
             "objects_per_second": None, "deletion_window": None,
         }  # fmt: skip
-    assert rendered(scrub, "delete", dry_run=False).dry_run_only is False
+    for task_id in ("approve", "delete"):
+        above = {"approve_above_segments": 10_000, "approve_above_bytes": 2**40}
+        assert rendered(scrub, task_id).approve_above == above
+        assert rendered(scrub, task_id, dry_run=False).dry_run_only is False
+    assert rendered(scrub, "approve", answer_within="2 h").answer_within == "2 h"
     assert rendered(scrub, "plan").blast_radius == {"max_segments": 100_000, "max_bytes": 10 * 2**40, "max_share": 0.5}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,14 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.standard.operators import hitl
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.errors import (
     BlastRadiusError,
     HiddenCopiesError,
+    NotApprovedError,
     PlanError,
     StorageError,
     StorageRootError,
@@ -28,6 +31,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.operators.approval import ApproveRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -139,9 +143,9 @@ class Run:
     def __init__(self, run_id: str = "run", failed: int = 0) -> None:
         self.pushed: dict[str, Any] = {}
         ti = SimpleNamespace(
-            xcom_push=lambda key, value: self.pushed.update({key: value}), get_ti_count=lambda **_: failed
+            id="ti", xcom_push=lambda key, value: self.pushed.update({key: value}), get_ti_count=lambda **_: failed
         )
-        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="dag", run_id=run_id)}
+        self.context: Any = {"ti": ti, "task_instance": ti, "dag_run": SimpleNamespace(dag_id="dag", run_id=run_id)}
 
     def scrub(self, **arguments: Any) -> dict[str, Any]:
         return RemoteStorageScrubOperator(task_id="scrub", **arguments).execute(self.context)
@@ -153,12 +157,24 @@ class Run:
     def delete(self, **arguments: Any) -> dict[str, Any]:
         return DeleteScrubbedObjectsOperator(task_id="delete", **arguments).execute(self.context)
 
+    def approve(self, **arguments: Any) -> Any:
+        given = {"approve_above": ALWAYS} | arguments
+        return ApproveRemoteStorageScrubOperator(task_id="approve", **given).execute(self.context)
+
+    def answer(self, *chosen: str) -> Any:
+        event = {
+            "chosen_options": list(chosen), "params_input": {}, "responded_by_user": {"id": "7", "name": "ada"},
+            "responded_at": datetime(2026, 3, 1, tzinfo=UTC), "timedout": False,
+        }  # fmt: skip
+        return ApproveRemoteStorageScrubOperator(task_id="approve").execute_complete(self.context, event)
+
     def report(self) -> dict[str, Any]:
         task = ReportRemoteStorageScrubOperator(task_id="report")
         task.upstream_task_ids = {"delete"}
         return task.execute(self.context)
 
 
+ALWAYS = {"approve_above_segments": 0, "approve_above_bytes": 0}
 FINISHED = {"FINISHED": {"objects": 3, "bytes": 30}}
 
 
@@ -324,3 +340,79 @@ def test_a_bucket_that_keeps_what_is_deleted_is_reported_on_and_nothing_goes(
         run.delete()
     assert set(cluster.storage.keys) == before
     assert run.delete(limits={"overrides": ["versioned_bucket"]})["deleted"] == FINISHED
+
+
+# --- approval -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Airflow was told to ask."""
+    requests: list[dict[str, Any]] = []
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **request: requests.append(request))
+    return requests
+
+
+def planned_run(**context: Any) -> Run:
+    run = Run(**context)
+    run.scrub()
+    run.plan()
+    return run
+
+
+def test_a_large_plan_of_a_scrub_is_asked_for_with_its_classes(cluster: Cluster, asked: list[dict[str, Any]]) -> None:
+    run = planned_run()
+    assert run.approve(approve_above=None) == {"asked": False}
+    assert run.approve(dry_run_only=True) == {"asked": False}
+    with pytest.raises(TaskAwaitingInput):
+        run.approve()
+    (request,) = asked
+    assert request["subject"] == "Delete 3 objects of 1 segments, 30 B, which a scrub has found?"
+    for words in ("FINISHED: 3 objects, 30 B", "- **orders** (", "/rlmm/scrub-plans/dag.run)", "deletes nothing"):
+        assert words in request["body"]
+
+
+def test_what_a_person_has_approved_of_a_scrub_is_deleted_and_nothing_before(
+    cluster: Cluster, asked: list[dict[str, Any]], work: Path
+) -> None:
+    run, before = planned_run(), set(cluster.storage.keys)
+    with pytest.raises(TaskAwaitingInput):
+        run.approve()
+    with pytest.raises(NotApprovedError, match="no answer is recorded"):
+        run.delete(approve_above=ALWAYS)
+    assert set(cluster.storage.keys) == before
+    assert run.answer("Approve") == {"asked": True, "decision": "Approve", "decided_by": "ada"}
+    assert run.delete(approve_above=ALWAYS)["deleted"] == FINISHED
+    written = [row for file in work.rglob("*.before.parquet") for row in pq.read_table(file).to_pylist()]
+    assert {row["approved_by"] for row in written} == {"ada"}
+
+
+def test_an_answer_is_for_one_plan_of_a_scrub(cluster: Cluster, asked: list[dict[str, Any]]) -> None:
+    run, before = planned_run(), set(cluster.storage.keys)
+    with pytest.raises(TaskAwaitingInput):
+        run.approve()
+    run.answer("Approve")
+    cluster.now_ms += 1
+    run.plan()
+    with pytest.raises(NotApprovedError, match="the recorded answer is for another plan"):
+        run.delete(approve_above=ALWAYS)
+    assert set(cluster.storage.keys) == before
+
+
+def test_a_rejected_plan_of_a_scrub_is_red_and_says_who(cluster: Cluster, asked: list[dict[str, Any]]) -> None:
+    run, before = planned_run(failed=1), set(cluster.storage.keys)
+    with pytest.raises(TaskAwaitingInput):
+        run.approve()
+    with pytest.raises(AirflowFailException, match="was rejected by 'ada'"):
+        run.answer("Reject")
+    with pytest.raises(NotApprovedError, match="was rejected by 'ada'"):
+        run.delete(approve_above=ALWAYS)
+    with pytest.raises(
+        AirflowFailException, match=r"1 thing needs a person.*NOT_APPROVED.*3 objects with 30 bytes are left"
+    ):
+        run.report()
+    assert set(cluster.storage.keys) == before
+
+
+def test_a_dry_run_of_a_scrub_needs_no_answer(cluster: Cluster) -> None:
+    assert planned_run().delete(approve_above=ALWAYS, dry_run_only=True)["would_delete"] == FINISHED

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``rlmm scrub --execute`` shows before it asks for the id of the cluster, and what it does before and after."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.cli import runs
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.lifecycle import scrub_files
+from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.session import housekeeping, scrubbing
+from tests.unit.lifecycle.test_scrub_plan import Scrubs
+
+
+@pytest.fixture
+def happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What the command does, in order: over a small cluster, by its own steps, but for the clients."""
+    found: list[str] = []
+    scrubs = Scrubs(tmp_path)
+    scrubs.finished(1)
+
+    def scrub(*_: Any, **__: Any) -> Any:
+        found.append("scrub")
+        return scrubs.scrub()
+
+    def plan(*_: Any, **__: Any) -> ScrubPlan:
+        found.append("plan")
+        return scrubs.plan()[0]
+
+    def delete(*_: Any, **__: Any) -> ScrubDeletion:
+        found.append("delete")
+        return scrubs.delete()
+
+    def open_session(invocation: Any, *_: Any, execute: bool, **__: Any) -> Any:
+        found.append(f"session for {invocation.options.get('expected_cluster_id')}, execute {execute}")
+        return nullcontext(SimpleNamespace())
+
+    def prompt(text: str, **_: Any) -> str:
+        found.append(text)
+        return "typed"
+
+    for name, step in (("scrub", scrub), ("plan", plan), ("delete", delete)):
+        monkeypatch.setattr(scrubbing, name, step)
+    monkeypatch.setattr(runs, "open_session", open_session)
+    monkeypatch.setattr(housekeeping, "tidy_up", lambda *_, **__: None)
+    monkeypatch.setattr(scrub_files, "problems_of", lambda *_: [])
+    monkeypatch.setattr(click, "prompt", prompt)
+    monkeypatch.setattr(runs.sys.stdin, "isatty", lambda: True, raising=False)
+    return found
+
+
+OPTIONS = ["scrub", "--bootstrap-server", "a:1", "--storage", "file:///nowhere", "--layout", "aiven"]
+
+
+def test_what_goes_is_shown_before_the_cluster_is_asked_for(happened: list[str]) -> None:
+    assert command.run([*OPTIONS, "--execute"]) == ExitCode.DONE
+    assert [entry.partition(" of ")[0] for entry in happened] == [
+        "session for None, execute False", "scrub", "plan", "This run deletes 3 objects, 30 B,",
+        "session for typed, execute True", "delete",
+    ]  # fmt: skip
+    assert happened[3] == (
+        "This run deletes 3 objects, 30 B, of 1 segments:\n  FINISHED: 3 objects, 30 B\n Type the id of its cluster "
+        "('rlmm check' prints it)"
+    )
+
+
+def test_whoever_has_named_the_cluster_is_not_asked(happened: list[str]) -> None:
+    assert command.run([*OPTIONS, "--execute", "--cluster-id", "named"]) == ExitCode.DONE
+    assert happened == [
+        "session for named, execute True", "scrub", "plan", "session for named, execute True", "delete"
+    ]  # fmt: skip
+
+
+def test_where_nobody_can_be_asked_nothing_is_begun(happened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs.sys.stdin, "isatty", lambda: False, raising=False)
+    assert command.run([*OPTIONS, "--execute"]) == ExitCode.USAGE
+    assert happened == []
+
+
+def test_a_run_without_execute_asks_nobody(happened: list[str]) -> None:
+    assert command.run(OPTIONS) == ExitCode.DONE
+    assert happened == ["session for None, execute False", "scrub", "plan"]
