@@ -49,6 +49,7 @@ class CopierRun:
     :param clocks_ahead_ms: how far its worker's clock is ahead.
     :param announced: the segments that it has announced → when, as it says: its lease begins then.
     :param told: why it ended, in its own words.
+    :param ended: what stopped it, empty where nothing did.
     """
 
     world: CopyingWorld
@@ -63,6 +64,7 @@ class CopierRun:
     announced: dict[UUID, int] = field(default_factory=dict)
     in_doubt: set[TopicIdPartition] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
+    ended: str = ""
     trail: Trail = field(default_factory=Trail)
     _last_ms: int | None = None
     _log: PartitionLog = field(default_factory=PartitionLog)

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.lifecycle import root_proof
 from airflow_provider_rlmm.policy import copy_situation, copying
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits
-from airflow_provider_rlmm.remote_log import segment_copy
+from airflow_provider_rlmm.remote_log import copier, segment_copy
 from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
 from airflow_provider_rlmm.remote_log.leader_comparison import LineageProof
 from airflow_provider_rlmm.remote_log.segment_copy import SegmentCopier
@@ -129,6 +129,11 @@ def _no_lease() -> Iterator[Any]:
     yield mock.patch.object(CopyLimits, "is_abandoned", return_value=True)
 
 
+def _silent_holes() -> Iterator[Any]:
+    """What is about to expire is left out, and nobody is told to wait for it."""
+    yield mock.patch.object(copier, "hole_ahead", return_value=None)
+
+
 COPYING_PROTECTIONS: dict[str, Callable[[], Iterator[Any]]] = {
     "C2 a second look": _no_second_look,
     "C2 a second read": _no_second_read,
@@ -144,5 +149,6 @@ COPYING_PROTECTIONS: dict[str, Callable[[], Iterator[Any]]] = {
     "C10 the brokers' storage": _any_storage,
     "C11 half a lease": _endless_lease,
     "C11 a whole lease": _no_lease,
+    "a hole ahead needs a person": _silent_holes,
 }
 """Name → what switches it off; every seed may find it missing."""

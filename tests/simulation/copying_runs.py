@@ -12,6 +12,7 @@ from unittest import mock
 
 from airflow_provider_rlmm.remote_log import segment_copy
 from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
+from tests.simulation.copier_run import CopierRun
 from tests.simulation.copying_world import CopyingWorld
 from tests.simulation.mistakes import KINDS
 from tests.simulation.runs import draw_process
@@ -59,9 +60,13 @@ def play_copying(seed: int) -> CopyingWorld:
                 if adversary.random() < 0.2:
                     runs.append(draw_process(world))
                 world.happened[f"{len(runs)} processes"] += 1
-                for end in world.run(*runs):
+                ends = world.run(*runs)
+                for run, end in zip(runs, ends, strict=True):
                     world.happened[f"ended: {end or 'well'}"] += 1
+                    if isinstance(run, CopierRun):
+                        run.ended = end
                 world.mount_true()
+                world.owner_adopts([run for run in runs if isinstance(run, CopierRun)])
                 world.let_time_pass(adversary.choice([0, 31, 61, 600]))
             world.converge()
     except Exception as e:

@@ -7,8 +7,9 @@ The copiers work on topics of their own, which live. One that is deleted is the 
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -57,6 +58,7 @@ class CopyingWorld(World):
         self.announced_ms: dict[UUID, int] = {}
         self.deleted_by_leaders: set[UUID] = set()
         self.cleaned = False
+        self.owner = random.Random(self.random.getrandbits(32))
         self.undecodable: dict[int, set[int]] = defaultdict(set)
         self.crossed: set[UUID] = set()
         """Copies that were finished late and taken back at the same moment: what they hold is copied again."""
@@ -309,6 +311,21 @@ class CopyingWorld(World):
             if metadata.end_offset >= led.log_start:
                 missing = set(self.layout.required_keys(metadata)) - self.keys
                 assert not missing, f"C10: {metadata} is finished and lacks {missing}"
+
+    def owner_adopts(self, runs: Sequence[CopierRun]) -> None:
+        """
+        After green runs the owner does what the how-to says: copying is enabled, and retention raised, by one alter.
+
+        :param runs: of copiers that have just ended.
+        """
+        for led in self.led:
+            about = [run for run in runs if run.tip == led.tip]
+            green = about and not any(run.told or run.ended for run in about)
+            if green and self.is_led(led) and self.owner.random() < 0.5:
+                self.happened["adopted"] += 1
+                led.configs = replace(led.configs, remote_log_copy_disable=False, retention_ms=-1)
+                if led.tip not in self.damaged:
+                    self.check_copies(led)
 
     # --- what is under test ------------------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.model import OURS, LogModel
 from tests.simulation.roots import ELSEWHERE
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
+from tests.unit.storage.test_aiven import custom_prefix
 
 CUT = "a log that lost its end"
 REMADE = "a metadata topic made anew"
@@ -23,8 +24,9 @@ PREFIX = "a prefix that nobody named"
 AWAY = "a folder that stays away"
 COPY = "a copy of the root at the first run"
 FIRST, SECOND = "one/", "two/"
+COPIED = 1
 MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY)
-PLAYED: tuple[str, ...] = ()
+PLAYED: tuple[str, ...] = (PREFIX,)
 """Those that seeds draw from."""
 
 
@@ -32,6 +34,8 @@ class Moves(World):
     """The moves of a :class:`~tests.simulation.folder_world.FolderWorld`."""
 
     moves: frozenset[str]
+    prefixes: dict[RemoteLogSegmentId, bytes]
+    """What brokers say of their copies."""
     cloned: set[str]
     """Objects that another cluster has written."""
     metadata_topic_id: UUID = METADATA_TOPIC_ID
@@ -105,6 +109,12 @@ class Moves(World):
         for tip in self.alive:
             if self.adversary.random() < 0.7:
                 self.copied(tip)
+
+    def knows_another_prefix(self) -> bool:
+        """Tell whether the log says that something which lives was copied to where the connection does not look."""
+        states = {tip: self.model.at(tip).segments for tip in self.alive}
+        named = {(s.topic_id_partition, s.id) for s, custom in self.prefixes.items() if custom == custom_prefix(SECOND)}
+        return any((tip, s) in named and state == COPIED for tip in states for s, state in states[tip].items())
 
     def clone_writes(self) -> None:
         """A clone of the cluster copies into the same storage: topics that live here, and such as are deleted here."""

@@ -77,11 +77,13 @@ class FolderRun(Process):
 
     :param name: of its folder below the work folder.
     :param scrubs: whether it is a scrub.
+    :param elsewhere_at_first: whether brokers had said before it that they copy below a prefix that nobody named.
     :param learned: what it has learned by itself.
     """
 
     name: str = ""
     scrubs: bool = False
+    elsewhere_at_first: bool = False
     learned: Memory = field(default_factory=Memory)
 
     @property
@@ -135,6 +137,7 @@ class FolderRun(Process):
 
     def _require_same_world(self, number: int, what: object) -> None:
         self.folder.require_untouched(number, what)
+        assert not self.elsewhere_at_first, f"I18: {what}, though copies lie below a prefix that nobody named"
 
     def _before_delete(self, key: str) -> None:
         segment = self.world.segment_of(key)

@@ -108,7 +108,16 @@ class FolderWorld(Moves):
 
     def next_run(self, *, scrubs: bool, dry_run: bool, crash_at: int | None = None) -> FolderRun:
         self.runs += 1
-        return FolderRun(self, dry_run, crash_at, crash_in_changes=True, name=f"run-{self.runs}", scrubs=scrubs)
+        elsewhere = self.knows_another_prefix()
+        return FolderRun(
+            self,
+            dry_run,
+            crash_at,
+            crash_in_changes=True,
+            elsewhere_at_first=elsewhere,
+            name=f"run-{self.runs}",
+            scrubs=scrubs,
+        )
 
     def uri_of(self, name: str) -> str:
         return f"{self.work}/{name}"
@@ -183,7 +192,9 @@ class FolderWorld(Moves):
         """Judge what a run has said, and let later ones remember what it knew."""
         lost = [n for n in range(self.log.partition_count) if self.memory.lost(n, self.model.logs[n])]
         crashed = end.startswith(("before ", "after "))
-        assert not lost or run.told or crashed, f"I18: {run.name} is green, and {lost} have lost what was read of them"
+        quiet = not run.told and not crashed
+        assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
+        assert not (run.elsewhere_at_first and quiet), f"I18: {run.name} is green, and copies lie below another prefix"
         if not crashed:
             self.memory.add(run.learned)
 

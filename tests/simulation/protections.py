@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -26,6 +27,8 @@ from airflow_provider_rlmm.policy import freshness as fresh
 from airflow_provider_rlmm.storage import layout_storage, root
 from tests.simulation.copying_protections import COPYING_PROTECTIONS
 from tests.simulation.copying_runs import play_copying
+from tests.simulation.folder_protections import FOLDER_PROTECTIONS
+from tests.simulation.folder_runs import play_folder
 from tests.simulation.mistakes import CLOCKS, CLUSTER, LOSS, RIGHTS, ROOTS
 from tests.simulation.runs import play, remembered_decoding, trouble_of
 from tests.simulation.world import World
@@ -164,6 +167,10 @@ def _cleaners(switch_off: Callable[[], Iterator[Any]], kind: str) -> Protection:
 PROTECTIONS = {
     **{name: _cleaners(*of) for name, of in _CLEANERS.items()},
     **{name: Protection(off, play_copying, _always) for name, off in COPYING_PROTECTIONS.items()},
+    **{
+        name: Protection(off, partial(play_folder, moves=frozenset([move])), _always)
+        for name, (off, move) in FOLDER_PROTECTIONS.items()
+    },
 }
 
 
