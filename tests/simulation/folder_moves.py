@@ -26,7 +26,7 @@ COPY = "a copy of the root at the first run"
 FIRST, SECOND = "one/", "two/"
 COPIED = 1
 MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY)
-PLAYED: tuple[str, ...] = (PREFIX,)
+PLAYED: tuple[str, ...] = (CLONE, PREFIX)
 """Those that seeds draw from."""
 
 
@@ -140,6 +140,10 @@ class Moves(World):
         self.layout = AivenLayout(SECOND, [FIRST])
         for tip in (*self.alive, *self.gone):
             self.grow(tip)
+
+    def written_by_another(self) -> bool:
+        """Tell whether objects lie under a living topic id that no record here names, and never did."""
+        return not self.cloned.isdisjoint(self._objects_of(self.alive))
 
     def grow(self, tip: TopicIdPartition) -> None:
         """Something is copied: whole where the topic lives; where it does not, its leader dies in the middle."""

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from tests.simulation.folder_moves import PREFIX
+from airflow_provider_rlmm.lifecycle import eligibility, unnamed_guard
+from airflow_provider_rlmm.policy import scrub_plan
+from tests.simulation.folder_moves import CLONE, PREFIX
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -23,7 +25,32 @@ def _any_prefix() -> Iterator[Any]:
         yield mock.patch(f"airflow_provider_rlmm.{user}.require_known_places", _nothing)
 
 
+def _garbage_beside_strangers() -> Iterator[Any]:
+    """That an object of a living topic has no record says nothing of the others that have none."""
+
+    def none(rows: Any) -> Any:
+        return rows.slice(0, 0)
+
+    yield mock.patch.object(unnamed_guard, "that_bar", none)
+    yield mock.patch.object(scrub_plan, "that_bar", none)
+
+
+def _garbage() -> Iterator[Any]:
+    """What no record has named at two scrubs is garbage."""
+    yield from _garbage_beside_strangers()
+    yield mock.patch.object(unnamed_guard, "why_kept", return_value=None)
+    yield mock.patch.object(scrub_plan, "why_kept", return_value=None)
+
+
+def _unasked_storage() -> Iterator[Any]:
+    """Nobody asks whether storage holds what the log does not name before a partition is finished."""
+    yield mock.patch.object(eligibility.CleaningContext, "unnamed", return_value=None)
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
+    "storage is asked before every end": (_unasked_storage, CLONE),
+    "one object without a record bars all of them": (_garbage_beside_strangers, CLONE),
+    "what no record names is no garbage": (_garbage, CLONE),
     "every place of living copies is known": (_any_prefix, PREFIX),
 }
 """Name → what switches it off, and the move of the world that it is there for."""

@@ -78,12 +78,14 @@ class FolderRun(Process):
     :param name: of its folder below the work folder.
     :param scrubs: whether it is a scrub.
     :param elsewhere_at_first: whether brokers had said before it that they copy below a prefix that nobody named.
+    :param strangers_at_first: whether another cluster had written below a living topic id before it.
     :param learned: what it has learned by itself.
     """
 
     name: str = ""
     scrubs: bool = False
     elsewhere_at_first: bool = False
+    strangers_at_first: bool = False
     learned: Memory = field(default_factory=Memory)
 
     @property

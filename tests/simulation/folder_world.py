@@ -108,13 +108,13 @@ class FolderWorld(Moves):
 
     def next_run(self, *, scrubs: bool, dry_run: bool, crash_at: int | None = None) -> FolderRun:
         self.runs += 1
-        elsewhere = self.knows_another_prefix()
         return FolderRun(
             self,
             dry_run,
             crash_at,
             crash_in_changes=True,
-            elsewhere_at_first=elsewhere,
+            elsewhere_at_first=self.knows_another_prefix(),
+            strangers_at_first=self.written_by_another(),
             name=f"run-{self.runs}",
             scrubs=scrubs,
         )
@@ -195,6 +195,8 @@ class FolderWorld(Moves):
         quiet = not run.told and not crashed
         assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
         assert not (run.elsewhere_at_first and quiet), f"I18: {run.name} is green, and copies lie below another prefix"
+        strangers = run.strangers_at_first and run.scrubs
+        assert not (strangers and quiet), f"I20: {run.name} is green, and storage holds what the log does not name"
         if not crashed:
             self.memory.add(run.learned)
 
