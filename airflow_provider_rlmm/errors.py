@@ -23,6 +23,10 @@ class ConfigurationError(RlmmError, ValueError):
     """A setting is missing, contradictory or not allowed; the message names it."""
 
 
+class UnknownHoldError(ConfigurationError):
+    """Raised when the hold of a run names a topic that neither log nor cluster knows: nothing would be held by it."""
+
+
 class DocumentError(RlmmError):
     """Raised when a plan, report or diagnosis cannot be shown: no regular file below the work folder, too large, no JSON."""
 

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.policy import attention
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.quoting import in_quotes
 
@@ -107,7 +108,11 @@ def open_session(
     from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 
     access = invocation.access(allow_writes=execute, allow_copy=copy)
-    return cleaner_session(access, limits, work_uri=access.work_uri, dry_run=not execute, on_progress=shown.on_read)
+    # What stands on the command line is for this run, what stands in the configuration file for all of them.
+    hold = Hold.of(str(invocation.options.get("hold") or "")).entries
+    return cleaner_session(
+        access, limits, work_uri=access.work_uri, dry_run=not execute, hold=hold, on_progress=shown.on_read
+    )
 
 
 def begin(invocation: Invocation, what: str, *, execute: bool) -> Run:

@@ -102,6 +102,7 @@ def _tasks(conn_id: str) -> None:
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
         source_plan=AS_CHECKED,
         limits=LIMITS,
+        hold="{{ params.hold }}",
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
+from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
 
 PRESENCE_ADVICE = {
@@ -66,6 +67,7 @@ class DeletedPartitionMarker:
     :param topic: the metadata topic.
     :param publisher: the write guard.
     :param clock: time.
+    :param hold: what is never touched, as of now: it is not marked; a marker that it has stays.
     :param dry_run: say what would be written, write nothing.
     """
 
@@ -73,6 +75,7 @@ class DeletedPartitionMarker:
     publisher: GuardedPublisher
     _: KW_ONLY
     clock: Clock
+    hold: HoldSource = nothing_held
     dry_run: bool = False
 
     def mark(self, only: frozenset[tuple[UUID, int]] | None = None) -> MarkReport:
@@ -128,6 +131,7 @@ class DeletedPartitionMarker:
             if _needs_observation(h, now_ms)
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
+        work = self._not_held(work, names, refusals)
         seen = look(self.topic.topics, self.topic.log, names)
         refusals += _presence_refusals(work, seen.observations)
         looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)
@@ -146,6 +150,19 @@ class DeletedPartitionMarker:
                     Refusal(describe_event(event), outcome.reason, "run the marker again", kind, topic=topic)
                 )
         return done, standing
+
+    def _not_held(
+        self, work: Sequence[UserPartitionHistory], names: Mapping[UUID, frozenset[str]], refusals: list[Refusal]
+    ) -> list[UserPartitionHistory]:
+        """Leave out what is held, and say so."""
+        hold, free = self.hold(), []
+        for history in work:
+            tip = history.topic_id_partition
+            if (held := hold.refusal_of(tip, names[tip.topic_id])) is None:
+                free.append(history)
+            else:
+                refusals.append(held)
+        return free
 
     def _publish(
         self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]

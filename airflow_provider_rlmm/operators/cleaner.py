@@ -37,6 +37,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
     :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
+    :param hold: topics that are not to be marked: names, patterns, ids; those of the connection count besides.
     :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
         task ``check`` of the run has decided.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
@@ -44,11 +45,12 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only")
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
         "source_plan": given.text_or_none,
         "limits": given.cleaner_limits,
+        "hold": given.hold_entries,
         "dry_run_only": flag_or_as_checked,
     }
     ui_color = "#f4d9a8"
@@ -60,6 +62,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         rlmm_conn_id: str = "rlmm_default",
         source_plan: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -67,6 +70,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         self.rlmm_conn_id = rlmm_conn_id
         self.source_plan = source_plan
         self.limits = limits
+        self.hold = hold
         self.dry_run_only = dry_run_only
         self.check_literals()
 
@@ -78,7 +82,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
         source_plan, dry_run = given.plan_folder(mode.source_plan), mode.dry_run
         uri = artifact_uri(given.artifact_name(context))
-        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run) as session:
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
         return self.told(
             {

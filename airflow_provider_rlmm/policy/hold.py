@@ -13,6 +13,50 @@ from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 _ENTRY = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
+_NEAREST = 3
+_ADVICE = "correct the entry, or take it out; for a topic that does not exist yet write a pattern, such as {pattern!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """
+    What log and cluster name together.
+
+    :param names: of topics.
+    :param ids: of topics, in Kafka's form.
+    """
+
+    names: frozenset[str]
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEntry:
+    """
+    A name or an id in a hold that neither log nor cluster knows: whoever wrote it believes that something is held.
+
+    :param entry: as it was written.
+    :param nearest: names that resemble it, the nearest first.
+    """
+
+    entry: str
+    nearest: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        """What is wrong with it."""
+        meant = f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
+        return f"the hold names {self.entry!r}, and neither log nor cluster knows a topic of that name or id{meant}"
+
+    @property
+    def what_to_do(self) -> str:
+        """What a person can do about it."""
+        return _ADVICE.format(pattern=f"{self.entry}*")
+
+    def to_refusal(self) -> Refusal:
+        """Return what a run says that goes on."""
+        what = f"the entry {self.entry!r} of the hold"
+        return Refusal(what, self.why, self.what_to_do, RefusalKind.UNKNOWN_HOLD, topic=self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +90,29 @@ class Hold:
             entries += re.split(r"[\s,]+", source.strip()) if isinstance(source, str) else (source or ())
         return cls(tuple(dict.fromkeys(entry for entry in entries if entry != "")))
 
+    def unknown(self, topics: KnownTopics) -> list[UnknownEntry]:
+        """
+        Return the names and ids that nothing answers to. A pattern may well match nothing today.
+
+        :param topics: what log and cluster name.
+        """
+        return [
+            UnknownEntry(entry, _nearest(entry, topics.names))
+            for entry in self.entries
+            if not _is_pattern(entry) and entry not in topics.names and entry not in topics.ids
+        ]
+
+    def in_words(self, topics: KnownTopics) -> str:
+        """
+        Return what is held, counted: names and ids, patterns, and how many topics they match now.
+
+        :param topics: what log and cluster name.
+        """
+        patterns = sum(map(_is_pattern, self.entries))
+        known = topics.names | topics.ids
+        held = {name for name in known if any(fnmatchcase(name, entry) for entry in self.entries)}
+        return f"{len(self.entries) - patterns} names and ids, {patterns} patterns; they match {len(held)} names and ids now"
+
     def refusal_of(self, tip: TopicIdPartition, names: Iterable[str]) -> Refusal | None:
         """
         Return why a user partition must not be touched, ``None`` where nothing holds it.
@@ -59,6 +126,17 @@ class Hold:
             return None
         why = f"it is held by the entry {entry!r}"
         return Refusal(str(tip), why, "nothing, or take the entry out of the hold", RefusalKind.HELD, topic=tip.topic)
+
+
+def _is_pattern(entry: str) -> bool:
+    return "*" in entry or "?" in entry
+
+
+def _nearest(entry: str, names: Iterable[str]) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    by_spelling = {name.lower(): name for name in sorted(names, reverse=True)}
+    return tuple(by_spelling[found] for found in get_close_matches(entry.lower(), by_spelling, _NEAREST))
 
 
 HoldSource = Callable[[], Hold]

@@ -23,6 +23,7 @@ class RefusalKind(StrEnum):
     MISSING_OBJECTS = "MISSING_OBJECTS"  # objects that must exist were not seen
     UNNAMED_OBJECTS = "UNNAMED_OBJECTS"  # storage holds objects that no record names, and that must stay
     HELD = "HELD"  # a hold names it: a person has said that it is not to be touched
+    UNKNOWN_HOLD = "UNKNOWN_HOLD"  # a hold names a topic that neither log nor cluster knows: nothing is held by it
     BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
     STOPPED = "STOPPED"  # the kill switch is on, or nobody can tell whether it is
     CLOCK = "CLOCK"  # times contradict each other, or cannot be proven

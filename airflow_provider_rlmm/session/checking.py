@@ -17,6 +17,7 @@ from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agree
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.session.archiving import archive_wanted
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.holding import hold_in_words
 from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
@@ -49,12 +50,13 @@ def check(
     :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
     :param archive_first: whether the run is told to archive what it deletes.
-    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (what
-        nobody can tell of the topics in it: the report of the run is red for it), ``root``, ``deletion``, ``archive``,
-        ``writes``, ``work``.
+    :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``hold``,
+        ``unseen`` (what nobody can tell of the topics in it: the report of the run is red for it), ``root``, ``deletion``,
+        ``archive``, ``writes``, ``work``.
     :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
         never be written.
+    :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
     :raises OSError: if the work folder cannot be written now.
@@ -62,7 +64,6 @@ def check(
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: for anything else that would stop the run later.
     """
-    session.hold()
     verified = {
         "switch": session.require_running(dry_run=dry_run),
         "cluster": str(session.access.get_cluster()),
@@ -79,6 +80,7 @@ def check(
     if decision is not None:
         verified["run"] = str(decision)
     with step(uri, "check"), session.topic() as topic:
+        verified["hold"] = hold_in_words(session, topic)
         root = session.prove_root(topic, limits)
         verified["root"] = ". ".join(root.sentences)
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))

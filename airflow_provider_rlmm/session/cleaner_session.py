@@ -61,6 +61,7 @@ class CleanerSession:
     :param hold: what is never touched, as of now.
     :param should_stop: why nothing may be begun, as of now.
     :param on_progress: told how far the reading of the metadata topic is.
+    :param run_hold: the entries of the hold that are given for this run; the settings may name others.
     """
 
     access: RemoteLogAccess
@@ -73,6 +74,7 @@ class CleanerSession:
     hold: HoldSource
     should_stop: StopSource
     on_progress: ProgressListener = ignore_progress
+    run_hold: tuple[str, ...] = ()
 
     @property
     def snapshots(self) -> SnapshotFile:
@@ -241,9 +243,10 @@ def cleaner_session(
     with access.naming_connection(), access.get_event_log() as log:
         bounds = [bound_of_run(began)] if began else []
         clock = access.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
-        storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, tuple(hold))
+        of_run = Hold.of(hold).entries
+        storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, of_run)
         stop = _fresh_stop(access)
-        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, stop, on_progress)
+        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, stop, on_progress, of_run)
 
 
 def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource:

@@ -16,11 +16,12 @@ from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_d
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
 from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.plan import PlanSummary, first_refusals
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.holding import require_known_hold
 from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     :param source_plan: folder of a plan; only its orphaned partitions are marked. ``None``: all are looked for.
     :param dry_run: say what would be written, write nothing.
     :raises StoppedError: if the kill switch is on.
+    :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises StorageRootError: if living topics have copies at places that the connection does not name.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
@@ -52,7 +54,9 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     publisher = session.access.get_publisher(session.log)
     with step(uri, "mark"), session.topic() as topic:
         session.require_known_places(topic)
-        report = DeletedPartitionMarker(topic, publisher, clock=session.clock, dry_run=dry_run).mark(work)
+        require_known_hold(session, topic)
+        marker = DeletedPartitionMarker(topic, publisher, clock=session.clock, hold=session.hold, dry_run=dry_run)
+        report = marker.mark(work)
     write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
     log_refusals(report.refusals)
     return report
@@ -81,16 +85,18 @@ def plan(
     :param max_segments: plan no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
+    :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises RlmmError: if cluster, topic or storage cannot be read.
     """
     from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic() as topic:
-        root = session.prove_root(topic, limits)
+        root, unknown = session.prove_root(topic, limits), require_known_hold(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
-    proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock))
+    refusals = first_refusals([*unknown, *made.summary.refusals])
+    proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock), refusals=refusals)
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)
     return summary

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+from airflow_provider_rlmm.session.holding import require_known_hold
 from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
@@ -109,11 +110,14 @@ def plan(
     :param max_segments: plan the objects of no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
     :raises PlanError: if this run has no scrub, or one of another cluster.
+    :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     """
     from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
     from airflow_provider_rlmm.policy.scrub_plan import Choice
 
     sole_owner = session.access.get_connection_settings().sole_owner
+    with session.topic() as topic:
+        require_known_hold(session, topic)
     choice = Choice(limits, session.hold(), sole_owner=sole_owner, max_segments=max_segments)
     return plan_scrub(
         uri,
@@ -218,6 +222,8 @@ def _delete(
     storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
     with session.topic() as topic:
         root = session.prove_root(topic, limits.of_the_cleaner, storage)
+        for unknown in require_known_hold(session, topic):
+            report.note_problem(unknown)
     require_places(rows, root.check)
     cleaner = ScrubCleaner(
         session.log,

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding, finding
+from airflow_provider_rlmm.session.holding import hold_in_words, require_known_hold
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.policy.refusals import Refusal
     from airflow_provider_rlmm.session.access import RemoteLogAccess
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
@@ -44,6 +46,7 @@ def check_whole(
             topic.advance()
             if has_storage:
                 found.append(finding("the storage root", lambda: _root(session, topic)))
+            found.append(_hold(session, topic))
             found.append(_unseen(topic))
         return ""
 
@@ -56,6 +59,18 @@ def _root(session: CleanerSession, topic: TopicReplay) -> str:
     limits = replace(CleanerLimits(), overrides=frozenset({VERSIONED_BUCKET}))
     root = session.prove_root(topic, limits)
     return f"The storage root is the one that brokers write to: {'. '.join(root.sentences)}"
+
+
+def _hold(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:
+    """Say what is held, and whether there is all of it."""
+    wrong: list[Refusal] = []
+
+    def look() -> str:
+        wrong.extend(require_known_hold(session, topic))
+        return f"The hold: {hold_in_words(session, topic)}"
+
+    looked = finding("the hold", look)
+    return looked._replace(good=looked.good and not wrong)
 
 
 def _unseen(topic: TopicReplay) -> ConnectionFinding:

@@ -165,6 +165,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "source_plan": [*TEXTS, 0, False, [], {}],
             "limits": LIMITS,
+            "hold": HOLDS,
             "dry_run_only": FLAGS,
         },
     ),

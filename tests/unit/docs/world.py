@@ -54,6 +54,8 @@ UNMARKED = TopicIdPartition(UUID(int=77), "orders", 2)
 """Deleted, and nobody has looked at it yet; one segment is left."""
 PAYMENTS = [TopicIdPartition(UUID(int=81), "payments", n) for n in range(2)]
 """Living, with ten segments each, of ten records: a new one each hour, the last one an hour ago."""
+LIVING = {"billing": UUID(int=82)}
+"""Living, without remote segments: the pages put it on hold."""
 HOUR_MS = 3_600_000
 
 MARKED = {"payload": {"topic_ids": []}}
@@ -69,7 +71,7 @@ class World:
         self.log = InProcessMetadataEventLog(PARTITIONS, clock=lambda: NOW_MS)
         self.layout = LocalTieredStorageLayout()
         self.storage = InMemoryRemoteStorageManager(self.layout)
-        self.topics = TieredTopics({"payments": PAYMENTS[0].topic_id}, cluster_id="cluster-1")
+        self.topics = TieredTopics({"payments": PAYMENTS[0].topic_id, **LIVING}, cluster_id="cluster-1")
         healthy = {"min.insync.replicas": 2, "cleanup.policy": "delete", "retention.ms": -1}
         replicas = tuple(PartitionReplicas(n, True, 3, 3) for n in range(PARTITIONS))
         described = MetadataTopicDescription(

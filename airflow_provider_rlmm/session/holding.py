@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a hold names what there is: asked before the first event, never of what somebody adds while a run works."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.errors import UnknownHoldError
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.hold import KnownTopics
+from airflow_provider_rlmm.policy.refusals import Refusal
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+logger = logging.getLogger(__name__)
+
+NOTHING_HELD = "nothing is on hold"
+
+
+def require_known_hold(session: CleanerSession, topic: TopicReplay) -> list[Refusal]:
+    """
+    Refuse a run whose own hold names a topic that there is not; say the same of the hold of the settings.
+
+    Who starts a run sees its refusal at once. The settings are of all runs: these go on, and a person has to look.
+
+    :param session: of the run.
+    :param topic: the metadata topic; it is read if nothing of it was yet.
+    :return: what a person has to look at.
+    :raises UnknownHoldError: naming the entry, the nearest names and what to do.
+    :raises EventLogError: if log or cluster cannot be asked.
+    """
+    hold = session.hold()
+    if not hold.entries:
+        return []
+    unknown = hold.unknown(_known(topic))
+    of_run = frozenset(session.run_hold)
+    if wrong := [entry for entry in unknown if entry.entry in of_run]:
+        raise UnknownHoldError("; ".join(f"{entry.why} To do: {entry.what_to_do}" for entry in wrong))
+    for entry in unknown:
+        logger.warning("%s. To do: %s", entry.why, entry.what_to_do)
+    return [entry.to_refusal() for entry in unknown]
+
+
+def hold_in_words(session: CleanerSession, topic: TopicReplay) -> str:
+    """
+    Say what is held, and what of it does not exist.
+
+    :param session: of the run.
+    :param topic: the metadata topic; it is read if nothing of it was yet.
+    :raises UnknownHoldError: if the hold of the run names a topic that there is not.
+    :raises EventLogError: if log or cluster cannot be asked.
+    """
+    hold = session.hold()
+    if not hold.entries:
+        return NOTHING_HELD
+    unknown = require_known_hold(session, topic)
+    return ". ".join([hold.in_words(_known(topic)), *(f"{found.why} To do: {found.what_to_do}" for found in unknown)])
+
+
+def _known(topic: TopicReplay) -> KnownTopics:
+    """Return what log and cluster name; a name that may not be described is one all the same."""
+    from airflow_provider_rlmm.lifecycle.cluster_look import look
+
+    if topic.is_behind:
+        topic.advance()
+    in_log, seen = topic.names(), look(topic.topics, topic.log, {})
+    names = {name for of_id in in_log.values() for name in of_id} | seen.living.keys() | seen.denied
+    return KnownTopics(frozenset(names), frozenset(map(kafka_uuid_str, {*in_log, *seen.living.values()})))
