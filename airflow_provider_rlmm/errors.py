@@ -116,6 +116,23 @@ class LogReplacedError(EventLogError):
     """Raised when records that were read before have others at their offsets: truncated and regrown, or another cluster."""
 
 
+class LogBehindError(EventLogError):
+    """Raised when the log ends below what an earlier run has read of it, and is still growing: it may be catching up."""
+
+    retriable = True
+
+
+class LostRecordsError(EventLogError):
+    """
+    Raised when something would be changed where the log has lost what an earlier run had read of it, and nobody has confirmed
+    that; or when a confirmation names what is not lost.
+    """
+
+
+class FloorError(EventLogError):
+    """Raised when a run for real cannot read, or write down, up to where runs have read the log."""
+
+
 class NotReadyError(EventLogError):
     """Raised when a user partition is read before the local view has caught up with the metadata topic."""
 

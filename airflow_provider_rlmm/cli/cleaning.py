@@ -11,7 +11,14 @@ import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
-from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_blast_radius, with_limits, with_storage
+from airflow_provider_rlmm.cli.options import (
+    Invocation,
+    archive_option,
+    confirm_option,
+    with_blast_radius,
+    with_limits,
+    with_storage,
+)
 from airflow_provider_rlmm.cli.output import Working, working
 from airflow_provider_rlmm.cli.runs import (
     PROGRAM,
@@ -60,6 +67,7 @@ def plan_command(
 @with_limits
 @with_blast_radius
 @execute_option
+@confirm_option
 @acknowledgements_option
 @with_storage
 def clean_command(
@@ -68,6 +76,7 @@ def clean_command(
     blast_radius: BlastRadius,
     max_segments_this_run: int | None,
     execute: bool,
+    confirm: tuple[str, ...],
     acknowledgements: str | None,
     archive_first: bool,
 ) -> int:
@@ -80,7 +89,7 @@ def clean_command(
     from airflow_provider_rlmm.session.archiving import archive_wanted
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
-    run, now_ms = begin(invocation, "clean", execute=execute), system_clock()
+    run, now_ms = begin(invocation, "clean", execute=execute, confirm=confirm), system_clock()
     began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
         most, settings = max_segments_this_run, run.invocation.configuration().settings

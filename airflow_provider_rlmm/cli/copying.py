@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, confirm_option, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
@@ -44,6 +44,7 @@ from airflow_provider_rlmm.quoting import human_bytes
     "copies of other living topics.",
 )
 @execute_option
+@confirm_option
 @with_storage
 def copy(
     invocation: Invocation,
@@ -56,6 +57,7 @@ def copy(
     lease_ms: int,
     overrides: tuple[str, ...],
     execute: bool,
+    confirm: tuple[str, ...],
 ) -> int:
     """
     Copy the closed segments of a living topic from one of a stopped broker's LOG_DIRs into remote storage.
@@ -74,7 +76,7 @@ def copy(
     )
     with (
         working() as shown,
-        open_session(run.invocation, CleanerLimits(), shown, execute=execute, copy=execute) as session,
+        open_session(run.invocation, CleanerLimits(), shown, execute=execute, copy=execute, confirm=confirm) as session,
     ):
         done = copy_topic(
             session,

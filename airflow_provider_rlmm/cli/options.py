@@ -105,6 +105,13 @@ max_copy_option = click.option(
     show_default=True,
     help="For how long a copy may be under way, ms.",
 )
+confirm_option = click.option(
+    "--confirm-lost-records",
+    "confirm",
+    metavar="PARTITION@OFFSET",
+    multiple=True,
+    help="Go on though a metadata partition has lost what an earlier run had read of it; named as the refusal names it.",
+)
 archive_option = click.option(
     "--archive",
     "archive_uri",

@@ -53,12 +53,14 @@ class Run:
     :param name: of its folder.
     :param work_uri: folder of all runs.
     :param execute: whether it may write and delete.
+    :param confirm: names of lost records that the user has confirmed.
     """
 
     invocation: Invocation
     name: str
     work_uri: str
     execute: bool
+    confirm: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -76,12 +78,7 @@ class Run:
     @property
     def identity(self) -> RunIdentity:
         """Who runs it: the user who is logged in."""
-        try:
-            user = getpass.getuser()
-        except (OSError, KeyError):
-            # A container may have a user without a name.
-            user = f"uid {os.getuid()}"
-        return RunIdentity(f"rlmm {self.name.partition('.')[0]}", self.name, self.name, user)
+        return RunIdentity(f"rlmm {self.name.partition('.')[0]}", self.name, self.name, _user())
 
     def session(self, limits: CleanerLimits, shown: Working) -> AbstractContextManager[CleanerSession]:
         """
@@ -90,11 +87,26 @@ class Run:
         :param limits: with the overrides in force.
         :param shown: what shows progress.
         """
-        return open_session(self.invocation, limits, shown, execute=self.execute)
+        return open_session(self.invocation, limits, shown, execute=self.execute, confirm=self.confirm)
+
+
+def _user() -> str:
+    """Return the name of the user who is logged in."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may have a user without a name.
+        return f"uid {os.getuid()}"
 
 
 def open_session(
-    invocation: Invocation, limits: CleanerLimits, shown: Working, *, execute: bool = False, copy: bool = False
+    invocation: Invocation,
+    limits: CleanerLimits,
+    shown: Working,
+    *,
+    execute: bool = False,
+    copy: bool = False,
+    confirm: tuple[str, ...] = (),
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open cluster and storage.
@@ -104,46 +116,56 @@ def open_session(
     :param shown: what shows progress.
     :param execute: whether the command may write and delete.
     :param copy: whether it may copy segments of living topics.
+    :param confirm: names of lost records that the user has confirmed.
     """
+    from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 
     access = invocation.access(allow_writes=execute, allow_copy=copy)
     # What stands on the command line is for this run, what stands in the configuration file for all of them.
     hold = Hold.of(str(invocation.options.get("hold") or "")).entries
     return cleaner_session(
-        access, limits, work_uri=access.work_uri, dry_run=not execute, hold=hold, on_progress=shown.on_read
+        access,
+        limits,
+        work_uri=access.work_uri,
+        dry_run=not execute,
+        hold=hold,
+        confirmation=Confirmation(confirm, _user()),
+        on_progress=shown.on_read,
     )
 
 
-def begin(invocation: Invocation, what: str, *, execute: bool) -> Run:
+def begin(invocation: Invocation, what: str, *, execute: bool, confirm: tuple[str, ...] = ()) -> Run:
     """
     Name a run, and have its cluster named by whoever lets it write.
 
     :param invocation: what the command was told.
     :param what: the command, part of the name.
     :param execute: whether it may write and delete.
+    :param confirm: names of lost records that the user has confirmed.
     :raises ConfigurationError: if something is not understood.
     """
     if execute and not invocation.options.get("expected_cluster_id"):
         invocation = _with_typed_cluster(invocation)
     configuration = invocation.configuration(allow_writes=execute)
     name = f"{what}.{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.{os.getpid()}"
-    return Run(invocation, name, configuration.work_uri, execute)
+    return Run(invocation, name, configuration.work_uri, execute, confirm)
 
 
-def begin_to_ask(invocation: Invocation, what: str, *, execute: bool) -> Run:
+def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: tuple[str, ...] = ()) -> Run:
     """
     Name a run that looks before it asks for the id of its cluster: :func:`confirmed` asks.
 
     :param invocation: what the command was told.
     :param what: the command, part of the name.
     :param execute: whether it may write and delete in the end.
+    :param confirm: names of lost records that the user has confirmed.
     :raises ConfigurationError: if something is not understood.
     """
     named = bool(invocation.options.get("expected_cluster_id"))
     if execute and not named:
         _require_terminal()
-    return begin(invocation, what, execute=execute and named)
+    return begin(invocation, what, execute=execute and named, confirm=confirm)
 
 
 def confirmed(run: Run, what: str) -> Run:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_blast_radius, with_storage
+from airflow_provider_rlmm.cli.options import (
+    Invocation,
+    confirm_option,
+    max_copy_option,
+    with_blast_radius,
+    with_storage,
+)
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import (
     Run,
@@ -52,6 +58,7 @@ if TYPE_CHECKING:
 )
 @with_blast_radius
 @execute_option
+@confirm_option
 @acknowledgements_option
 @with_storage
 def scrub(
@@ -63,6 +70,7 @@ def scrub(
     blast_radius: BlastRadius,
     max_segments_this_run: int | None,
     execute: bool,
+    confirm: tuple[str, ...],
     acknowledgements: str | None,
 ) -> int:
     """
@@ -78,7 +86,7 @@ def scrub(
     limits = ScrubLimits(
         min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)
     )
-    run = begin_to_ask(invocation, "scrub", execute=execute)
+    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)
     with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
         summary, rows = steps.scrub(
             session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None

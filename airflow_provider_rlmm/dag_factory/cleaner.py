@@ -94,6 +94,7 @@ def _tasks(conn_id: str) -> None:
         source_plan="{{ params.source_plan }}",
         archive_first="{{ params.archive }}",
         scheduled_by_connection=True,
+        confirm_lost_records="{{ params.confirm_lost_records }}",
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=6),
     )
@@ -214,5 +215,6 @@ def _params(conn_id: str) -> dict[str, Param]:
         ),
         **params.of_deletion("Segments started and deleted together"),
         **params.of_approval(),
+        **params.of_lost_records(),
         **params.of_blast_radius("The most one run may delete", "Of all known segments, the most one run may delete"),
     }

@@ -191,3 +191,17 @@ def of_canary(description: str) -> dict[str, Param]:
             description=description,
         )
     }
+
+
+def of_lost_records() -> dict[str, Param]:
+    """Return which lost records a person confirms, by the names that refusals give them."""
+    return {
+        "confirm_lost_records": Param(
+            [],
+            type="array",
+            title="Lost records confirmed",
+            section=PROTECTIONS,
+            items={"type": "string", "pattern": r"^\d+@\d+$"},
+            description="Go on without records that earlier runs had read and the log has lost: 3@24, as the refusal says",
+        )
+    }

@@ -76,6 +76,7 @@ def _tasks() -> None:
         # The last task does that, when the healthy rest is done.
         fail_on_problems=False,
         overrides="{{ params.overrides }}",
+        confirm_lost_records="{{ params.confirm_lost_records }}",
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
@@ -104,6 +105,7 @@ def _tasks() -> None:
         hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
         approve_above=params.APPROVE_ABOVE,
+        confirm_lost_records="{{ params.confirm_lost_records }}",
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
     )
@@ -152,6 +154,7 @@ def _params(conn_id: str) -> dict[str, Param]:
         ),
         **params.of_deletion("Segments whose objects are looked at and deleted together"),
         **params.of_approval(),
+        **params.of_lost_records(),
         **params.of_blast_radius(
             "The most one run may delete objects of", "Of all listed segments, the most one run may take"
         ),

@@ -35,6 +35,7 @@ from airflow_provider_rlmm.event_log.topic_state import (
     user_partitions,
 )
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -101,6 +102,7 @@ def examine(
     state.advance(on_progress, on_applied=examination.chunk)
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
+    examination.lost_records(log.losses)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
     findings = examination.findings
     diagnosis = Diagnosis(
@@ -252,6 +254,13 @@ class _Examination:
         self.findings.add(kind, rows.filter(present), Severity.CRITICAL)
         self.findings.add(kind, rows.filter(denied), Severity.CRITICAL, more=unknown)
         self.findings.add(kind, rows.filter(pc.invert(pc.or_(denied, present))))
+
+    def lost_records(self, losses: Mapping[int, LostRecords]) -> None:
+        """Report the metadata partitions that do not hold what earlier runs have read of them."""
+        for number, lost in sorted(losses.items()):
+            row = {"metadata_partition": number, "offset": lost.end}
+            severity = None if lost.is_open else Severity.WARNING
+            self.findings.add_one(FindingKind.LOST_RECORDS, row, f"{lost.name}: {lost.why}", severity)
 
     def _incomplete_history(self, state: TopicState) -> None:
         """Report the metadata partitions of which records are gone, once per user partition that this concerns."""

@@ -40,6 +40,7 @@ from airflow_provider_rlmm.event_log.protocol import (
     SubscriptionHandle,
     Unknown,
 )
+from airflow_provider_rlmm.metadata.lost_records import NOTHING_LOST, LostRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,6 +123,7 @@ class InProcessMetadataEventLog:
         self._partitions = [_Partition() for _ in range(num_partitions)]
         self.partition_count = num_partitions
         self.topic_id = topic_id
+        self.losses: Mapping[int, LostRecords] = NOTHING_LOST
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect

@@ -72,7 +72,7 @@ class LogTail:
 
         :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields it.
         """
-        self._records.extend(_digests(batch.slice(max(0, batch.num_rows - KEPT))))
+        self._records.extend(digests(batch.slice(max(0, batch.num_rows - KEPT))))
 
     def seen(self) -> ReadTail | None:
         """Return what a later run may know these records by, ``None`` where there was none."""
@@ -112,7 +112,7 @@ class Tie:
         import pyarrow.compute as pc
 
         new = pc.greater_equal(batch.column("offset"), self._position)
-        self._shown += _digests(batch.filter(pc.invert(new)))
+        self._shown += digests(batch.filter(pc.invert(new)))
         fresh = batch.filter(new)
         if fresh.num_rows:
             self.close()
@@ -145,7 +145,7 @@ def require_tail(log: MetadataLogReader, metadata_partition: int, tail: ReadTail
     :raises LogReplacedError: if it holds other records there.
     :raises EventLogUnavailableError: if the range could not be read whole.
     """
-    records = [d for batch in log.read(metadata_partition, tail.begin, tail.end) for d in _digests(batch)]
+    records = [d for batch in log.read(metadata_partition, tail.begin, tail.end) for d in digests(batch)]
     if _sha256(records) != tail.sha256:
         raise LogReplacedError(
             f"metadata partition {metadata_partition}: offsets {tail.begin} to {tail.end - 1} hold other records than when "
@@ -158,7 +158,12 @@ def _sha256(records: list[tuple[int, bytes]]) -> str:
     return hashlib.sha256(repr(records).encode()).hexdigest()
 
 
-def _digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+def digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    """
+    Return offset and SHA-256 of records.
+
+    :param batch: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields it.
+    """
     columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
     return [
         (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())

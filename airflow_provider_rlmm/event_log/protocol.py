@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.metadata.topic_answers import TopicAnswer
 
 if TYPE_CHECKING:
@@ -103,6 +104,14 @@ class MetadataLogReader(MetadataTopic, Protocol):
         :param assignment: metadata partition → offset to start at, inclusive; may be empty.
         :return: the stream, and the handle that changes what it follows.
         :raises MetadataPartitionOutOfRangeError: if there is no such partition.
+        """
+
+    @property
+    def losses(self) -> Mapping[int, LostRecords]:
+        """
+        The metadata partitions that do not hold what earlier runs have read of them, as far as that is known.
+
+        Nothing may be concluded there from what the log does not name; where a loss is not confirmed nothing is done at all.
         """
 
     def beginning_offsets(self) -> Mapping[int, int]:

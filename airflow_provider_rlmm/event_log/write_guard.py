@@ -9,7 +9,7 @@ state, and against the cluster's topics, before the first byte of its batch is w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -64,6 +64,16 @@ class ReplayedState(Protocol):
         """Tell whether records were observed and every one of them lies where our partitioner puts it."""
 
 
+class ReadMemory(Protocol):
+    """What runs remember of what they have read of the log."""
+
+    def keep(self) -> None:
+        """Write down what this run has read, unless that was done."""
+
+    def require_unbroken(self, metadata_partitions: Collection[int]) -> None:
+        """Refuse metadata partitions that do not hold what earlier runs have read of them, unless that was confirmed."""
+
+
 class GuardedPublisher:
     """
     Publishes events that have passed the guard.
@@ -71,12 +81,21 @@ class GuardedPublisher:
     :param log: the log to write to.
     :param allow_writes: off means that nothing is ever written.
     :param allow_copy: off means that nothing is ever written about a living topic, as only a copier does.
+    :param memory: what runs remember of the log, written down before anything is changed; ``None`` where none do.
     """
 
-    def __init__(self, log: MetadataLogWriter, *, allow_writes: bool, allow_copy: bool = False) -> None:
+    def __init__(
+        self,
+        log: MetadataLogWriter,
+        *,
+        allow_writes: bool,
+        allow_copy: bool = False,
+        memory: ReadMemory | None = None,
+    ) -> None:
         self._log = log
         self._allow_writes = allow_writes
         self._allow_copy = allow_copy
+        self._memory = memory
 
     def require_writes(self, what: str) -> None:
         """
@@ -84,11 +103,14 @@ class GuardedPublisher:
 
         :param what: what was to be done, for the message.
         :raises WritesNotAllowedError: if ``allow_writes`` is off.
+        :raises FloorError: if what this run has read of the log cannot be written down.
         """
         if not self._allow_writes:
             raise WritesNotAllowedError(
                 f"not allowed to {what}: allow_writes is off; set it in the rlmm connection once a dry run looks right"
             )
+        if self._memory is not None:
+            self._memory.keep()
 
     def publish(self, events: Sequence[OfferedEvent], state: ReplayedState) -> list[PublishOutcome]:
         """
@@ -98,11 +120,12 @@ class GuardedPublisher:
         :param state: what the topic and the cluster were seen to be.
         :return: one outcome per event, in order.
         :raises WriteRefusedError: with the event and the reason.
+        :raises LostRecordsError: if the log has lost what was read of it where an event belongs.
         """
         if not events:
             return []
         self.require_writes(f"write {len(events)} events, the first about {topic_id_partition_of(events[0])}")
-        return self._log.publish(check_events(events, state, self._log))
+        return self._publish(check_events(events, state, self._log))
 
     def require_copying(self, what: str) -> None:
         """
@@ -129,8 +152,13 @@ class GuardedPublisher:
         :raises ClusterMismatchError: if the leader that was asked is of another cluster.
         """
         self.require_copying(f"write {event.state.name} of {event.remote_log_segment_id}")
-        (outcome,) = self._log.publish([check_copy_event(event, state, self._log)])
+        (outcome,) = self._publish([check_copy_event(event, state, self._log)])
         return outcome
+
+    def _publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
+        if self._memory is not None:
+            self._memory.require_unbroken({metadata_partition for metadata_partition, _ in records})
+        return self._log.publish(records)
 
 
 def check_events(events: Sequence[OfferedEvent], state: ReplayedState, log: MetadataTopic) -> list[tuple[int, bytes]]:

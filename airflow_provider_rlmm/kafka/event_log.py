@@ -26,6 +26,7 @@ from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
+from airflow_provider_rlmm.metadata.lost_records import NOTHING_LOST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,7 @@ class KafkaMetadataLogReader:
         self._admin = KafkaAdmin(config, request_timeout_s)
         self._cluster_id = cluster_id
         self._idle_readers: list[_Reader] = []
+        self.losses = NOTHING_LOST
 
     @property
     def partition_count(self) -> int:

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, refusal_of_lost
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -125,6 +125,11 @@ class RemoteLogCleaner:
         began = monotonic_clock()
         cluster_id = self.topics.cluster_id()
         check_cluster(cluster_id, self.expected_cluster_id, self.limits.overrides)
+        lost = self.log.losses.get(metadata_partition)
+        if lost is not None and lost.is_open:
+            logger.error("%s: nothing is done there. What to do: %s", lost.why, lost.what_to_do)
+            refused, took_ms = (refusal_of_lost(lost),), monotonic_clock() - began
+            return MetadataPartitionReport(metadata_partition, self.dry_run, (), refused, {}, (), None, took_ms)
         if tail is not None:
             require_tail(self.log, metadata_partition, tail)
         effects = self._effects()

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.eligibility import PRESENCE_KINDS
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView, refusal_of_lost
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
@@ -94,6 +94,10 @@ class DeletedPartitionMarker:
         topic = self.topic
         topic.advance()
         for metadata_partition in range(self.topic.log.partition_count):
+            lost = topic.log.losses.get(metadata_partition)
+            if lost is not None and lost.is_open:
+                refusals.append(refusal_of_lost(lost))
+                continue
             topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
             if only is not None:
                 topic_ids &= {topic_id for topic_id, _ in only}

@@ -115,6 +115,8 @@ class CleanupPlanner:
     ) -> None:
         topic, metadata_partition = self.topic, replay.metadata_partition
         draft.note(replay, topic)
+        if replay.is_closed:
+            return
         work = [
             h
             for key, h in replay.histories.items()

@@ -27,6 +27,7 @@ from airflow_provider_rlmm.event_log.event_decoding import (
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
+from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
@@ -65,6 +66,8 @@ class MetadataPartitionView:
     )  # the user partitions that matter
     quarantined: list[QuarantinedRecord] = field(default_factory=list)  # the records that are not good, by offset
     routed_records: int = 0  # number of those that are
+    # what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost
+    lost: LostRecords | None = None
 
     def names(self, topic_ids: Collection[UUID]) -> dict[UUID, frozenset[str]]:
         """
@@ -88,6 +91,8 @@ class MetadataPartitionView:
         :param allowed_quarantine: names of error codes that raise no doubt.
         """
         number = self.metadata_partition
+        if self.lost is not None:
+            return Doubt(self.lost.why, number, self.lost.end)
         if self.begin > 0:
             return Doubt(f"metadata partition {number} begins at offset {self.begin}", number, self.begin)
         for record in self.quarantined:
@@ -105,7 +110,24 @@ class MetadataPartitionView:
         if self.begin > 0:
             why = f"{what} begins at offset {self.begin}: the records before that were deleted"
             found.append(Refusal(what, why, OBSTACLE_ADVICE, RefusalKind.LOST_RECORDS, number, self.begin))
+        if self.lost is not None:
+            found.append(refusal_of_lost(self.lost))
         return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is done here: records were lost, and nobody has confirmed it."""
+        return self.lost is not None and self.lost.is_open
+
+
+def refusal_of_lost(lost: LostRecords) -> Refusal:
+    """
+    Return what is refused where the log does not hold what earlier runs have read of it.
+
+    :param lost: what was lost.
+    """
+    what, number = f"metadata partition {lost.metadata_partition}", lost.metadata_partition
+    return Refusal(what, lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS, number, lost.end)
 
 
 View = TypeVar("View", bound=MetadataPartitionView, covariant=True)
@@ -227,7 +249,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         chosen_at: int = 0,
     ) -> None:
         begin = log.beginning_offsets()[metadata_partition]
-        super().__init__(metadata_partition, begin, begin)
+        super().__init__(metadata_partition, begin, begin, lost=log.losses.get(metadata_partition))
         self._log = log
         self._topic_ids = topic_ids
         self._chosen_at = chosen_at

@@ -267,7 +267,8 @@ def prove_root(
     if samples is None:
         # A plan was made after this look, for the very same places.
         require_known_places(topic, living, storage.layout)
-    lost = tuple(number for number, begin in sorted(topic.log.beginning_offsets().items()) if begin > 0)
+    begun_late = {number for number, begin in topic.log.beginning_offsets().items() if begin > 0}
+    lost = tuple(sorted(begun_late.union(topic.log.losses)))
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
     effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])

@@ -53,6 +53,8 @@ class Scrub:
     :param foreign: folders of no topic, which were not looked into.
     :param incomplete: folder → why not all of it was listed.
     :param doubtful: metadata partition → why what it does not say proves nothing.
+    :param lost: metadata partition → offset up to which an earlier run had read it, where that was lost and nobody has
+        confirmed it.
     :param before: W1: metadata partition → offset, exclusive.
     :param read_until: metadata partition → offset up to which the log was read, exclusive.
     :param began_at_ms: when W1 was taken, ms since the epoch.
@@ -63,6 +65,7 @@ class Scrub:
     foreign: tuple[str, ...]
     incomplete: Mapping[str, str]
     doubtful: Mapping[int, str]
+    lost: Mapping[int, int]
     before: Mapping[int, int]
     read_until: Mapping[int, int]
     began_at_ms: int
@@ -112,6 +115,7 @@ def scrub(
         tuple(sorted(listed.foreign)),
         listed.broken,
         reading.doubtful,
+        {number: lost.read_until for number, lost in log.losses.items() if lost.is_open},
         before,
         dict(reading.state.next_offsets),
         began_at_ms,

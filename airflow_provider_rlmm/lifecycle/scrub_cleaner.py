@@ -25,6 +25,7 @@ from airflow_provider_rlmm.file_systems import read_file
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
+from airflow_provider_rlmm.lifecycle.replay import refusal_of_lost
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
@@ -235,6 +236,9 @@ class ScrubCleaner:
         """
         import pyarrow.compute as pc
 
+        for lost in self.log.losses.values():
+            if lost.is_open:
+                report.note_problem(refusal_of_lost(lost))
         reading = ScrubReading(self.log, self.topics, self.clock, pc.unique(planned["segment_id"]))
         # From the end of each folder on: what comes behind is gone, so that listings stay short.
         rows = planned.sort_by([("key", "descending")]).to_pylist()

@@ -165,6 +165,7 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
         incomplete=tuple(Told(folder, why) for folder, why in incomplete[:MAX_LISTED]),
         incomplete_left_out=max(0, len(incomplete) - MAX_LISTED),
         doubtful=scrub.doubtful,
+        lost=scrub.lost,
         foreign_folders=len(scrub.foreign),
         price_micros=origin.price_micros,
         file=file,

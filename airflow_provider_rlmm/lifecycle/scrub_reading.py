@@ -36,6 +36,8 @@ class ScrubReading:
 
         self.state = TopicState(log, topics, clock=clock)
         self.clock = clock
+        self.losses = log.losses
+        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
         self.records = 0
         self._listed = segment_ids
         # Of finished segments only the listed ones are remembered: there may be many more.
@@ -100,13 +102,16 @@ class ScrubReading:
             mentioned=pa.chunked_array(mentioned, pa.binary()).combine_chunks(),
             before=before,
             doubtful=frozenset(self.doubtful),
+            closed=frozenset(number for number, lost in self.losses.items() if lost.is_open),
             copying_since_ms=copying_since_ms,
         )
 
     @property
     def doubtful(self) -> dict[int, str]:
         """Metadata partition → why what it does not say proves nothing."""
-        found = {gap.metadata_partition: str(gap) for gap in self.state.gaps}
+        found = {number: lost.why for number, lost in self.losses.items()}
+        for gap in self.state.gaps:
+            found.setdefault(gap.metadata_partition, str(gap))
         for record in self.state.quarantined:
             found.setdefault(record.metadata_partition, str(record))
         return found

@@ -266,6 +266,8 @@ def _out_of_service(
 
 
 def _why_out_of_service(view: MetadataPartitionView, allowed_quarantine: frozenset[str]) -> str | None:
+    if view.lost is not None and view.lost.is_open:
+        return f"its metadata partition is out of service, so nobody can tell what is left of it: {view.lost.why}"
     bad = [record for record in view.quarantined if record.code not in allowed_quarantine]
     misrouted = [record for record in bad if record.code == ErrorCode.MISROUTED.name]
     lie_wrong = misrouted if misrouted and not Belief(view).routing_verified() else []

@@ -148,6 +148,11 @@ def require_certain(views: Sequence[MetadataPartitionView], wanted: WantedTopic)
     :raises TopicInDoubtError: naming the metadata partition and the offset.
     """
     for view in views:
+        if view.lost is not None:
+            raise TopicInDoubtError(
+                f"{wanted}: {view.lost.why}, and nothing proves that no segment is left: compare log and storage by a scrub. "
+                f"What to do: {view.lost.what_to_do}"
+            )
         if view.begin > 0:
             raise TopicInDoubtError(
                 f"{wanted}: metadata partition {view.metadata_partition} begins at offset {view.begin}, so what the log said "

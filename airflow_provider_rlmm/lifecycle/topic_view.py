@@ -284,6 +284,7 @@ class TopicReplay:
                 q for q in topic.quarantined if q.metadata_partition == metadata_partition and q.offset >= begin
             ],
             routed_records=topic.routed[metadata_partition],
+            lost=self.log.losses.get(metadata_partition),
         )
         wanted = {topic_id.bytes for topic_id in topic_ids}
         for segment_id in self._late_updates(metadata_partition, wanted):

@@ -18,6 +18,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.metadata.lost_records import lost_records_named
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
@@ -347,6 +348,15 @@ def hold_entries(name: str, value: object) -> tuple[str, ...]:
     """
     # Nothing else stands for "nothing is held": a slip of the pen must not lift a hold.
     return Hold.of(() if value is None or value == "" else sorted(values.strings(name, value))).entries
+
+
+def lost_records(name: str, value: object) -> tuple[str, ...]:
+    """
+    Return names of lost records that a person confirms, such as ``3@24``; see :data:`Reader`.
+
+    :raises ConfigurationError: for anything but a list, ``None`` or an empty text, or if an entry names none.
+    """
+    return lost_records_named(name, () if value is None or value == "" else values.strings(name, value))
 
 
 def artifact_name(context: Context) -> str:

@@ -31,6 +31,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     :param archive_first: whether the run archives what it deletes.
     :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
         ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (of
         which topics nobody can tell whether they are gone: the report of the run is red for these), ``run``, ``root``,
         ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that
@@ -47,7 +49,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
-        "source_plan", "archive_first",
+        "source_plan", "archive_first", "confirm_lost_records",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -59,6 +61,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "source_plan": given.text_or_none,
         "archive_first": given.flag,
         "scheduled_by_connection": given.flag,
+        "confirm_lost_records": given.lost_records,
     }
     ui_color = "#d9d2e9"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -75,6 +78,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         source_plan: str | None = None,
         archive_first: bool | str = False,
         scheduled_by_connection: bool = False,
+        confirm_lost_records: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -87,6 +91,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         self.source_plan = source_plan
         self.archive_first = archive_first
         self.scheduled_by_connection = scheduled_by_connection
+        self.confirm_lost_records = confirm_lost_records
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, str]:
@@ -104,7 +109,9 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
             by_connection=read.scheduled_by_connection,
         )
         plan, limits, dry_run = given.plan_folder(decision.source_plan), read.limits, decision.dry_run
-        with session_of(context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold) as session:
+        with session_of(
+            context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold, confirm=read.confirm_lost_records
+        ) as session:
             verified = check(
                 session,
                 uri,

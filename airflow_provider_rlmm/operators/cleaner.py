@@ -40,18 +40,23 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
     :param hold: topics that are not to be marked: names, patterns, ids; those of the connection count besides.
     :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
         task ``check`` of the run has decided.
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
         ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only")
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only", "confirm_lost_records",
+    )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
         "source_plan": given.text_or_none,
         "limits": given.cleaner_limits,
         "hold": given.hold_entries,
         "dry_run_only": flag_or_as_checked,
+        "confirm_lost_records": given.lost_records,
     }
     ui_color = "#f4d9a8"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
@@ -64,6 +69,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
+        confirm_lost_records: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -72,6 +78,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         self.limits = limits
         self.hold = hold
         self.dry_run_only = dry_run_only
+        self.confirm_lost_records = confirm_lost_records
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -82,7 +89,15 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
         source_plan, dry_run = given.plan_folder(mode.source_plan), mode.dry_run
         uri = artifact_uri(given.artifact_name(context))
-        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold) as session:
+        opened = session_of(
+            context,
+            read.rlmm_conn_id,
+            read.limits,
+            dry_run=dry_run,
+            hold=read.hold,
+            confirm=read.confirm_lost_records,
+        )
+        with opened as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
         return self.told(
             {

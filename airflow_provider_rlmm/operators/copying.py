@@ -36,6 +36,8 @@ class CopyLogSegmentsOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`.
     :param dry_run_only: say what would be copied, change nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
     :return: ``topic``, ``dry_run``, ``segments``, ``bytes``, ``expiring`` (how many segments were left out, as the leader is
         about to delete them) and ``partitions``: what was copied of each, ``remote_end``, and what stopped it. A task that
         fails leaves it as XCom, too.
@@ -54,6 +56,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         "limits",
         "dry_run_only",
         "rlmm_conn_id",
+        "confirm_lost_records",
     )
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "log_dir": given.text,
@@ -63,6 +66,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         "limits": given.copy_limits,
         "dry_run_only": given.flag,
         "rlmm_conn_id": given.text,
+        "confirm_lost_records": given.lost_records,
     }
     ui_color = "#fce5cd"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC, Place.STORAGE))
@@ -77,6 +81,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         limits: Mapping[str, Any] | None = None,
         dry_run_only: bool | str = False,
         rlmm_conn_id: str = "rlmm_default",
+        confirm_lost_records: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -87,6 +92,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         self.limits = limits
         self.dry_run_only = dry_run_only
         self.rlmm_conn_id = rlmm_conn_id
+        self.confirm_lost_records = confirm_lost_records
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -95,7 +101,10 @@ class CopyLogSegmentsOperator(CheckedOperator):
         from airflow_provider_rlmm.session.copying import copy_topic
 
         read, metrics = self.read_arguments(), RemoteLogMetrics()
-        with session_of(context, read.rlmm_conn_id, CleanerLimits(), dry_run=read.dry_run_only) as session:
+        opened = session_of(
+            context, read.rlmm_conn_id, CleanerLimits(), dry_run=read.dry_run_only, confirm=read.confirm_lost_records
+        )
+        with opened as session:
             try:
                 done = copy_topic(
                     session,

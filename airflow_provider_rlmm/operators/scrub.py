@@ -38,6 +38,8 @@ class RemoteStorageScrubOperator(CheckedOperator):
     :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None`` shows no cost.
     :param fail_on_problems: fail the task for what needs a person.
     :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
     :return: per class the number of ``objects`` and their ``bytes``, and the ``scrub``'s folder.
     :raises AirflowFailException: naming how many things need a person, and the first of them.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
@@ -45,7 +47,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = (
-        "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides",
+        "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides", "confirm_lost_records",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -53,6 +55,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         "price_per_gb_month": given.price_micros,
         "fail_on_problems": given.flag,
         "overrides": given.overrides,
+        "confirm_lost_records": given.lost_records,
     }
     operator_extra_links = (ScrubLink(),)
     ui_color = "#d5e8d4"
@@ -66,6 +69,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         price_per_gb_month: float | str | None = None,
         fail_on_problems: bool | str = True,
         overrides: Sequence[str] | None = None,
+        confirm_lost_records: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,6 +78,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         self.price_per_gb_month = price_per_gb_month
         self.fail_on_problems = fail_on_problems
         self.overrides = overrides
+        self.confirm_lost_records = confirm_lost_records
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -83,7 +88,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits = CleanerLimits(overrides=read.overrides)
-        with session_of(context, read.rlmm_conn_id, limits, dry_run=True) as session:
+        with session_of(context, read.rlmm_conn_id, limits, dry_run=True, confirm=read.confirm_lost_records) as session:
             summary, rows = scrub(
                 session,
                 artifact_uri,
@@ -196,6 +201,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteStorageScrubOperator` asks; ``None``: no plan needs
         that.
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
     :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, of these
         ``barred`` ones, and ``dry_run``.
     :raises NotApprovedError: if the plan needs an approval that it does not have.
@@ -205,13 +212,16 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above")
+    template_fields: Sequence[str] = (
+        "rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above", "confirm_lost_records",
+    )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
         "limits": given.scrub_limits,
         "hold": given.hold_entries,
         "dry_run_only": given.flag,
         "approve_above": given.approval_limits,
+        "confirm_lost_records": given.lost_records,
     }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
@@ -225,6 +235,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
         approve_above: Mapping[str, Any] | None = None,
+        confirm_lost_records: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -233,6 +244,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         self.hold = hold
         self.dry_run_only = dry_run_only
         self.approve_above = approve_above
+        self.confirm_lost_records = confirm_lost_records
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -243,7 +255,14 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         limits, dry_run = read.limits, read.dry_run_only
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
-        opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
+        opened = session_of(
+            context,
+            read.rlmm_conn_id,
+            limits.of_the_cleaner,
+            dry_run=dry_run,
+            hold=read.hold,
+            confirm=read.confirm_lost_records,
+        )
         run, above = run_identity(context), read.approve_above
         done = delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run, approve_above=above)
         return self.told(done.counts())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -33,7 +34,13 @@ def run_identity(context: Context) -> RunIdentity:
 
 
 def session_of(
-    context: Context, rlmm_conn_id: str, limits: CleanerLimits, *, dry_run: bool, hold: Iterable[str] = ()
+    context: Context,
+    rlmm_conn_id: str,
+    limits: CleanerLimits,
+    *,
+    dry_run: bool,
+    hold: Iterable[str] = (),
+    confirm: tuple[str, ...] = (),
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open what a task of a run needs, see :func:`~airflow_provider_rlmm.session.cleaner_session.cleaner_session`.
@@ -43,6 +50,7 @@ def session_of(
     :param limits: with the overrides in force.
     :param dry_run: whether nothing will be written or deleted.
     :param hold: topics that this run must not touch, besides those that the connection names.
+    :param confirm: names of lost records that a person has confirmed.
     """
     return cleaner_session(
         RemoteLogMetadataHook(rlmm_conn_id),
@@ -51,4 +59,5 @@ def session_of(
         dry_run=dry_run,
         hold=hold,
         began=getattr(context["dag_run"], "start_date", None),
+        confirmation=Confirmation(confirm, run_identity(context).triggered_by) if confirm else NOTHING_CONFIRMED,
     )

@@ -50,6 +50,7 @@ class FindingKind(StrEnum):
     UNDER_PROOF = "UNDER_PROOF"
     ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
     UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
+    LOST_RECORDS = "LOST_RECORDS"
     INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
     MISROUTED = "MISROUTED"
     KEYED = "KEYED"
@@ -151,6 +152,13 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "drop it.",
         "If records were deleted from the topic, see incomplete history. Else a second DELETE_SEGMENT_FINISHED is "
         "harmless; for any other event find out who wrote it.",
+    ),
+    FindingKind.LOST_RECORDS: Explanation(
+        Severity.CRITICAL,
+        "The metadata partition does not hold what an earlier run has read of it: it has lost its end, and brokers that "
+        "start now do not know the segments that only the lost records name. No run for real does anything there.",
+        "Find out how: an unclean leader election, a disk that lost its last writes, a restored broker. Then confirm the "
+        "loss by the name that the finding gives it (confirm_lost_records); its metadata partition stays in doubt.",
     ),
     FindingKind.INCOMPLETE_HISTORY: Explanation(
         Severity.WARNING,

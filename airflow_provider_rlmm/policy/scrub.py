@@ -63,7 +63,8 @@ class LogView:
     :param user_partitions: all user partitions, table ``user_partitions``.
     :param mentioned: ids of the listed segments that any record is about, of whatever use it was.
     :param before: W1: metadata partition → offset, exclusive.
-    :param doubtful: metadata partitions with a lost beginning or with records that cannot be applied.
+    :param doubtful: metadata partitions with a lost beginning or end, or with records that cannot be applied.
+    :param closed: those of which nothing is believed: they lost what earlier runs had read, and nobody has confirmed that.
     :param copying_since_ms: a copy that began before that should have ended, ms since the epoch.
     """
 
@@ -74,6 +75,7 @@ class LogView:
     before: Mapping[int, int]
     doubtful: Collection[int]
     copying_since_ms: int
+    closed: Collection[int] = frozenset()
 
 
 _SEGMENT = ["topic_id", "partition", "segment_id"]
@@ -109,10 +111,12 @@ def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa
     late = _true(pc.less(rows["event_timestamp_ms"], log.copying_since_ms))
     copying = pc.and_(_true(pc.equal(state, _COPYING)), pc.and_(long_ago, late))
     in_doubt = _is_among(rows["home"], pa.array(sorted(log.doubtful), pa.int32()))
+    closed = _is_among(rows["home"], pa.array(sorted(log.closed), pa.int32()))
     # The first that applies counts.
     cases: list[tuple[Any, ScrubClass, str]] = [
         (pc.is_null(rows["topic_id"]), ScrubClass.NOT_OF_THIS_LAYOUT, "the layout builds no such key"),
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, "the listing of its folder ended early"),
+        (closed, ScrubClass.UNKNOWN, "its metadata partition has lost what an earlier run had read of it"),
         (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),
         (pc.and_(finished, long_ago), ScrubClass.FINISHED, "its segment was finished before it was listed"),
         (finished, ScrubClass.IN_USE, "its segment was finished while storage was listed"),

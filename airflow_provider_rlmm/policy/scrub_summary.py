@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import PlanFile
@@ -129,6 +130,7 @@ class ScrubSummary:
     :param incomplete: folders that could not be listed whole, at most :data:`MAX_LISTED`.
     :param incomplete_left_out: how many more there are.
     :param doubtful: metadata partitions of which not all records count.
+    :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: up to which offset.
     :param foreign_folders: folders of no topic, which were not looked into.
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
     :param file: the table.
@@ -152,6 +154,7 @@ class ScrubSummary:
     incomplete: tuple[Told, ...]
     incomplete_left_out: int
     doubtful: Mapping[int, str]
+    lost: Mapping[int, int]
     foreign_folders: int
     price_micros: int | None
     file: PlanFile
@@ -238,6 +241,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "unnamed": strict.array(_UNNAMED),
     "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
     "doubtful": strict.by_partition(strict.string),
+    "lost": strict.by_partition(strict.integer),
     "price_micros": strict.optional(strict.integer),
     "file": _FILE,
 }
@@ -289,6 +293,11 @@ def problems(
             f"it could not be listed whole, so nothing there was judged: {told.why}",
             "give the principal the right to list it, or move the key that the store cannot address out of it",
         )
+    for number, read_until in summary.lost.items():
+        lost = LostRecords(number, read_until, 0)
+        what = f"metadata partition {number}"
+        why, todo = summary.doubtful.get(number, lost.why), lost.what_to_do
+        yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=number)
     for row in unknown:
         yield Attention(
             ScrubProblem.SCRUB_UNKNOWN.value,

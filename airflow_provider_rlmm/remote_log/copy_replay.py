@@ -45,7 +45,7 @@ class CopyReplay:
 
     :param log: the log.
     :param topic_id_partition: the user partition.
-    :raises TopicInDoubtError: if the metadata partition has lost its beginning.
+    :raises TopicInDoubtError: if the metadata partition has lost its beginning, or its end.
     """
 
     def __init__(self, log: MetadataLogReader, topic_id_partition: TopicIdPartition) -> None:
@@ -59,6 +59,11 @@ class CopyReplay:
         self._misrouted = self._routed = 0
         self._tail = LogTail(self.metadata_partition)
         self._next = log.beginning_offsets()[self.metadata_partition]
+        if (lost := log.losses.get(self.metadata_partition)) is not None:
+            raise TopicInDoubtError(
+                f"{lost.why}; nobody can tell what was copied of {topic_id_partition}, and nothing of it is copied. "
+                f"What to do: {lost.what_to_do}"
+            )
         if self._next > 0:
             raise TopicInDoubtError(
                 f"metadata partition {self.metadata_partition} begins at offset {self._next}: nobody can tell what was "

@@ -160,6 +160,11 @@ class PartitionSegments(KnownSegments):
         self._next = {number: begins[number] for number in numbers}
         self._tails = {number: LogTail(number) for number in numbers}
         for number, begin in self._next.items():
+            if (lost := log.losses.get(number)) is not None:
+                raise TopicInDoubtError(
+                    f"{lost.why}; segments that only the lost records name would be left out: read the objects of the topic "
+                    f"from storage by hand. What to do: {lost.what_to_do}"
+                )
             if begin > 0:
                 raise TopicInDoubtError(
                     f"metadata partition {number} begins at offset {begin}: segments that only the records before it name "

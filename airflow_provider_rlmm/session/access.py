@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from airflow_provider_rlmm.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
@@ -140,27 +140,35 @@ class RemoteLogAccess(ABC):
         return log
 
     def get_publisher(
-        self, log: KafkaMetadataLogReader | MetadataLogWriter, *, open_ahead: bool = False
+        self, log: MetadataLogReader | MetadataLogWriter, *, open_ahead: bool = False
     ) -> GuardedPublisher:
         """
         Return the write guard, the only way to write; it writes only where the settings allow writes.
 
-        :param log: what :meth:`get_event_log` returned; a log that can be written to, such as the public fake, does as well.
+        :param log: what :meth:`get_event_log` returned, or a session has made of it: then what was read is written down
+            before anything is changed; a log that can be written to, such as the public fake, does as well.
         :param open_ahead: connect to the brokers in a thread, before the first batch.
         :raises ConfigurationError: if the settings allow writes and do not say to which cluster, or copies without writes.
         """
+        from airflow_provider_rlmm.event_log.floored_log import FlooredLog
         from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
         from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
 
         settings = self.get_connection_settings()
         settings.check_writable()
-        rights = {"allow_writes": settings.allow_writes, "allow_copy": settings.allow_copy}
-        if not isinstance(log, KafkaMetadataLogReader):
-            return GuardedPublisher(log, **rights)
-        writer = KafkaMetadataLogWriter(log)
-        if open_ahead and settings.allow_writes:
-            writer.open_ahead()
-        return GuardedPublisher(writer, **rights)
+        memory = log if isinstance(log, FlooredLog) else None
+        written = log if memory is None else memory.log
+        if isinstance(written, KafkaMetadataLogReader):
+            writer = KafkaMetadataLogWriter(written)
+            if open_ahead and settings.allow_writes:
+                writer.open_ahead()
+            written = writer
+        return GuardedPublisher(
+            cast("MetadataLogWriter", written),
+            allow_writes=settings.allow_writes,
+            allow_copy=settings.allow_copy,
+            memory=memory,
+        )
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""

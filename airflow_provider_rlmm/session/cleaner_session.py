@@ -14,6 +14,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import ConfigurationError, StoppedError
+from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -24,12 +25,12 @@ from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
+from airflow_provider_rlmm.session.floors import floored
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.protocol import ClusterTopics
+    from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
     from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.lifecycle.audit import AuditLog
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -55,7 +56,7 @@ class CleanerSession:
     :param storage: what opens the storage.
     :param work_uri: the folder of plans, reports and what runs remember.
     :param cluster_id: the verified cluster.
-    :param log: its metadata event log.
+    :param log: its metadata event log, which knows what earlier runs of the work folder have read of it.
     :param topics: its topics.
     :param clock: proven time; its text says how it was proven.
     :param hold: what is never touched, as of now.
@@ -68,7 +69,7 @@ class CleanerSession:
     storage: StorageAccess
     work_uri: str
     cluster_id: str
-    log: KafkaMetadataLogReader
+    log: MetadataLogReader
     topics: ClusterTopics
     clock: Clock
     hold: HoldSource
@@ -223,6 +224,7 @@ def cleaner_session(
     dry_run: bool,
     hold: Iterable[str] = (),
     began: datetime | None = None,
+    confirmation: Confirmation = NOTHING_CONFIRMED,
     on_progress: ProgressListener = ignore_progress,
 ) -> Iterator[CleanerSession]:
     """
@@ -234,7 +236,12 @@ def cleaner_session(
     :param dry_run: whether nothing will be written or deleted.
     :param hold: topics that this run must not touch, besides those that the settings name.
     :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
+    :param confirmation: what a person has confirmed to be lost of the metadata topic.
     :param on_progress: told how far the reading of the metadata topic is.
+    :raises FloorError: if what earlier runs have read of the metadata topic is not known, or cannot be remembered, and the
+        run is for real.
+    :raises LogBehindError: if the metadata topic ends below what was read of it, and is growing.
+    :raises LostRecordsError: if the confirmation names what is not lost.
     :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
     :raises ClockSkewError: if clocks contradict each other.
     :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
@@ -245,8 +252,11 @@ def cleaner_session(
         clock = access.get_proven_clock(log, dry_run=dry_run, overrides=limits.overrides, bounds=bounds)
         of_run = Hold.of(hold).entries
         storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, of_run)
-        stop = _fresh_stop(access)
-        yield CleanerSession(access, storage, work_uri, cluster_id, log, topics, clock, held, stop, on_progress, of_run)
+        stop, folder = _fresh_stop(access), f"{work_uri}/{cluster_folder(cluster_id)}"
+        with floored(log, folder, dry_run=dry_run, confirmation=confirmation, clock=clock) as known:
+            yield CleanerSession(
+                access, storage, work_uri, cluster_id, known, topics, clock, held, stop, on_progress, of_run
+            )
 
 
 def _fresh_hold(access: RemoteLogAccess, entries: tuple[str, ...]) -> HoldSource:

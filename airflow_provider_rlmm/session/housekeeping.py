@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.file_systems import (
     list_files,
     list_folders,
@@ -81,6 +82,8 @@ def tidy_up(
         compacted = compact(cluster_uri, artifact, since_ms)
         if any(compacted):
             logger.info("audit log: %d rows put together, %d files removed, %d left", *compacted)
+        if floors := FloorFiles(cluster_uri).prune():
+            logger.info("removed: %d files of what earlier runs have read of the metadata topic", floors)
         now_ms = min(clock(), _time_of_storage(f"{work_uri}/{artifact}", clock()))
         pruned = prune(
             work_uri,

@@ -44,6 +44,7 @@ def check_whole(
     def look() -> str:
         with open_session() as session, session.topic() as topic:
             topic.advance()
+            found.extend(_lost(session))
             if has_storage:
                 found.append(finding("the storage root", lambda: _root(session, topic)))
             found.append(_hold(session, topic))
@@ -52,6 +53,12 @@ def check_whole(
 
     read = finding("the records of the metadata topic", look)
     return found if read.good else [*found, read]
+
+
+def _lost(session: CleanerSession) -> list[ConnectionFinding]:
+    """Say what the metadata topic does not hold of what earlier runs of the work folder have read of it."""
+    losses = session.log.losses.values()
+    return [ConnectionFinding(not lost.is_open, f"{lost.why}. What to do: {lost.what_to_do}") for lost in losses]
 
 
 def _root(session: CleanerSession, topic: TopicReplay) -> str:

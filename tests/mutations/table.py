@@ -18,6 +18,7 @@ from tests.mutations.invariants import INVARIANTS
 from tests.mutations.kill_switch import KILL_SWITCH
 from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.log_directories import LOG_DIRECTORIES
+from tests.mutations.lost_records import LOST_RECORDS
 from tests.mutations.mutation import Mutation
 from tests.mutations.reading import READING
 from tests.mutations.remote_log import REMOTE_LOG
@@ -41,6 +42,7 @@ MUTATIONS = [
     *SEGMENT_STORAGE,
     *NEEDS_A_PERSON,
     *RULES,
+    *LOST_RECORDS,
     *CLOCKS,
     *LIVING_LEADER,
     *REMOTE_LOG,

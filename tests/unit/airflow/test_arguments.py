@@ -117,6 +117,7 @@ OFFSETS: list[Any] = [
     *({wrong: 0} for wrong in (-1, "-1", 1.5, True, "../0", 2**31, None)),
     {0: 1, "0": 2},
 ]
+LOSSES = ["3@24", ["3"], ["3@"], ["03@4"], ["3@24 "], [None], [3], 5, {}]
 HOLDS: list[Any] = [
     5,
     0,
@@ -167,6 +168,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "hold": HOLDS,
             "dry_run_only": FLAGS,
+            "confirm_lost_records": LOSSES,
         },
     ),
     (PublishRetentionPlanOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
@@ -180,6 +182,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         CheckRemoteLogCleanupOperator,
         {},
         {
+            "confirm_lost_records": LOSSES,
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
             "blast_radius": BLAST_RADIUS,
@@ -302,6 +305,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "price_per_gb_month": [-1, "-1", "much", True, [], NAN, INF, 1_000_001],
             "fail_on_problems": FLAGS,
             "overrides": ["move_stamp", [1], [None], 5, ["X"]],
+            "confirm_lost_records": LOSSES,
         },
     ),
     (
@@ -326,6 +330,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "dry_run_only": FLAGS,
             "approve_above": APPROVAL_LIMITS,
+            "confirm_lost_records": LOSSES,
         },
     ),
     (
@@ -375,6 +380,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
                 {"overrides": "copy_without_leader"},
             ],
             "dry_run_only": FLAGS,
+            "confirm_lost_records": LOSSES,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
+from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
@@ -132,4 +133,15 @@ def test_a_misspelt_flag_and_another_cluster_are_refused(
         run(fail_on_critical="yes, please")
     connect(monkeypatch, "cluster-2")
     with pytest.raises(ClusterMismatchError):
+        run()
+
+
+def test_a_log_that_lost_what_an_earlier_run_has_read_is_critical(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    monkeypatch.setattr(floored_log, "CATCH_UP_S", 0.0)
+    (number,) = (number for number, end in log.high_water_marks().items() if end == 2)
+    log.cut_off(number, 1)
+    with pytest.raises(UnhealthyTopicError, match=rf"metadata partition {number} offset 1 .*LOST_RECORDS.*{number}@2"):
         run()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import (
     ClusterMismatchError,
+    LostRecordsError,
     PartitionerMismatchError,
     UnsafeEventError,
     WritesNotAllowedError,
@@ -210,6 +212,37 @@ def test_other_changes_need_the_same_leave(log: InProcessMetadataEventLog) -> No
     with pytest.raises(WritesNotAllowedError, match="not allowed to delete everything: allow_writes is off"):
         GuardedPublisher(log, allow_writes=False).require_writes("delete everything")
     GuardedPublisher(log, allow_writes=True).require_writes("delete everything")
+
+
+@dataclass
+class Memory:
+    """What runs remember of the log: ``broken`` metadata partitions have lost something."""
+
+    log: InProcessMetadataEventLog
+    broken: frozenset[int] = frozenset()
+    written_before: list[int] = field(default_factory=list)
+
+    def keep(self) -> None:
+        self.written_before.append(written(self.log))
+
+    def require_unbroken(self, metadata_partitions: Collection[int]) -> None:
+        if self.broken & set(metadata_partitions):
+            raise LostRecordsError("lost")
+
+
+def test_what_was_read_is_written_down_before_anything_is_changed(log: InProcessMetadataEventLog) -> None:
+    memory = Memory(log)
+    publisher = GuardedPublisher(log, allow_writes=True, memory=memory)
+    publisher.publish([partition_event()], State())
+    publisher.require_writes("delete everything")
+    assert memory.written_before == [0, 1]
+
+
+def test_nothing_is_written_where_the_log_has_lost_what_was_read(log: InProcessMetadataEventLog) -> None:
+    memory = Memory(log, frozenset({metadata_partition_for(GONE, 5)}))
+    with pytest.raises(LostRecordsError):
+        GuardedPublisher(log, allow_writes=True, memory=memory).publish([partition_event()], State())
+    assert written(log) == 0
 
 
 @pytest.mark.parametrize("allow_writes", [True, False])

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a metadata partition is known to have lost of what somebody had read of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.quoting import in_quotes
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """
+    A metadata partition that does not hold what an earlier run has read of it: it lost its end, and may have grown again.
+
+    :param metadata_partition: which one.
+    :param read_until: offset up to which an earlier run had read it, exclusive.
+    :param end: offset at which it ended when that was noticed, exclusive.
+    :param confirmed: in words, when and by whom it was confirmed; ``None`` where nobody has: no real run does anything then.
+    """
+
+    metadata_partition: int
+    read_until: int
+    end: int
+    confirmed: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has confirmed it."""
+        return self.confirmed is None
+
+    @property
+    def name(self) -> str:
+        """What a person names it by, such as ``3@24``."""
+        return f"{self.metadata_partition}@{self.read_until}"
+
+    @property
+    def why(self) -> str:
+        """What was seen, in words."""
+        read = f"metadata partition {self.metadata_partition} was read up to offset {self.read_until} by an earlier run"
+        if self.confirmed is not None:
+            return f"{read} and has lost records of that, as was confirmed {self.confirmed}"
+        if self.end < self.read_until:
+            return f"{read}, and it ends at offset {self.end}: it has lost its last records"
+        return f"{read}, and its last records below that are others now: it has lost its end and has grown again"
+
+    @property
+    def what_to_do(self) -> str:
+        """What a person can do about it."""
+        causes = "an unclean leader election, a disk that lost its last writes, a restored broker"
+        if self.confirmed is not None:
+            return "look at what is refused by name: storage may hold segments that the log does not name any more"
+        return (
+            f"find out how ({causes}); to go on without the lost records say so once, by the parameter confirm_lost_records "
+            f"{self.name!r} or by --confirm-lost-records {self.name}; the metadata partition is in doubt from then on, and "
+            "what storage does not show to be whole stays"
+        )
+
+
+_NAME = re.compile(r"(0|[1-9]\d{0,9})@(0|[1-9]\d{0,18})")
+
+
+def lost_records_named(field: str, names: Iterable[str]) -> tuple[str, ...]:
+    """
+    Return names of lost records, once each.
+
+    :param field: what the error calls them.
+    :param names: as a person spells them.
+    :raises ConfigurationError: if one of them can name none.
+    """
+    for name in (found := tuple(dict.fromkeys(names))):
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"{field} must be METADATA_PARTITION@OFFSET, such as 3@24, as the refusal names it, not {in_quotes(name)}"
+            )
+    return found
+
+
+NOTHING_LOST: Mapping[int, LostRecords] = MappingProxyType({})
+"""What is known of a log that nobody compares with anything."""

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breaks the floor: what runs of a work folder have read of the log, and what is refused where the log has lost it."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUARD, Mutation, switched_off
+
+FLOORED_LOG = "event_log/floored_log.py"
+FLOORS = "event_log/floors.py"
+_FLOOR = "event_log/test_floored_log.py::"
+_LOST = "lifecycle/test_lost_records.py::"
+_COMMAND = "cli/test_lost_log.py::"
+
+LOST_RECORDS = [
+    Mutation(
+        "I18",
+        "a log is not compared with what earlier runs have read of it",
+        FLOORED_LOG,
+        "        lost = _lost(log, floors, sleep)\n",
+        "        lost: dict[int, LostRecords] = {}\n",
+        f"{_COMMAND}test_a_scrub_deletes_nothing_of_a_living_topic_whose_records_are_lost",
+    ),
+    Mutation(
+        "I18",
+        "a log that has lost its end and grown again is the same log",
+        FLOORED_LOG,
+        "        if ends[number] < floor.end or there != remembered:",
+        "        if ends[number] < floor.end:",
+        f"{_FLOOR}test_a_log_that_lost_few_records_and_has_grown_again_is_known_by_the_last_one",
+    ),
+    switched_off(
+        FLOORED_LOG,
+        "I18",
+        "a broker that is still catching up has lost records",
+        "        if ends[number] != first[number]:",
+        f"{_FLOOR}test_a_broker_that_is_still_catching_up_is_no_loss_and_the_command_may_be_tried_again",
+    ),
+    Mutation(
+        "I18",
+        "a confirmed loss is forgotten by the next run",
+        FLOORED_LOG,
+        "        losses = {number: loss.as_lost() for number, loss in known.items()} | lost\n",
+        "        losses = dict(lost)\n",
+        f"{_FLOOR}test_a_confirmed_loss_is_in_doubt_for_ever_and_the_floor_counts_anew",
+    ),
+    switched_off(
+        FLOORED_LOG,
+        "I18",
+        "a run for real goes on without knowing what earlier runs have read",
+        "            if not dry_run:",
+        f"{_FLOOR}test_a_run_for_real_needs_to_know_and_to_remember_and_a_reading_command_says_so",
+    ),
+    switched_off(
+        FLOORED_LOG,
+        "I18",
+        "a log that is swapped while a run reads it raises the floor",
+        "            if last >= first:",
+        f"{_FLOOR}test_a_log_that_is_swapped_while_a_run_reads_is_known_to_that_run",
+    ),
+    Mutation(
+        "I18",
+        "the last floor to be written counts, not the highest",
+        FLOORS,
+        "        end = max((floor.end for floor in of_now), default=0)\n",
+        "        end = min((floor.end for floor in of_now), default=0)\n",
+        f"{_FLOOR}test_the_highest_floor_counts_whoever_left_a_lower_one",
+    ),
+    switched_off(
+        CLEANER,
+        "I18",
+        "a metadata partition that has lost records is cleaned",
+        "        if lost is not None and lost.is_open:",
+        f"{_LOST}test_nothing_is_cleaned_there_and_the_rest_of_the_run_goes_on",
+    ),
+    switched_off(
+        MARKER,
+        "I18",
+        "partitions are marked where records are lost",
+        "            if lost is not None and lost.is_open:",
+        f"{_LOST}test_nothing_is_marked_there",
+    ),
+    switched_off(
+        PLANNER,
+        "I18",
+        "segments are planned where records are lost",
+        "        if replay.is_closed:",
+        f"{_LOST}test_nothing_is_planned_there",
+    ),
+    Mutation(
+        "I18",
+        "a confirmed loss raises no doubt",
+        REPLAY,
+        "        if self.lost is not None:\n            return Doubt(",
+        "        if False:\n            return Doubt(",
+        f"{_LOST}test_once_it_is_confirmed_it_is_in_doubt_as_one_that_lost_its_beginning",
+    ),
+    Mutation(
+        "I18",
+        "a scrub believes what a log says that has lost records",
+        "policy/scrub.py",
+        '        (closed, ScrubClass.UNKNOWN, "its metadata partition has lost what an earlier run had read of it"),\n',
+        "",
+        f"{_LOST}test_a_scrub_calls_nothing_there_anything_but_unknown",
+    ),
+    Mutation(
+        "I18",
+        "the guard writes where records are lost",
+        WRITE_GUARD,
+        "            self._memory.require_unbroken({metadata_partition for metadata_partition, _ in records})\n",
+        "            pass\n",
+        "event_log/test_write_guard.py::test_nothing_is_written_where_the_log_has_lost_what_was_read",
+    ),
+    Mutation(
+        "I18",
+        "what a run has read is not written down before it changes anything",
+        WRITE_GUARD,
+        "            self._memory.keep()\n",
+        "            pass\n",
+        "event_log/test_write_guard.py::test_what_was_read_is_written_down_before_anything_is_changed",
+    ),
+]

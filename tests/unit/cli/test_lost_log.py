@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands on a log that lost records between two runs of one work folder: nothing is deleted, and it is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.cli.access import CommandLineAccess
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.event_log import floored_log
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.metadata.serde import serialize
+from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+from airflow_provider_rlmm.session.storage_access import StorageAccess
+from tests.unit.lifecycle.builders import Cluster, add, tip
+
+CLUSTER = "cluster-1"
+GONE = tip("gone", 0, 9)
+WRITES = ("--execute", "--cluster-id", CLUSTER)
+SCRUB = ("scrub", "--max-share", "1", "--storage", "file:///tiered")
+CLEAN = ("clean", "--max-share", "1", "--storage", "file:///tiered")
+
+
+class Topics(InProcessClusterTopics):
+    def describe_metadata_topic(self, name: str) -> Any:
+        return SimpleNamespace(authorized_operations=None, partition_count=1)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    """A living topic of 12 segments, 60 objects; nobody waits, and the test turns the proven clock."""
+    fake = Cluster(living_topic=False)
+    fake.topics = Topics({"alive": fake.alive.topic_id}, cluster_id=CLUSTER)
+    fake.segments(fake.alive, 12)
+
+    def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
+        return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
+
+    monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setattr(floored_log, "CATCH_UP_S", 0.0)
+    monkeypatch.setattr(CommandLineAccess, "get_proven_clock", proven)
+    monkeypatch.setattr(CommandLineAccess, "check_cluster", lambda self, *_: CLUSTER)
+    monkeypatch.setattr(CommandLineAccess, "get_cluster", lambda self, *_: SimpleNamespace(answered=["b:9092"]))
+    monkeypatch.setattr(file_systems, "modified_ms", lambda uri: fake.now_ms)
+    monkeypatch.setattr(CommandLineAccess, "check_layout", lambda self: "fits")
+    for kind, name, value in (
+        (CommandLineAccess, "get_event_log", nullcontext(fake.log)),
+        (CommandLineAccess, "get_cluster_topics", fake.topics),
+        (CommandLineAccess, "get_offset_store", fake.offsets),
+        (StorageAccess, "get_storage_manager", fake.storage),
+    ):
+        monkeypatch.setattr(kind, name, lambda self, value=value: value)
+    return fake
+
+
+def cut(cluster: Cluster) -> None:
+    cluster.log.cut_off(0, 14)
+
+
+def cut_and_grow_again(cluster: Cluster) -> None:
+    cut(cluster)
+    for number in range(20, 32):
+        cluster.log.append(0, serialize(add(cluster.alive, number)))
+
+
+LOSSES = [cut, cut_and_grow_again]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run([*arguments])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_scrub_deletes_nothing_of_a_living_topic_whose_records_are_lost(
+    cluster: Cluster, lose: Callable[[Cluster], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = set(cluster.storage.keys)
+    assert said(capsys, *SCRUB)[0] == 0
+    lose(cluster)
+    for _ in range(2):
+        cluster.now_ms += 80 * HOUR_MS
+        code, text = said(capsys, *SCRUB, *WRITES)
+        assert code == 4
+        assert "--confirm-lost-records 0@24" in text
+        assert set(cluster.storage.keys) - {"stamp"} >= keys
+    assert cluster.ours() == []
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("execute", [(), WRITES])
+def test_a_cleanup_does_nothing_where_records_are_lost(
+    cluster: Cluster, lose: Callable[[Cluster], None], execute: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12, 15):
+        cluster.segment(GONE, number)
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0
+    keys, read = set(cluster.storage.keys), cluster.log.high_water_marks()[0]
+    lose(cluster)
+    events = cluster.ours()
+    cluster.now_ms += 30 * HOUR_MS
+    code, text = said(capsys, *CLEAN, *execute)
+    assert code == 4
+    assert f"--confirm-lost-records 0@{read}" in text
+    assert set(cluster.storage.keys) == keys
+    assert cluster.ours() == events
+
+
+def test_once_it_is_confirmed_by_name_runs_go_on_and_it_stays_in_doubt(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12, 15):
+        cluster.segment(GONE, number)
+    end = cluster.log.high_water_marks()[0]
+    whole = tip("whole", 0, 10)
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0
+    read = cluster.log.high_water_marks()[0]
+    # The marker and the last segment of the deleted topic are lost.
+    cluster.log.cut_off(0, end - 2)
+    cluster.segment(whole, 16)
+    code, text = said(capsys, *CLEAN, *WRITES, "--confirm-lost-records", "0@7")
+    assert code == 1
+    assert f"it would be 0@{read}" in text
+    confirmed = ("--confirm-lost-records", f"0@{read}")
+    code, _ = said(capsys, *CLEAN, *WRITES, *confirmed)
+    assert code == 4, "it is in doubt, and nobody has acknowledged that"
+    cluster.now_ms += 30 * HOUR_MS
+    code, text = said(capsys, *CLEAN, *WRITES)
+    assert code == 4
+    assert "as was confirmed" in text
+    assert cluster.keys_of(whole) == set(), "what storage shows to be whole is cleaned"
+    assert len(cluster.keys_of(GONE)) == 15, "storage holds a segment that the log does not name"
+    assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED") and "gone" in line]
+
+
+def test_check_says_it(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionCheck, "findings", lambda self: [])
+    assert said(capsys, *SCRUB)[0] == 0
+    cut(cluster)
+    assert run(["check", "--json", "--storage", "file:///tiered"]) == 4
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [f["good"] for f in findings if "--confirm-lost-records 0@24" in f["finding"]] == [False]
