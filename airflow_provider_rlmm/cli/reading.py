@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -82,8 +82,12 @@ def segments(
     invocation: Invocation, topic: str | None, partition: int | None, state: str | None, limit: int | None
 ) -> None:
     """List the remote segments that are not finished."""
+    from airflow_provider_rlmm.session.holding import require_known_topic
+
     with _topic(invocation) as (_, replayed):
         table = replayed.segments
+        if topic is not None:
+            require_known_topic(replayed, topic)
     wanted = _wanted(table, topic, partition=partition, state=state and int(RemoteLogSegmentState[state]))
     order = [
         ("topic", "ascending"),
@@ -120,7 +124,7 @@ def events(
         raise click.UsageError("an offset is one of a metadata partition: give --metadata-partition, too")
     with _session(invocation) as session:
         ranges = _ranges(session.log, metadata_partition, from_offset, to_offset)
-        _print_events(invocation, islice(_rows(session.log, ranges, topic), limit))
+        _print_events(invocation, session, islice(_rows(session.log, ranges, topic), limit), topic)
 
 
 @click.command()
@@ -133,7 +137,7 @@ def trail(invocation: Invocation, topic: str, partition: int | None, segment: st
     wanted = _kafka_id("--segment", segment) if segment else None
     with _session(invocation) as session:
         rows = _rows(session.log, _ranges(session.log, None, None, None), topic, partition, wanted)
-        _print_events(invocation, rows)
+        _print_events(invocation, session, rows, topic)
 
 
 @click.command()
@@ -309,11 +313,21 @@ def _of_topic(table: pa.Table | pa.RecordBatch, topic: str | None) -> Any:
         return named
 
 
-def _print_events(invocation: Invocation, rows: Iterator[dict[str, Any]]) -> None:
+def _print_events(
+    invocation: Invocation, session: CleanerSession, rows: Iterator[dict[str, Any]], topic: str | None
+) -> None:
+    """Print records; where there are none of a topic, refuse a name that nothing has."""
+    from airflow_provider_rlmm.session.holding import require_known_topic
+
+    first = next(rows, None)
+    if first is None and topic is not None:
+        with session.topic() as replayed:
+            require_known_topic(replayed, topic)
+    found = rows if first is None else chain([first], rows)
     if invocation.output.as_json:
-        invocation.output.rows(rows, {})
+        invocation.output.rows(found, {})
         return
-    invocation.output.rows(map(_event_for_people, rows), _EVENT_COLUMNS, "events")
+    invocation.output.rows(map(_event_for_people, found), _EVENT_COLUMNS, "events")
 
 
 def _event_for_people(row: dict[str, Any]) -> dict[str, Any]:

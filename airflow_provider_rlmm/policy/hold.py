@@ -29,6 +29,14 @@ class KnownTopics:
     names: frozenset[str]
     ids: frozenset[str]
 
+    def unknown(self, entry: str) -> UnknownEntry | None:
+        """
+        Return what there is no topic of, ``None`` where one has that name or id.
+
+        :param entry: a name or an id.
+        """
+        return None if entry in self.names or entry in self.ids else UnknownEntry(entry, _nearest(entry, self.names))
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownEntry:
@@ -43,10 +51,16 @@ class UnknownEntry:
     nearest: tuple[str, ...]
 
     @property
+    def meant(self) -> str:
+        """What may be meant, as the end of a sentence; empty where nothing resembles it."""
+        return f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
+
+    @property
     def why(self) -> str:
         """What is wrong with it."""
-        meant = f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
-        return f"the hold names {self.entry!r}, and neither log nor cluster knows a topic of that name or id{meant}"
+        return (
+            f"the hold names {self.entry!r}, and neither log nor cluster knows a topic of that name or id{self.meant}"
+        )
 
     @property
     def what_to_do(self) -> str:
@@ -96,11 +110,8 @@ class Hold:
 
         :param topics: what log and cluster name.
         """
-        return [
-            UnknownEntry(entry, _nearest(entry, topics.names))
-            for entry in self.entries
-            if not _is_pattern(entry) and entry not in topics.names and entry not in topics.ids
-        ]
+        found = (topics.unknown(entry) for entry in self.entries if not _is_pattern(entry))
+        return [entry for entry in found if entry is not None]
 
     def in_words(self, topics: KnownTopics) -> str:
         """

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a hold names what there is: asked before the first event, never of what somebody adds while a run works."""
+"""Whether a hold, or a command, names what there is: asked before the first event, never of what is added in mid-run."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import UnknownHoldError
+from airflow_provider_rlmm.errors import ConfigurationError, UnknownHoldError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.hold import KnownTopics
 from airflow_provider_rlmm.policy.refusals import Refusal
+from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -58,6 +59,22 @@ def hold_in_words(session: CleanerSession, topic: TopicReplay) -> str:
         return NOTHING_HELD
     unknown = require_known_hold(session, topic)
     return ". ".join([hold.in_words(_known(topic)), *(f"{found.why} To do: {found.what_to_do}" for found in unknown)])
+
+
+def require_known_topic(topic: TopicReplay, name: str) -> None:
+    """
+    Refuse to say "nothing" of a topic that there is not.
+
+    :param topic: the metadata topic; it is read if nothing of it was yet.
+    :param name: name or id of the topic that was asked for.
+    :raises ConfigurationError: naming the nearest names.
+    :raises EventLogError: if log or cluster cannot be asked.
+    """
+    if (unknown := _known(topic).unknown(name)) is not None:
+        raise ConfigurationError(
+            f"neither log nor cluster knows a topic of the name or id {in_quotes(name)}{unknown.meant or ';'} 'rlmm topics' "
+            "lists those with remote segments"
+        )
 
 
 def _known(topic: TopicReplay) -> KnownTopics:

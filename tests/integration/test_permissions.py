@@ -162,6 +162,8 @@ def world() -> Iterator[World]:
         orphan = tiering.provoke_scenario_b(kafka, ORPHANED)
         assert len(Runs(kafka).mark().marked) == 1
         with running_s3_server(FolderObjects(kafka.remote_dir)) as storage, running_s3_server() as work:
+            # Runs hold it, so the log must name it.
+            write_event(kafka, started(1, partition=TopicIdPartition(uuid4(), HELD, 0)))
             yield World(kafka, orphan, storage, work)
 
 
@@ -238,7 +240,7 @@ def whole_run(*, dry_run: bool, most: int | None) -> dict[str, Any]:
         "hold": [HELD],
     }
     CheckRemoteLogCleanupOperator(task_id="check", **common, **planning).execute(context)
-    MarkDeletedPartitionsOperator(task_id="mark", **common).execute(context)
+    MarkDeletedPartitionsOperator(task_id="mark", hold=[HELD], **common).execute(context)
     partitions = PlanRemoteLogCleanupOperator(task_id="plan", **common, **planning).execute(context)
     for partition in partitions:
         CleanMetadataPartitionOperator(task_id="clean", metadata_partition=partition, hold=[HELD], **common).execute(

@@ -35,7 +35,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
             yield made.topic()
 
         yield SimpleNamespace(
-            topic=topic, clock=lambda: made.now_ms, hold=lambda: Hold(), cluster_id="c", cluster_uri=str(tmp_path / "c")
+            log=made.log,
+            topic=topic,
+            clock=lambda: made.now_ms,
+            hold=lambda: Hold(),
+            cluster_id="c",
+            cluster_uri=str(tmp_path / "c"),
         )
 
     monkeypatch.setattr(reading, "open_session", opened)
@@ -97,3 +102,18 @@ def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFix
     found = json.loads(out)
     assert (code, found["good"]) == (4, False)
     assert "DESCRIBE on every topic" in found["findings"][-1]["finding"]
+
+
+@pytest.mark.parametrize(
+    "words", [("segments", "--topic", "Gonne"), ("events", "--topic", "Gonne"), ("trail", "Gonne")]
+)
+def test_of_a_topic_that_there_is_not_no_command_says_that_it_has_nothing(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, *words)
+    assert (code, "neither log nor cluster knows a topic of the name or id 'Gonne'; did you mean 'gone'?" in err) == (
+        1,
+        True,
+    )
+    assert run(capsys, *words[:-1], "gone")[0] == 0
+    assert run(capsys, *words[:-1], "alive")[0] == 0
