@@ -24,6 +24,7 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
+from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
@@ -72,6 +73,7 @@ class RemoteLogCleaner:
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param archive: what may be deleted because it is archived; by default nothing needs to be.
     :param root: what is known about the storage root.
+    :param ledger: since when it is known.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
@@ -94,6 +96,7 @@ class RemoteLogCleaner:
     should_stop: StopSource = never_stopped
     archive: ArchiveGuard = NO_ARCHIVE
     root: RootExpectation = UNKNOWN_ROOT
+    ledger: PlaceLedger = NOTHING_RECORDED
     samples: Sequence[Sample] | None = None
     on_root: Callable[[ProvenRoot], object] = _forget
     snapshots: SnapshotStore | None = None
@@ -215,6 +218,7 @@ class RemoteLogCleaner:
             expectation=self.root,
             overrides=self.limits.overrides,
             samples=self.samples,
+            ledger=self.ledger,
         )
         root = replace(root, check=effects.stamp_root(root.check))
         self.on_root(root)

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, Metad
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import as_unseen, refusal_of
 from airflow_provider_rlmm.lifecycle.marker import due_observation
@@ -259,6 +260,7 @@ def publish_events(
     limits: CleanerLimits,
     storage: RemoteStorageManager | None = None,
     root: RootExpectation = UNKNOWN_ROOT,
+    ledger: PlaceLedger = NOTHING_RECORDED,
     hold: HoldSource = nothing_held,
     expected_cluster_id: str | None = None,
     clock: Clock = system_clock,
@@ -275,6 +277,7 @@ def publish_events(
     :param limits: limits of destructive work; what starts or finishes a deletion needs the override ``events_by_hand``.
     :param storage: remote storage; it is not needed for markers.
     :param root: what is known about its root.
+    :param ledger: since when it is known.
     :param hold: what is never touched, asked before every event.
     :param expected_cluster_id: refuse any other cluster; an override needs it.
     :param clock: time.
@@ -295,7 +298,9 @@ def publish_events(
 
     def prove(asked: RemoteStorageManager) -> ProvenRoot:
         topic = TopicReplay(log, topics, clock, snapshots)
-        return prove_root(topic, asked, cluster_id=cluster_id, expectation=root, overrides=limits.overrides)
+        return prove_root(
+            topic, asked, cluster_id=cluster_id, expectation=root, overrides=limits.overrides, ledger=ledger
+        )
 
     witness = _StorageWitness(storage, prove, limits.overrides)
     replays: dict[int, MetadataPartitionReplay] = {}

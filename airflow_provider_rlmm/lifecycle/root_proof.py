@@ -23,6 +23,12 @@ from uuid import UUID
 from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.current_root import (
+    COMPARE,
+    NOTHING_RECORDED,
+    PlaceLedger,
+    why_not_current,
+)
 from airflow_provider_rlmm.lifecycle.known_places import require_known_places
 from airflow_provider_rlmm.lifecycle.scrub import metadata_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COMPARE = "compare it with rsm.config.* in a broker's properties before you set it: brokers do not tell it"
 MOST_SAMPLES = 20
 _ROUNDS = 3
 _NAMED = 3
@@ -125,7 +130,7 @@ def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[S
     Yield the newest copied segment of each topic and place, of the topics that were copied last: once for each place at which
     its copy can lie, the one that is written to first.
     """
-    copied = copied.sort_by([("event_timestamp_ms", "descending")])
+    copied = copied.sort_by([("event_timestamp_ms", "descending"), ("event_offset", "descending")])
     if len(layout.places) == 1:
         copied = _first_of_each_topic(copied).slice(0, most)
     found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
@@ -153,9 +158,18 @@ def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:
     except UnsafeObjectKeyError:
         # A record that lies about the name of a living topic, or about its copy; the marker and the doctor tell of it.
         return ()
-    segment, copied_at_ms = metadata.remote_log_segment_id, row["event_timestamp_ms"]
+    segment = metadata.remote_log_segment_id
     return tuple(
-        Sample(row["metadata_partition"], segment.topic_id_partition, segment.id, place, required, copied_at_ms)
+        Sample(
+            row["metadata_partition"],
+            segment.topic_id_partition,
+            segment.id,
+            place,
+            required,
+            copied_at_ms=row["event_timestamp_ms"],
+            broker_id=row["broker_id"],
+            added_offset=row["added_offset"],
+        )
         for place, required in keys.items()
     )
 
@@ -186,6 +200,8 @@ class ProvenRoot:
     freshness: Freshness  # whether it is up to date, per place
     effect: DeletionEffect  # whether deletion frees space there
     recorded: frozenset[str] = frozenset()  # root ids that earlier plans and reports of the cluster recorded
+    # Why it may be a current copy of the root, ``None`` where something shows that it is none.
+    not_current: str | None = None
 
     @property
     def shown(self) -> bool:
@@ -195,11 +211,9 @@ class ProvenRoot:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Where each place lies, which root it is, what was seen there and how to pin it, for people."""
-        return (
-            *map(_place_in_words, self.check.places),
-            *self.freshness.sentences,
-            f"{self.check.to_paste} ({COMPARE})",
-        )
+        current = [self.not_current] if self.not_current else []
+        pinned = f"{self.check.to_paste} ({COMPARE})"
+        return (*map(_place_in_words, self.check.places), *self.freshness.sentences, pinned, *current)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
@@ -233,6 +247,7 @@ def prove_root(
     expectation: RootExpectation,
     overrides: Collection[str],
     samples: Sequence[Sample] | None = None,
+    ledger: PlaceLedger = NOTHING_RECORDED,
 ) -> ProvenRoot:
     """
     Look at the root, and refuse one that is not this cluster's or not up to date. Nothing is changed.
@@ -244,7 +259,9 @@ def prove_root(
     :param expectation: what was known about the root before.
     :param overrides: overrides in force.
     :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
+    :param ledger: since when the root is known; it learns of a new one.
     :raises StorageRootError: naming the place, what is missing and what to do.
+    :raises PlanError: if what the ledger has recorded cannot be read.
     :raises HiddenCopiesError: if deletion would free nothing there, naming the rule to set.
     :raises StorageError: if storage does not answer.
     :raises ClusterMismatchError: if the topics are those of another cluster than the log.
@@ -271,10 +288,13 @@ def prove_root(
     lost = tuple(sorted(begun_late.union(topic.log.losses)))
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
+    not_current = why_not_current(check, freshness, ledger, topic.log, named=bool(expectation.expected))
+    if not_current is not None:
+        logger.warning("storage root: %s", not_current)
     effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])
     logger.info("storage: %s", effect.sentence)
     effect.require_freed(overrides)
-    return ProvenRoot(check, freshness, effect, expectation.recorded)
+    return ProvenRoot(check, freshness, effect, expectation.recorded, not_current)
 
 
 def require_brokers_root(

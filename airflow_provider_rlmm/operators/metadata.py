@@ -126,6 +126,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
                 limits=limits,
                 storage=session.storage.get_storage_manager() if with_storage else None,
                 root=session.root_expectation(limits) if with_storage else UNKNOWN_ROOT,
+                ledger=session.root_ledger,
                 hold=session.hold,
                 expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
                 clock=session.clock,

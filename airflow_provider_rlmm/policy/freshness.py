@@ -39,6 +39,8 @@ class Sample:
     place: str  # name of the place of its copy
     keys: tuple[str, ...]  # the keys that a complete copy has
     copied_at_ms: int  # time of its COPY_SEGMENT_FINISHED, ms since the epoch
+    broker_id: int = -1  # who copied it, negative for us
+    added_offset: int | None = None  # where its COPY_SEGMENT_STARTED lies, ``None`` where that is not known
 
     def __str__(self) -> str:
         return f"segment {kafka_uuid_str(self.segment_id)} of {self.topic_id_partition}"
@@ -55,6 +57,8 @@ class Sample:
             "place": self.place,
             "keys": list(self.keys),
             "copied_at_ms": self.copied_at_ms,
+            "broker_id": self.broker_id,
+            "added_offset": self.added_offset,
         }
 
     @classmethod
@@ -75,6 +79,8 @@ class Sample:
                 place=str(plain["place"]),
                 keys=tuple(str(key) for key in plain["keys"]),
                 copied_at_ms=int(plain["copied_at_ms"]),
+                broker_id=int(plain["broker_id"]),
+                added_offset=None if plain["added_offset"] is None else int(plain["added_offset"]),
             )
         except (KeyError, TypeError, AttributeError) as e:
             raise ValueError(f"no sample of a storage root: {type(e).__name__} {e}") from e

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
     from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.lifecycle.audit import AuditLog
+    from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.plan import PlanSummary
@@ -192,6 +193,13 @@ class CleanerSession:
             topic, (), layout_named(settings.layout, settings.layout_options), nothing="nothing is marked"
         )
 
+    @property
+    def root_ledger(self) -> WorkFolderLedger:
+        """Remembers since when the places of the storage lie where they do."""
+        from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
+
+        return WorkFolderLedger(self.cluster_uri, self.cluster_id, self.clock)
+
     def prove_root(
         self, topic: TopicReplay, limits: CleanerLimits, storage: RemoteStorageManager | None = None
     ) -> ProvenRoot:
@@ -212,6 +220,7 @@ class CleanerSession:
             cluster_id=self.cluster_id,
             expectation=self.root_expectation(limits),
             overrides=limits.overrides,
+            ledger=self.root_ledger,
         )
 
 

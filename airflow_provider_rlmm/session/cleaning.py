@@ -163,6 +163,7 @@ def clean(
         should_stop=session.should_stop,
         archive=guard,
         root=session.root_expectation(limits),
+        ledger=session.root_ledger,
         samples=samples_of(summary.root),
         on_root=on_root,
         snapshots=session.snapshots,

@@ -12,6 +12,7 @@ OPENING = "storage/opening.py"
 STORAGE_ACCESS = "session/storage_access.py"
 FRESHNESS = "policy/freshness.py"
 ROOT_LEDGER = "lifecycle/root_ledger.py"
+CURRENT_ROOT = "lifecycle/current_root.py"
 KNOWN_PLACES = "lifecycle/known_places.py"
 CLEANING = "session/cleaning.py"
 WHOLE_CHECK = "session/whole_check.py"
@@ -77,8 +78,8 @@ STORAGE_ROOT = [
         "I2",
         "knows an older root of a place again",
         ROOT_LEDGER,
-        "**known, **root_ids}",
-        "**root_ids, **known}",
+        "**known.root_ids, **root_ids}",
+        "**root_ids, **known.root_ids}",
         "lifecycle/test_root_ledger.py",
     ),
     Mutation(
@@ -142,6 +143,30 @@ STORAGE_ROOT = [
         "takes what expected_root names and is nowhere for nothing",
         "        if unknown := [name for name in self.expected if name not in found]:",
         "storage/test_expected_root.py::test_what_is_named_and_is_no_place_is_refused",
+    ),
+    Mutation(
+        "I2",
+        "takes a copy that had begun before the root was known for a proof that it is current",
+        CURRENT_ROOT,
+        "sample.added_offset >= end",
+        "sample.added_offset >= 0",
+        "lifecycle/test_current_root.py::test_what_was_copied_before_proves_nothing_and_what_is_copied_after_does",
+    ),
+    Mutation(
+        "I2",
+        "takes a copy of our own for a proof that the root is current",
+        CURRENT_ROOT,
+        "return sample.broker_id >= 0 and",
+        "return",
+        "lifecycle/test_current_root.py::test_our_own_copier_proves_nothing",
+    ),
+    Mutation(
+        "I2",
+        "goes on with what it knew of another location",
+        ROOT_LEDGER,
+        "!= (where, topic_id)",
+        "== (None, topic_id)",
+        "lifecycle/test_root_ledger.py::test_another_location_or_another_log_counts_from_now_and_so_does_the_way_back",
     ),
     switched_off(
         ROOT_PROOF,
@@ -290,8 +315,8 @@ STORAGE_ROOT = [
         "I2",
         "takes any copy of a living topic for the newest",
         ROOT_PROOF,
-        'copied.sort_by([("event_timestamp_ms", "descending")])',
-        'copied.sort_by([("event_timestamp_ms", "ascending")])',
+        'copied.sort_by([("event_timestamp_ms", "descending"), ',
+        'copied.sort_by([("event_timestamp_ms", "ascending"), ',
         "lifecycle/test_freshness.py::test_a_root_with_the_newest_copies_is_fresh",
     ),
     switched_off(

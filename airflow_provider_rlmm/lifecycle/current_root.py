@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Is a storage root the one that brokers write to, or a copy of it that is current to this day?
+
+A copy holds whatever was copied before it was made, so nothing that is older tells them apart. What tells is a segment whose
+copy began after the work folder had recorded where the root lies, and that lies there. Offsets of the metadata topic say what
+is older, no clock does. Our own copier writes where the connection says: its copies prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+from uuid import UUID
+
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.storage.root import RootCheck
+
+COMPARE: Final = "compare it with rsm.config.* in a broker's properties: brokers do not tell it"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSeen:
+    """
+    Since when a work folder knows where a place lies.
+
+    :param where: the location, as text.
+    :param at_ms: when it was first recorded there, ms since the epoch, for people.
+    :param topic_id: id of the metadata topic at that time.
+    :param ends: metadata partition → its high watermark at that time.
+    """
+
+    where: str
+    at_ms: int
+    topic_id: UUID
+    ends: Mapping[int, int]
+
+    def is_before(self, sample: Sample) -> bool:
+        """
+        Tell whether a broker began to copy a segment after this.
+
+        :param sample: the segment.
+        """
+        end = self.ends.get(sample.metadata_partition)
+        return sample.broker_id >= 0 and None not in (end, sample.added_offset) and sample.added_offset >= end  # type: ignore[operator]
+
+
+class PlaceLedger(Protocol):
+    """Remembers since when places lie where they do."""
+
+    def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
+        """
+        Return since when each place is known where it lies now; what is new is recorded, as of now.
+
+        :param places: name of the place → its location.
+        :param log: the metadata event log.
+        :raises PlanError: if what was recorded cannot be read.
+        """
+
+
+class NothingRecorded:
+    """The ledger of somebody who has no work folder: each place is new."""
+
+    def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
+        """Know nothing."""
+        return {}
+
+
+NOTHING_RECORDED: Final[PlaceLedger] = NothingRecorded()
+
+
+def why_not_current(
+    check: RootCheck, freshness: Freshness, ledger: PlaceLedger, log: MetadataLogReader, *, named: bool
+) -> str | None:
+    """
+    Tell why nothing shows that a root is the one that brokers write to now, ``None`` where something does.
+
+    Where no living topic has a copy nothing can: other rules hold there.
+
+    :param check: whose root it is.
+    :param freshness: whether it is up to date.
+    :param ledger: since when it is known.
+    :param log: the metadata event log.
+    :param named: whether a person has named every place.
+    :raises PlanError: if what was recorded cannot be read.
+    :raises EventLogError: if the log does not answer.
+    """
+    first = check.places[0]
+    place, where = first.place.name, str(first.where)
+    known = ledger.seen({c.place.name: str(c.where) for c in check.places}, log).get(place)
+    if named or freshness.verdict(place) not in (FreshnessVerdict.FRESH, FreshnessVerdict.PARTLY_MISSING):
+        return None
+    there = [sample for sample in freshness.samples if sample.place == place and sample not in freshness.missing]
+    if known is not None and known.where == where and any(map(known.is_before, there)):
+        return None
+    return (
+        f"no broker has copied a segment of a living topic to {place} since this work folder first recorded that it lies at "
+        f"{where}, so it may be a current copy of the root that brokers write to. Look again when one has, or set "
+        f"{check.to_paste} in the rlmm connection, and {COMPARE}"
+    )
