@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.session import cleaner_session
 from airflow_provider_rlmm.session.access import RemoteLogAccess
@@ -127,6 +129,8 @@ def simulated(world: FolderWorld) -> Iterator[None]:
         mock.patch.object(Session, "snapshots", property(lambda session: world.snapshots)),
         mock.patch.object(Session, "audit_log", _witnessed_audit_log),
         mock.patch.object(cleaner_session, "STOP_AGE_S", -1.0),
+        mock.patch.object(cleaner_session, "floored", partial(cleaner_session.floored, sleep=lambda seconds: None)),
+        mock.patch.object(floored_log, "CATCH_UP_S", 4.0),
         mock.patch.object(file_systems, "modified_ms", side_effect=lambda uri: world.now_ms),
         mock.patch.object(os, "fsync", return_value=None),
     ]

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle import eligibility, unnamed_guard
 from airflow_provider_rlmm.policy import scrub_plan
-from tests.simulation.folder_moves import CLONE, PREFIX
+from tests.simulation.folder_moves import CLONE, CUT, PREFIX
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -47,8 +48,14 @@ def _unasked_storage() -> Iterator[Any]:
     yield mock.patch.object(eligibility.CleaningContext, "unnamed", return_value=None)
 
 
+def _no_floor() -> Iterator[Any]:
+    """What earlier runs have read of the log is not asked."""
+    yield mock.patch.object(floored_log, "_lost", return_value={})
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
     "storage is asked before every end": (_unasked_storage, CLONE),
+    "a log holds what was read of it": (_no_floor, CUT),
     "one object without a record bars all of them": (_garbage_beside_strangers, CLONE),
     "what no record names is no garbage": (_garbage, CLONE),
     "every place of living copies is known": (_any_prefix, PREFIX),

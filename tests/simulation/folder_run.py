@@ -58,6 +58,10 @@ class Memory:
             ):
                 self.named.add(event.remote_log_segment_id)
 
+    def forget(self, number: int) -> None:
+        """Somebody has confirmed that a metadata partition has lost records: what was read of it counts no more."""
+        self.read.pop(number, None)
+
     def add(self, other: Memory) -> None:
         """Learn what somebody else has learned."""
         self.named |= other.named
@@ -79,6 +83,7 @@ class FolderRun(Process):
     :param scrubs: whether it is a scrub.
     :param elsewhere_at_first: whether brokers had said before it that they copy below a prefix that nobody named.
     :param strangers_at_first: whether another cluster had written below a living topic id before it.
+    :param confirms: the losses that a person confirms with it, by name.
     :param learned: what it has learned by itself.
     """
 
@@ -86,7 +91,9 @@ class FolderRun(Process):
     scrubs: bool = False
     elsewhere_at_first: bool = False
     strangers_at_first: bool = False
+    confirms: tuple[str, ...] = ()
     learned: Memory = field(default_factory=Memory)
+    _remembered: set[int] = field(default_factory=set)
 
     @property
     def folder(self) -> FolderWorld:
@@ -125,7 +132,14 @@ class FolderRun(Process):
         """Tell whether this run, or one that had ended before it began, has met a segment."""
         return segment in self.learned.named or segment in self.folder.memory.named
 
+    def _remember(self) -> None:
+        """Whatever ends a task, what it had read before it changed anything is known from then on."""
+        if self.tasks not in self._remembered:
+            self._remembered.add(self.tasks)
+            self.folder.memory_to_be.add(self.learned)
+
     def _before_publish(self, effect: PublishEffect) -> None:
+        self._remember()
         event: Event = deserialize(effect.value)  # type: ignore[assignment]  # the witness judges what it is
         assert not self.scrubs, f"I13: a scrub writes {event}"
         self._require_same_world(effect.metadata_partition, event)
@@ -142,6 +156,7 @@ class FolderRun(Process):
         assert not self.elsewhere_at_first, f"I18: {what}, though copies lie below a prefix that nobody named"
 
     def _before_delete(self, key: str) -> None:
+        self._remember()
         segment = self.world.segment_of(key)
         assert segment is not None, f"deleted a key of no known segment: {key}"
         tip = segment.topic_id_partition

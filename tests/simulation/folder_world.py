@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.event_log.floored_log import Confirmation
+
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.attention import Acknowledgements
+from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
@@ -37,6 +40,7 @@ from tests.simulation.witness import Process
 from tests.simulation.world import CALM, Trouble
 from tests.unit.storage.test_aiven import custom_prefix
 
+_LOSS = re.compile(r"--confirm-lost-records (\d+@\d+)")
 WIDE = BlastRadius(max_share=1.0)
 DAY_MS = 24 * HOUR_MS
 
@@ -51,11 +55,13 @@ class FolderWorld(Moves):
 
     def __init__(self, seed: int, trouble: Trouble, moves: frozenset[str], work: Path) -> None:
         self.moves, self.work = moves, work
-        self.memory = Memory()
+        self.memory, self.memory_to_be = Memory(), Memory()
+        self.confirmed: set[str] = set()
         self.evidence: dict[UUID, dict[tuple[str, int, str], str]] = defaultdict(dict)
         """Segment → (run, its task, batch) → what is written down of it."""
         self.cloned: set[str] = set()
         self.runs = 0
+        self.to_confirm: tuple[str, ...] = ()
         self.prefixes: dict[RemoteLogSegmentId, bytes] = {}
         super().__init__(seed, trouble)
 
@@ -113,6 +119,7 @@ class FolderWorld(Moves):
             dry_run,
             crash_at,
             crash_in_changes=True,
+            confirms=self.to_confirm if self.adversary.random() < 0.5 else (),
             elsewhere_at_first=self.knows_another_prefix(),
             strangers_at_first=self.written_by_another(),
             name=f"run-{self.runs}",
@@ -128,7 +135,10 @@ class FolderWorld(Moves):
 
     def _opener(self, run: FolderRun) -> Callable[[], AbstractContextManager[CleanerSession]]:
         access = WorldAccess(self, run)
-        return lambda: cleaner_session(access, self.limits, work_uri=str(self.work), dry_run=run.dry_run)
+        said = Confirmation(run.confirms, "somebody")
+        return lambda: cleaner_session(
+            access, self.limits, work_uri=str(self.work), dry_run=run.dry_run, confirmation=said
+        )
 
     def _clean_up(self, run: FolderRun) -> Iterator[str]:
         opened, uri, failed = self._opener(run), self.uri_of(run.name), 0
@@ -158,7 +168,7 @@ class FolderWorld(Moves):
             acknowledgements=Acknowledgements((), ()),
             now_ms=self.now_ms,
         )
-        run.told += [str(judged.attention) for judged in report.judgement.failing]
+        run.told += [_in_words(judged.attention) for judged in report.judgement.failing]
 
     def _scrub(self, run: FolderRun) -> Iterator[str]:
         opened, uri, limits = self._opener(run), self.uri_of(run.name), ScrubLimits(overrides=self.overrides)
@@ -172,33 +182,48 @@ class FolderWorld(Moves):
                 price_micros=None,
             )
             scrubbing.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)
-        problems: list[Any] = list(problems_of(summary, rows))
+        problems = list(problems_of(summary, rows))
         who = RunIdentity("simulation", run.name, run.name, "nobody")
         if not run.dry_run:
             problems += scrubbing.delete(opened(), uri, limits=limits, dry_run=False, run=who).problems()
-        run.told += map(str, problems)
+        run.told += map(_in_words, problems)
         yield from ()
 
     # --- the judge ---------------------------------------------------------------------------------------------------
 
     def require_untouched(self, number: int, what: object) -> None:
         """Judge that a run changes anything in a metadata partition, or what it tells of."""
-        lost = self.memory.lost(number, self.model.logs[number])
+        lost = self.has_lost(number)
         assert not lost, (
             f"I18: {what}, though metadata partition {number} is not what runs of this work folder had read"
         )
 
     def judge_end(self, run: FolderRun, end: str) -> None:
         """Judge what a run has said, and let later ones remember what it knew."""
-        lost = [n for n in range(self.log.partition_count) if self.memory.lost(n, self.model.logs[n])]
+        said = {int(name.partition("@")[0]) for name in run.confirms}
+        lost = [n for n in range(self.log.partition_count) if n not in said and self.has_lost(n)]
         crashed = end.startswith(("before ", "after "))
         quiet = not run.told and not crashed
         assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
         assert not (run.elsewhere_at_first and quiet), f"I18: {run.name} is green, and copies lie below another prefix"
         strangers = run.strangers_at_first and run.scrubs
         assert not (strangers and quiet), f"I20: {run.name} is green, and storage holds what the log does not name"
+        self.memory.add(self.memory_to_be)
+        self.memory_to_be = Memory()
         if not crashed:
             self.memory.add(run.learned)
+        self.to_confirm = tuple(sorted({name for said in run.told for name in _LOSS.findall(said)}))
+
+    def has_lost(self, number: int) -> bool:
+        """Tell whether a metadata partition has lost what was read of it, and nobody has confirmed that on record."""
+        if not self.memory.lost(number, self.model.logs[number]):
+            return False
+        words = {path.name for path in self.work.glob(f"*/floors/*.{number}.*.confirmed.json")} - self.confirmed
+        if words:
+            self.happened["loss confirmed"] += 1
+            self.confirmed |= words
+            self.memory.forget(number)
+        return not words
 
     def excuse(self, keys: list[str]) -> None:
         """Where a folder is away nobody knows what lies there, but who had begun to delete it and saw nothing go."""
@@ -242,3 +267,7 @@ class FolderWorld(Moves):
         else:
             raise AssertionError("I5: four runs without faults, and the last one still had something to write")
         self.check_end_state(run.told)
+
+
+def _in_words(problem: Attention) -> str:
+    return f"{problem}: {problem.what_to_do}"
