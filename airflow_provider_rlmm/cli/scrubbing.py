@@ -28,7 +28,7 @@ from airflow_provider_rlmm.cli.runs import (
 )
 from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS, OVERRIDES, BlastRadius
 from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
-from airflow_provider_rlmm.quoting import human_bytes
+from airflow_provider_rlmm.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:
@@ -149,6 +149,12 @@ def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any]
     if not output.as_json:
         output.rows(rows, {"class": "class", "objects": "objects", "bytes": "size"}, "objects that are not in use")
     output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
+    for forgotten in summary.forgotten:
+        if not (forgotten.objects or forgotten.why):
+            output.line(
+                f"Nothing lies below the key prefix {in_quotes(forgotten.prefix)}, which finished segments name and the "
+                "connection does not."
+            )
     planned = document["planned"]
     output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
     if document["deletion"] is not None:

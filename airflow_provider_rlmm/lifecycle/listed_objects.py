@@ -7,11 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.scrub import LISTED_COLUMNS
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.walk import named_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,10 +39,12 @@ class ListedObjects:
 
     :param layout: where the objects of a segment lie.
     :param partition_count: number of metadata partitions.
+    :param known: user partitions that the log names: a folder with the id of one of their topics is never "of no topic".
     """
 
-    def __init__(self, layout: Layout, partition_count: int) -> None:
+    def __init__(self, layout: Layout, partition_count: int, known: Collection[TopicIdPartition] = ()) -> None:
         self._layout = layout
+        self._topics = {kafka_uuid_str(tip.topic_id): tip for tip in known} if layout.folders_name_topics else {}
         self._home = lru_cache(maxsize=1 << 16)(lambda tip: metadata_partition_for(tip, partition_count))
         self._rows: list[tuple[Any, ...]] = []
         self._chunks: list[pa.Table] = []
@@ -79,7 +82,7 @@ class ListedObjects:
 
     def _append(self, stored: StoredObject, reading: _Reading | None) -> None:
         if reading is None:
-            parts: tuple[Any, ...] = (None,) * 7
+            parts = self._parts_elsewhere(stored.key)
         else:
             place, segment, suffix = reading
             tip = segment.topic_id_partition
@@ -89,6 +92,19 @@ class ListedObjects:
         self._rows.append((stored.key, stored.size, stored.last_modified_ms, True, *parts))
         if len(self._rows) >= _CHUNK_ROWS:
             self._flush()
+
+    def _parts_elsewhere(self, key: str) -> tuple[Any, ...]:
+        """Return what is known of a key that the layout would not build: a topic, where it lies in a folder of one."""
+        folder = key.rpartition("/")[0]
+        if self._topics and (text := named_id(folder, self._topics)) is not None and not self._is_at_a_place(key):
+            tip = self._topics[text]
+            return None, None, tip.topic_id.bytes, tip.topic, None, None, None
+        return (None,) * 7
+
+    def _is_at_a_place(self, key: str) -> bool:
+        """Tell whether a key lies in the folder of a topic, as the layout builds it."""
+        ends = (key.find("/", len(place.prefix)) for place in self._layout.places if key.startswith(place.prefix))
+        return any(end >= 0 and self._layout.topic_id_of_directory(key[:end]) is not None for end in ends)
 
     def _flush(self) -> None:
         import pyarrow as pa

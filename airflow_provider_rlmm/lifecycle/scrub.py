@@ -18,6 +18,7 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, with_observations
@@ -31,6 +32,7 @@ from airflow_provider_rlmm.policy.scrub import (
     settled_copies,
     size_differs,
 )
+from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -51,6 +53,7 @@ class Scrub:
         holds objects that no record names.
     :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
     :param foreign: folders of no topic, which were not looked into.
+    :param forgotten: key prefixes that finished segments name and the connection does not, with what lies there.
     :param incomplete: folder → why not all of it was listed.
     :param doubtful: metadata partition → why what it does not say proves nothing.
     :param lost: metadata partition → offset up to which an earlier run had read it, where that was lost and nobody has
@@ -63,6 +66,7 @@ class Scrub:
     objects: pa.Table
     missing: pa.Table
     foreign: tuple[str, ...]
+    forgotten: tuple[ForgottenPrefix, ...]
     incomplete: Mapping[str, str]
     doubtful: Mapping[int, str]
     lost: Mapping[int, int]
@@ -93,26 +97,28 @@ def scrub(
     :raises EventLogError: if the log cannot be read whole, or the cluster not be asked.
     :raises StorageRootError: if the root is not the one that was proved, or is replaced meanwhile.
     """
-    began_at_ms = clock()
+    began_at_ms, known = clock(), frozenset(known)
     before = dict(log.high_water_marks())
-    listed = ListedObjects(storage.layout, log.partition_count)
-    for found in storage.walk(frozenset(known)):
+    listed = ListedObjects(storage.layout, log.partition_count, known)
+    for found in storage.walk(known):
         listed.add(found)
     after = log.high_water_marks()
-    reading = ScrubReading(log, topics, clock, listed.segment_ids())
+    reading = ScrubReading(log, topics, clock, listed.segment_ids(), storage.layout)
     reading.read(after)
     objects = listed.table(reading.names())
     view = reading.view(before, began_at_ms - max_copy_ms)
     copied = settled_copies(view)
     classes = classify_objects(objects, view, size_differs(objects, copied, storage.layout.recorded_size))
     classes = with_observations(classes, observed(classes, reading, topics, log))
+    below = look_below(reading.forgotten_prefixes(), storage, log.partition_count)
     required = [suffix for suffix, is_required in storage.layout.suffixes.items() if is_required]
     missing = _of_whole_folders(missing_segments(objects, copied, required), listed, storage.layout, len(required))
     logger.info("scrub: %d objects and %d records", objects.num_rows, reading.records)
     return Scrub(
-        classes,
+        below.added_to(classes),
         missing,
-        tuple(sorted(listed.foreign)),
+        tuple(folder for folder in sorted(listed.foreign) if not below.names(folder)),
+        below.prefixes,
         listed.broken,
         reading.doubtful,
         {number: lost.read_until for number, lost in log.losses.items() if lost.is_open},

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import MAX_PLAN_FILE_BYTES, PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import (
+    FORGOTTEN,
     MAX_KEYS,
     MAX_LISTED,
     SCRUB_COLUMNS,
@@ -166,6 +167,7 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
         incomplete_left_out=max(0, len(incomplete) - MAX_LISTED),
         doubtful=scrub.doubtful,
         lost=scrub.lost,
+        forgotten=scrub.forgotten,
         foreign_folders=len(scrub.foreign),
         price_micros=origin.price_micros,
         file=file,
@@ -234,6 +236,8 @@ def problems_of(summary: ScrubSummary, rows: pa.Table) -> list[Attention]:
     # Of a folder that was not listed whole the listing is the problem.
     incomplete = "the listing of its folder ended early"
     mask = pc.and_(pc.equal(rows["class"], ScrubClass.UNKNOWN.value), pc.not_equal(rows["why"], incomplete))
+    # Of a forgotten prefix the prefix is.
+    mask = pc.and_(mask, pc.invert(pc.starts_with(rows["why"], FORGOTTEN)))
     groups = rows.filter(mask).group_by(["topic_id", "topic", "metadata_partition", "why"]).aggregate([])
     unknown = groups.slice(0, MAX_LISTED).to_pylist()
     for row in unknown:

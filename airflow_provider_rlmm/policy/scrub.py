@@ -42,7 +42,9 @@ LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("bytes", "int64"),
     ("last_modified_ms", "int64"),
     ("is_whole", "bool"),  # whether all of its folder was listed
-    ("place", "string"),  # name of the place; this and what follows is null where the layout would never build the key
+    # name of the place; this and what follows is null where the layout would never build the key, but for the topic where the
+    # folder names one that is known
+    ("place", "string"),
     ("suffix", "string"),
     ("topic_id", "binary"),  # 16 bytes
     ("topic", "string"),
@@ -77,6 +79,9 @@ class LogView:
     copying_since_ms: int
     closed: Collection[int] = frozenset()
 
+
+ELSEWHERE = "its folder names a topic id that the log knows, at a place that the connection does not name"
+"""Why nothing can be told of an object in a folder that the layout would not build."""
 
 _SEGMENT = ["topic_id", "partition", "segment_id"]
 _COPIED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
@@ -115,6 +120,7 @@ def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa
     # The first that applies counts.
     cases: list[tuple[Any, ScrubClass, str]] = [
         (pc.is_null(rows["topic_id"]), ScrubClass.NOT_OF_THIS_LAYOUT, "the layout builds no such key"),
+        (pc.is_null(rows["place"]), ScrubClass.UNKNOWN, ELSEWHERE),
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, "the listing of its folder ended early"),
         (closed, ScrubClass.UNKNOWN, "its metadata partition has lost what an earlier run had read of it"),
         (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import PlanFile
 from airflow_provider_rlmm.policy.refusals import RefusalKind
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.policy.unnamed import OBSERVED_COLUMNS
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
@@ -63,6 +63,8 @@ class ScrubProblem(StrEnum):
 
     SCRUB_UNKNOWN = "SCRUB_UNKNOWN"  # of some objects nothing can be told
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"  # a folder could not be listed whole
+    # finished segments name a key prefix that the connection does not, and objects lie there, or nobody can tell
+    FORGOTTEN_PREFIX = "FORGOTTEN_PREFIX"
     SCRUB_NOT_LISTED = "SCRUB_NOT_LISTED"  # there is more than the document lists
 
 
@@ -99,6 +101,20 @@ class UnnamedTopic:
     keys: tuple[str, ...]  # the first of them, at most :data:`MAX_KEYS`
 
 
+FORGOTTEN = "it lies below a key prefix that finished segments name and the connection does not"
+"""Why nothing is told of an object below a key prefix that the connection does not name; the prefix follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenPrefix:
+    """A key prefix that only finished segments name, and that the connection does not."""
+
+    prefix: str  # as their custom metadata name it
+    objects: int  # objects of segments that lie there
+    bytes: int  # their sizes, summed
+    why: str  # why not all of it was listed, empty where it was
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """Something and why."""
@@ -131,6 +147,7 @@ class ScrubSummary:
     :param incomplete_left_out: how many more there are.
     :param doubtful: metadata partitions of which not all records count.
     :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: up to which offset.
+    :param forgotten: key prefixes that only finished segments name, and that the connection does not.
     :param foreign_folders: folders of no topic, which were not looked into.
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
     :param file: the table.
@@ -155,6 +172,7 @@ class ScrubSummary:
     incomplete_left_out: int
     doubtful: Mapping[int, str]
     lost: Mapping[int, int]
+    forgotten: tuple[ForgottenPrefix, ...]
     foreign_folders: int
     price_micros: int | None
     file: PlanFile
@@ -239,6 +257,9 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "classes": _classes,
     "topics": strict.array(_TOPIC),
     "unnamed": strict.array(_UNNAMED),
+    "forgotten": strict.array(
+        strict.record(ForgottenPrefix, {**dict.fromkeys(("prefix", "why"), strict.string), **_AMOUNTS})
+    ),
     "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
     "doubtful": strict.by_partition(strict.string),
     "lost": strict.by_partition(strict.integer),
@@ -251,6 +272,10 @@ UNNAMED_ADVICE = (
     "a broker names a segment before it uploads it: look whether the metadata topic has lost records (the doctor tells), "
     "whether a second cluster writes to this storage (a clone of this one), and whether the principal may describe every "
     "topic. Nothing deletes these objects"
+)
+_ELSEWHERE_ADVICE = (
+    "if they lie below a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection, then scrub "
+    "again"
 )
 _BARS = "; while they are there, no object that no record names is deleted, under whatever topic id"
 
@@ -298,12 +323,23 @@ def problems(
         what = f"metadata partition {number}"
         why, todo = summary.doubtful.get(number, lost.why), lost.what_to_do
         yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=number)
+    for forgotten in summary.forgotten:
+        if forgotten.objects or forgotten.why:
+            broken = f"; it cannot be listed whole, so nobody can tell all that lies there: {forgotten.why}"
+            yield Attention(
+                ScrubProblem.FORGOTTEN_PREFIX.value,
+                f"key prefix {in_quotes(forgotten.prefix)} with {forgotten.objects} objects",
+                f"finished segments name it and the connection does not; {forgotten.objects} objects, {forgotten.bytes} "
+                f"bytes lie there{broken if forgotten.why else ''}",
+                "if it is a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection: the next "
+                "scrub then says what lies there, and what is finished goes",
+            )
     for row in unknown:
         yield Attention(
             ScrubProblem.SCRUB_UNKNOWN.value,
             f"objects of topic id {row['topic_id']}",
             f"of some of its objects nothing can be told: {row['why']}",
-            "have the doctor examine the metadata partition",
+            _ELSEWHERE_ADVICE if row["why"] == ELSEWHERE else "have the doctor examine the metadata partition",
             row["topic"],
             row["metadata_partition"],
         )

@@ -230,11 +230,14 @@ class LayoutRemoteStorageManager:
         return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=attrgetter("key"))
 
     def walk(
-        self, known: Collection[TopicIdPartition], topic_ids: Collection[UUID] | None = None
+        self,
+        known: Collection[TopicIdPartition],
+        topic_ids: Collection[UUID] | None = None,
+        layout: Layout | None = None,
     ) -> Iterator[StoredObject | Folder]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
         with self._steady():
-            yield from Walker(self._calls, self._layout, known, topic_ids).walk()
+            yield from Walker(self._calls, layout or self._layout, known, topic_ids).walk()
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""

@@ -64,6 +64,22 @@ class Layout(Protocol):
         :return: one truth value per segment; of what is false :meth:`places_of` is asked.
         """
 
+    def recorded_prefix(self, custom_metadata: bytes | None) -> str | None:
+        """
+        Return the key prefix that the custom metadata of a segment name.
+
+        :param custom_metadata: of its metadata.
+        :return: ``None`` where they name none, or cannot be read.
+        """
+
+    def below(self, key_prefix: str) -> Layout:
+        """
+        Return the same keys below one other prefix, for listings.
+
+        :param key_prefix: what they begin with, as custom metadata name it.
+        :raises ConfigurationError: if no store can address it.
+        """
+
     @property
     def suffixes(self) -> Mapping[str, bool]:
         """Every file suffix that it knows → whether a complete segment must have it."""
@@ -203,6 +219,14 @@ class TemplateLayout:
         import pyarrow as pa
 
         return pa.chunked_array([pa.repeat(True, len(custom_metadata))])
+
+    def recorded_prefix(self, custom_metadata: bytes | None) -> str | None:
+        """See :class:`Layout`; custom metadata tells nothing here."""
+        return None
+
+    def below(self, key_prefix: str) -> Layout:
+        """See :class:`Layout`."""
+        return TemplateLayout(self.name, self._pattern.text, self.suffixes, key_prefixes=(key_prefix,))
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
         """See :class:`Layout`."""
@@ -354,6 +378,13 @@ class AivenLayout(TemplateLayout):
     def names_only(self, custom_metadata: pa.ChunkedArray, prefixes: Collection[str] = ()) -> pa.ChunkedArray:
         """See :class:`Layout`."""
         return without_other_prefix(custom_metadata, {*self._prefixes.values(), *prefixes})
+
+    def recorded_prefix(self, custom_metadata: bytes | None) -> str | None:
+        """See :class:`Layout`: OBJECT_PREFIX."""
+        try:
+            return read_custom_metadata(custom_metadata).object_prefix
+        except MalformedMetadataError:
+            return None
 
     def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
         """See :class:`Layout`: REMOTE_SIZE is that of all three objects."""

@@ -232,7 +232,10 @@ class RemoteStorageManager(Protocol):
         """List every object below the root except this package's own stamps, by key: for audits and scrubs."""
 
     def walk(
-        self, known: Collection[TopicIdPartition], topic_ids: Collection[UUID] | None = None
+        self,
+        known: Collection[TopicIdPartition],
+        topic_ids: Collection[UUID] | None = None,
+        layout: Layout | None = None,
     ) -> Iterator[StoredObject | Folder]:
         """
         List all that lies at the places of the layout, folder by folder, except this package's own stamps.
@@ -241,6 +244,7 @@ class RemoteStorageManager(Protocol):
 
         :param known: user partitions that are looked for by name where the folder above them cannot be listed.
         :param topic_ids: only what may be theirs: folders that name another topic are not looked into; ``None`` for all.
+        :param layout: its places in the place of those of :attr:`layout`.
         :raises StorageRootError: if the root is not the one of :meth:`check_root`, or is replaced meanwhile.
         """
 

@@ -3,24 +3,43 @@
 All that lies at the places of a layout, folder by folder.
 
 One key that a store cannot address, such as ``a//b``, ends every listing that would name it. So the folders right below a
-place are listed one by one, those of no topic not at all, and where a listing ends early only its folder is not known.
+place are listed one by one, those of no topic not at all, and where a listing ends early only its folder is not known. One
+that names a topic id of the log, or holds a folder that does, is of a topic, whatever the layout calls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place, is_stamp
 
 _MAX_FAILURES: Final = 10
 """Folders in a row that cannot be listed before the others are not asked for any more: each may cost a time-out."""
+
+
+_MAX_PEEKS: Final = 1_000
+"""Folders of others that are looked into, one level deep: a shared bucket may hold any number of them."""
+
+_ID_LENGTH: Final = 22
+"""Characters of a topic id as Kafka writes it."""
+
+
+def named_id(path: str, ids: Container[str]) -> str | None:
+    """
+    Return the first of some topic ids that a path names, ``None`` where it names none.
+
+    :param path: of a folder or an object.
+    :param ids: Kafka's base64 form of each.
+    """
+    parts = (path[at : at + _ID_LENGTH] for at in range(len(path) - _ID_LENGTH + 1))
+    return next((part for part in parts if part in ids), None)
 
 
 class ListingCalls(Protocol):
@@ -49,6 +68,7 @@ class Walker:
     known: Collection[TopicIdPartition]
     topic_ids: Collection[UUID] | None = None
     _failures: int = field(default=0, init=False)
+    _peeks: int = field(default=0, init=False)
     _why: str = field(default="", init=False)
 
     def walk(self) -> Iterator[StoredObject | Folder]:
@@ -83,8 +103,28 @@ class Walker:
             elif any(self._is_of_topics(directory, place) for place in places):
                 if any(self._is_wanted(directory, place) for place in places):
                     yield from self._folder(directory)
+            elif self._holds_known_topics(directory):
+                yield from self._folder(directory)
             else:
                 yield Folder(directory, FolderState.FOREIGN)
+
+    def _holds_known_topics(self, directory: str) -> bool:
+        """Tell whether a folder that the layout would not build, or one right in it, names a topic id that is known."""
+        ids = {kafka_uuid_str(tip.topic_id) for tip in self.known}
+        if not ids or self.topic_ids is not None:
+            return False
+        if named_id(directory, ids) is not None:
+            return True
+        self._peeks += 1
+        if self._peeks > _MAX_PEEKS:
+            return False
+        try:
+            return any(named_id(name, ids) is not None for name in self.calls.level(directory)[0])
+        except StorageRootError:
+            raise
+        except StorageError:
+            # Somebody else's, for all that anybody can tell.
+            return False
 
     def _is_of_topics(self, directory: str, place: Place) -> bool:
         if not self.layout.folders_name_topics:

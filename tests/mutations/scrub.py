@@ -23,6 +23,7 @@ UNNAMED = "policy/unnamed.py"
 SUMMARY = "policy/scrub_summary.py"
 GUARD = "lifecycle/unnamed_guard.py"
 
+_FORGOTTEN_TEST = "lifecycle/test_forgotten_prefixes.py::"
 _UNNAMED_TEST = "lifecycle/test_unnamed_objects.py::"
 _SCRUB_TEST = "lifecycle/test_scrub.py::"
 _PLAN_TEST = "lifecycle/test_scrub_plan.py::"
@@ -319,9 +320,33 @@ SCRUBS = [
         "I12",
         "stays green though a task before it failed",
         OPERATORS,
-        "        if failed := failed_before(self, context):",
-        "        if failed := 0:",
+        "        elif failed := failed_before(self, context):",
+        "        elif failed := 0:",
         "airflow/test_scrub_operators.py::test_a_task_that_failed_fails_the_report",
+    ),
+    Mutation(
+        "I21",
+        "lists nothing below a key prefix that only finished segments name",
+        SCRUB,
+        "look_below(reading.forgotten_prefixes(), storage",
+        "look_below((), storage",
+        _FORGOTTEN_TEST + "test_what_lies_below_a_forgotten_prefix_is_counted_and_needs_a_person",
+    ),
+    Mutation(
+        "I21",
+        "takes a forgotten prefix that cannot be listed for an empty one",
+        "lifecycle/forgotten_prefixes.py",
+        "                    why = why or met.why",
+        "                    why = ''",
+        _FORGOTTEN_TEST + "test_a_forgotten_prefix_that_cannot_be_listed_needs_a_person",
+    ),
+    Mutation(
+        "I21",
+        "calls a folder of a topic that the log knows one of no topic",
+        WALK,
+        "            elif self._holds_known_topics(directory):",
+        "            elif False:",
+        _FORGOTTEN_TEST + "test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic",
     ),
     switched_off(
         STEPS,
@@ -334,8 +359,8 @@ SCRUBS = [
         "approval",
         "the deletion in the scrub's DAG asks for no approval",
         FACTORY,
-        "        approve_above=params.APPROVE_ABOVE,\n        execution_timeout",
-        "        execution_timeout",
+        "        approve_above=params.APPROVE_ABOVE,\n        confirm_lost_records=",
+        "        confirm_lost_records=",
         "airflow/test_dags.py::test_the_steps_of_a_scrub",
     ),
     Mutation(
@@ -350,8 +375,8 @@ SCRUBS = [
         "approval",
         "the command asks for the cluster before it says what goes",
         COMMAND,
-        '    run = begin_to_ask(invocation, "scrub", execute=execute)',
-        '    run = confirmed(begin_to_ask(invocation, "scrub", execute=execute), "")',
+        '    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)',
+        '    run = confirmed(begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm), "")',
         "cli/test_scrub_command.py::test_what_goes_is_shown_before_the_cluster_is_asked_for",
     ),
 ]

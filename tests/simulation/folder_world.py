@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.floored_log import Confirmation
-
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition

@@ -33,7 +33,14 @@ from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refu
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import Amount, ScrubSummary, Told, TopicAmount, UnnamedTopic
+from airflow_provider_rlmm.policy.scrub_summary import (
+    Amount,
+    ForgottenPrefix,
+    ScrubSummary,
+    Told,
+    TopicAmount,
+    UnnamedTopic,
+)
 from airflow_provider_rlmm.quoting import human_bytes
 from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
@@ -358,9 +365,10 @@ def scrub() -> ScrubSummary:
         read_until={0: 1}, root={}, listed=Amount(5, 5 * 2**30), listed_segments=3,
         classes={kind.value: Amount(1, 2**30) for kind in ScrubClass},
         topics=(TopicAmount(ScrubClass.MISSING, EVIL, EVIL, 1, 2**30, None),), topics_left_out=4,
+        forgotten=(ForgottenPrefix(EVIL, 7, 2**30, EVIL), ForgottenPrefix("old/", 0, 0, "")),
         unnamed=(UnnamedTopic(EVIL, EVIL, EVIL, True, 21, 2**30, (EVIL,)),), unnamed_left_out=6,
-        incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, foreign_folders=0, price_micros=23_000,
-        file=FILE,
+        incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, lost={0: 5}, foreign_folders=0,
+        price_micros=23_000, file=FILE,
     )  # fmt: skip
 
 
@@ -379,6 +387,7 @@ def test_a_scrub_in_words() -> None:
     html = scrub_page("scrub-1", json.loads(scrub().to_json()))
     for words in ("5.0 GiB", "0.02", "2 folders not listed whole", "4 more are in the table", "Metadata partition 0",
         "storage holds what the log does not name", "21 objects", "6 more topics",
+        "7 objects, 1.0 GiB, of segments that the log calls finished", "nothing lies there",
     ):  # fmt: skip
         assert words in html
     html = scrub_plan_page("plan-1", json.loads(scrub_plan().to_json()))

@@ -73,13 +73,13 @@ class Scrubs:
     def uri(self) -> str:
         return f"{self.folder}/run-{self.runs}"
 
-    def scrub(self) -> tuple[ScrubSummary, pa.Table]:
+    def scrub(self, known: Any = ()) -> tuple[ScrubSummary, pa.Table]:
         self.runs += 1
         c = self.cluster
         root = prove_root(
             c.topic(), c.storage, cluster_id=CLUSTER_ID, expectation=RootExpectation(), overrides=["unproven_root"]
         )
-        found = scrub(c.log, c.topics, c.storage, known=(), clock=c.clock)
+        found = scrub(c.log, c.topics, c.storage, known=known, clock=c.clock)
         earlier = latest_rows(
             f"{self.folder}/cluster", lambda name: f"{self.folder}/{name}", CLUSTER_ID, c.log.topic_id
         )
