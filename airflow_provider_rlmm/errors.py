@@ -129,6 +129,13 @@ class LostRecordsError(EventLogError):
     """
 
 
+class MetadataTopicReplacedError(EventLogError):
+    """
+    Raised when the metadata topic is another one than earlier runs have worked with, and nobody has confirmed that; or when a
+    confirmation names another id than it has.
+    """
+
+
 class FloorError(EventLogError):
     """Raised when a run for real cannot read, or write down, up to where runs have read the log."""
 

@@ -14,8 +14,8 @@ from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import (
     Invocation,
     archive_option,
-    confirm_option,
     with_blast_radius,
+    with_confirmation,
     with_limits,
     with_storage,
 )
@@ -35,6 +35,7 @@ from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.quoting import human_bytes
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.lifecycle.run_report import RunReport
     from airflow_provider_rlmm.policy.plan import PlanSummary
 
@@ -67,7 +68,7 @@ def plan_command(
 @with_limits
 @with_blast_radius
 @execute_option
-@confirm_option
+@with_confirmation
 @acknowledgements_option
 @with_storage
 def clean_command(
@@ -76,7 +77,7 @@ def clean_command(
     blast_radius: BlastRadius,
     max_segments_this_run: int | None,
     execute: bool,
-    confirm: tuple[str, ...],
+    confirm: Confirmation,
     acknowledgements: str | None,
     archive_first: bool,
 ) -> int:

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, confirm_option, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, with_confirmation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.quoting import human_bytes
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.floored_log import Confirmation
 
 
 @click.command()
@@ -44,7 +48,7 @@ from airflow_provider_rlmm.quoting import human_bytes
     "copies of other living topics.",
 )
 @execute_option
-@confirm_option
+@with_confirmation
 @with_storage
 def copy(
     invocation: Invocation,
@@ -57,7 +61,7 @@ def copy(
     lease_ms: int,
     overrides: tuple[str, ...],
     execute: bool,
-    confirm: tuple[str, ...],
+    confirm: Confirmation,
 ) -> int:
     """
     Copy the closed segments of a living topic from one of a stopped broker's LOG_DIRs into remote storage.

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial, wraps
 from typing import Any, TypeVar
+from uuid import UUID
 
 import click
 
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import OVERRIDES, QUARANTINE_KINDS, BlastRadius, CleanerLimits
 
@@ -105,12 +107,18 @@ max_copy_option = click.option(
     show_default=True,
     help="For how long a copy may be under way, ms.",
 )
-confirm_option = click.option(
-    "--confirm-lost-records",
-    "confirm",
-    metavar="PARTITION@OFFSET",
-    multiple=True,
-    help="Go on though a metadata partition has lost what an earlier run had read of it; named as the refusal names it.",
+_CONFIRM = (
+    click.option(
+        "--confirm-lost-records",
+        metavar="PARTITION@OFFSET",
+        multiple=True,
+        help="Go on though a metadata partition has lost what an earlier run had read of it; named as the refusal names it.",
+    ),
+    click.option(
+        "--confirm-metadata-topic-id",
+        metavar="ID",
+        help="Go on though the metadata topic was deleted and made anew; its new id, as the refusal names it.",
+    ),
 )
 archive_option = click.option(
     "--archive",
@@ -191,6 +199,32 @@ def with_blast_radius(command: Command) -> Command:
         return command(*args, blast_radius=_made(BlastRadius, given), **given)
 
     return _taking(_RADIUS)(limited)
+
+
+def with_confirmation(command: Command) -> Command:
+    """Give a command what a person confirms about the metadata topic, as ``confirm``."""
+
+    @wraps(command)
+    def confirming(
+        *args: Any, confirm_lost_records: tuple[str, ...], confirm_metadata_topic_id: str | None, **given: Any
+    ) -> Any:
+        from airflow_provider_rlmm.event_log.floored_log import Confirmation
+
+        topic_id = None if confirm_metadata_topic_id is None else _topic_id(confirm_metadata_topic_id)
+        confirm = Confirmation(confirm_lost_records, metadata_topic_id=topic_id)
+        return command(*args, confirm=confirm, **given)
+
+    return _taking(_CONFIRM)(confirming)
+
+
+def _topic_id(text: str) -> UUID:
+    try:
+        return parse_kafka_uuid(text)
+    except ValueError:
+        raise click.BadParameter(
+            "it must be a topic id in Kafka's form, such as g9LiIua4STiXAgIF9bPVMg",
+            param_hint="--confirm-metadata-topic-id",
+        ) from None
 
 
 def _made(kind: type[Made], given: dict[str, Any]) -> Made:

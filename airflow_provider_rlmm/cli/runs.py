@@ -27,6 +27,7 @@ from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
@@ -53,14 +54,14 @@ class Run:
     :param name: of its folder.
     :param work_uri: folder of all runs.
     :param execute: whether it may write and delete.
-    :param confirm: names of lost records that the user has confirmed.
+    :param confirm: what the user has confirmed about the metadata topic.
     """
 
     invocation: Invocation
     name: str
     work_uri: str
     execute: bool
-    confirm: tuple[str, ...] = ()
+    confirm: Confirmation | None = None
 
     @property
     def uri(self) -> str:
@@ -106,7 +107,7 @@ def open_session(
     *,
     execute: bool = False,
     copy: bool = False,
-    confirm: tuple[str, ...] = (),
+    confirm: Confirmation | None = None,
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open cluster and storage.
@@ -116,7 +117,7 @@ def open_session(
     :param shown: what shows progress.
     :param execute: whether the command may write and delete.
     :param copy: whether it may copy segments of living topics.
-    :param confirm: names of lost records that the user has confirmed.
+    :param confirm: what the user has confirmed about the metadata topic.
     """
     from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.session.cleaner_session import cleaner_session
@@ -130,19 +131,19 @@ def open_session(
         work_uri=access.work_uri,
         dry_run=not execute,
         hold=hold,
-        confirmation=Confirmation(confirm, _user()),
+        confirmation=replace(confirm or Confirmation(), by=_user()),
         on_progress=shown.on_read,
     )
 
 
-def begin(invocation: Invocation, what: str, *, execute: bool, confirm: tuple[str, ...] = ()) -> Run:
+def begin(invocation: Invocation, what: str, *, execute: bool, confirm: Confirmation | None = None) -> Run:
     """
     Name a run, and have its cluster named by whoever lets it write.
 
     :param invocation: what the command was told.
     :param what: the command, part of the name.
     :param execute: whether it may write and delete.
-    :param confirm: names of lost records that the user has confirmed.
+    :param confirm: what the user has confirmed about the metadata topic.
     :raises ConfigurationError: if something is not understood.
     """
     if execute and not invocation.options.get("expected_cluster_id"):
@@ -152,14 +153,14 @@ def begin(invocation: Invocation, what: str, *, execute: bool, confirm: tuple[st
     return Run(invocation, name, configuration.work_uri, execute, confirm)
 
 
-def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: tuple[str, ...] = ()) -> Run:
+def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: Confirmation | None = None) -> Run:
     """
     Name a run that looks before it asks for the id of its cluster: :func:`confirmed` asks.
 
     :param invocation: what the command was told.
     :param what: the command, part of the name.
     :param execute: whether it may write and delete in the end.
-    :param confirm: names of lost records that the user has confirmed.
+    :param confirm: what the user has confirmed about the metadata topic.
     :raises ConfigurationError: if something is not understood.
     """
     named = bool(invocation.options.get("expected_cluster_id"))

@@ -11,9 +11,9 @@ import click
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import (
     Invocation,
-    confirm_option,
     max_copy_option,
     with_blast_radius,
+    with_confirmation,
     with_storage,
 )
 from airflow_provider_rlmm.cli.output import working
@@ -32,6 +32,7 @@ from airflow_provider_rlmm.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 )
 @with_blast_radius
 @execute_option
-@confirm_option
+@with_confirmation
 @acknowledgements_option
 @with_storage
 def scrub(
@@ -70,7 +71,7 @@ def scrub(
     blast_radius: BlastRadius,
     max_segments_this_run: int | None,
     execute: bool,
-    confirm: tuple[str, ...],
+    confirm: Confirmation,
     acknowledgements: str | None,
 ) -> int:
     """

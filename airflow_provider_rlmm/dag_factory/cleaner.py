@@ -95,6 +95,7 @@ def _tasks(conn_id: str) -> None:
         archive_first="{{ params.archive }}",
         scheduled_by_connection=True,
         confirm_lost_records="{{ params.confirm_lost_records }}",
+        confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=6),
     )

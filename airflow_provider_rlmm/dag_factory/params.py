@@ -203,5 +203,12 @@ def of_lost_records() -> dict[str, Param]:
             section=PROTECTIONS,
             items={"type": "string", "pattern": r"^\d+@\d+$"},
             description="Go on without records that earlier runs had read and the log has lost: 3@24, as the refusal says",
-        )
+        ),
+        "confirm_metadata_topic_id": Param(
+            None,
+            type=["null", "string"],
+            title="New metadata topic confirmed",
+            section=PROTECTIONS,
+            description="Go on though the metadata topic was deleted and made anew: its new id, as the refusal says",
+        ),
     }

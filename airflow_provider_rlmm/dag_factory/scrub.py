@@ -77,6 +77,7 @@ def _tasks() -> None:
         fail_on_problems=False,
         overrides="{{ params.overrides }}",
         confirm_lost_records="{{ params.confirm_lost_records }}",
+        confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
         pre_execute=refuse_unknown_params,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
@@ -104,8 +105,9 @@ def _tasks() -> None:
         limits=LIMITS,
         hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
-        approve_above=params.APPROVE_ABOVE,
         confirm_lost_records="{{ params.confirm_lost_records }}",
+        confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
+        approve_above=params.APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
     )

@@ -41,10 +41,12 @@ class Confirmation:
 
     :param names: of losses, such as ``3@24``.
     :param by: who says it.
+    :param metadata_topic_id: the id of the metadata topic that was made anew, ``None`` where none is confirmed.
     """
 
     names: tuple[str, ...] = ()
     by: str = "unknown"
+    metadata_topic_id: UUID | None = None
 
 
 NOTHING_CONFIRMED = Confirmation()

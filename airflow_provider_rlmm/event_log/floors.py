@@ -18,11 +18,14 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ConfigurationError, FloorError
-from airflow_provider_rlmm.file_systems import create_file, list_files, read_file, remove_file
+from airflow_provider_rlmm.file_systems import create_file, list_files, read_file, remove_file, replace_file
 from airflow_provider_rlmm.metadata.lost_records import LostRecords
 
 FLOORS_FOLDER = "floors"
 """Folder of floors and confirmations, in the folder of a cluster."""
+
+TOPIC_DOCUMENT = "metadata-topic.json"
+"""Document in the folder of a cluster: the id of the metadata topic that runs have worked with."""
 
 _MAX_BYTES = 64 * 1024
 _WRONG = (OSError, ConfigurationError)
@@ -169,6 +172,39 @@ class FloorFiles:
         """See :class:`FloorStore`."""
         said = {"read_until": loss.read_until, "end": loss.end, "at_ms": loss.at_ms, "by": loss.by}
         self._create(f"{loss.topic_id}.{loss.metadata_partition}.{loss.generation}.confirmed.json", said)
+
+    def metadata_topic_id(self) -> UUID | None:
+        """
+        Return the id of the metadata topic that runs have worked with, ``None`` where none has yet.
+
+        :raises FloorError: if it cannot be read.
+        """
+        name = f"{self.cluster_uri}/{TOPIC_DOCUMENT}"
+        try:
+            return UUID(json.loads(bytes(read_file(name, _MAX_BYTES)))["metadata_topic_id"])
+        except FileNotFoundError:
+            return None
+        except (*_WRONG, ValueError, TypeError, LookupError) as e:
+            raise FloorError(
+                f"{name} cannot be read: {e}; it says with which metadata topic runs have worked: restore it, or, once you "
+                "know that the topic is the same, remove it"
+            ) from e
+
+    def record_metadata_topic(self, topic_id: UUID, by: str, at_ms: int) -> None:
+        """
+        Remember the metadata topic that runs work with, in the place of another one.
+
+        :param topic_id: its id.
+        :param by: who runs, or has confirmed it.
+        :param at_ms: when, ms since the epoch.
+        :raises FloorError: if that cannot be done.
+        """
+        name = f"{self.cluster_uri}/{TOPIC_DOCUMENT}"
+        document = {"metadata_topic_id": str(topic_id), "by": by, "at_ms": at_ms}
+        try:
+            replace_file(name, [json.dumps(document, sort_keys=True).encode()])
+        except _WRONG as e:
+            raise FloorError(f"{name} cannot be written: {e}; give the run a work folder that can be written to") from e
 
     def prune(self) -> int:
         """

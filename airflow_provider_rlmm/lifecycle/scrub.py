@@ -56,8 +56,7 @@ class Scrub:
     :param forgotten: key prefixes that finished segments name and the connection does not, with what lies there.
     :param incomplete: folder → why not all of it was listed.
     :param doubtful: metadata partition → why what it does not say proves nothing.
-    :param lost: metadata partition → offset up to which an earlier run had read it, where that was lost and nobody has
-        confirmed it.
+    :param lost: metadata partition → what to do, where it has lost what an earlier run had read and nobody has confirmed it.
     :param before: W1: metadata partition → offset, exclusive.
     :param read_until: metadata partition → offset up to which the log was read, exclusive.
     :param began_at_ms: when W1 was taken, ms since the epoch.
@@ -69,7 +68,7 @@ class Scrub:
     forgotten: tuple[ForgottenPrefix, ...]
     incomplete: Mapping[str, str]
     doubtful: Mapping[int, str]
-    lost: Mapping[int, int]
+    lost: Mapping[int, str]
     before: Mapping[int, int]
     read_until: Mapping[int, int]
     began_at_ms: int
@@ -121,7 +120,7 @@ def scrub(
         below.prefixes,
         listed.broken,
         reading.doubtful,
-        {number: lost.read_until for number, lost in log.losses.items() if lost.is_open},
+        {number: lost.what_to_do for number, lost in log.losses.items() if lost.is_open},
         before,
         dict(reading.state.next_offsets),
         began_at_ms,

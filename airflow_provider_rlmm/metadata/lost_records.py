@@ -21,12 +21,14 @@ class LostRecords:
     :param read_until: offset up to which an earlier run had read it, exclusive.
     :param end: offset at which it ended when that was noticed, exclusive.
     :param confirmed: in words, when and by whom it was confirmed; ``None`` where nobody has: no real run does anything then.
+    :param replaced: why, and what to do, where the whole topic is another one than earlier runs have read; else ``None``.
     """
 
     metadata_partition: int
     read_until: int
     end: int
     confirmed: str | None = None
+    replaced: tuple[str, str] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -41,6 +43,8 @@ class LostRecords:
     @property
     def why(self) -> str:
         """What was seen, in words."""
+        if self.replaced is not None:
+            return self.replaced[0]
         read = f"metadata partition {self.metadata_partition} was read up to offset {self.read_until} by an earlier run"
         if self.confirmed is not None:
             return f"{read} and has lost records of that, as was confirmed {self.confirmed}"
@@ -51,6 +55,8 @@ class LostRecords:
     @property
     def what_to_do(self) -> str:
         """What a person can do about it."""
+        if self.replaced is not None:
+            return self.replaced[1]
         causes = "an unclean leader election, a disk that lost its last writes, a restored broker"
         if self.confirmed is not None:
             return "look at what is refused by name: storage may hold segments that the log does not name any more"

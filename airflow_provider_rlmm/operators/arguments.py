@@ -230,6 +230,11 @@ def topic_id(name: str, value: object) -> UUID:
     return found
 
 
+def topic_id_or_none(name: str, value: object) -> UUID | None:
+    """Return the topic id that a text spells, ``None`` where it is absent or a template that rendered as nothing."""
+    return None if value is None or value in ("", "None") else topic_id(name, value)
+
+
 def partitions(name: str, value: object) -> tuple[int, ...] | None:
     """Return user partitions, ``None`` for all of them; see :data:`Reader`."""
     if value is None or value in ("", "None", [], ()):

@@ -33,6 +33,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (of
         which topics nobody can tell whether they are gone: the report of the run is red for these), ``run``, ``root``,
         ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that
@@ -50,6 +52,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
         "source_plan", "archive_first", "confirm_lost_records",
+        "confirm_metadata_topic_id",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -62,6 +65,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "archive_first": given.flag,
         "scheduled_by_connection": given.flag,
         "confirm_lost_records": given.lost_records,
+        "confirm_metadata_topic_id": given.topic_id_or_none,
     }
     ui_color = "#d9d2e9"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -79,6 +83,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         archive_first: bool | str = False,
         scheduled_by_connection: bool = False,
         confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -92,6 +97,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         self.archive_first = archive_first
         self.scheduled_by_connection = scheduled_by_connection
         self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, str]:
@@ -110,7 +116,13 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         )
         plan, limits, dry_run = given.plan_folder(decision.source_plan), read.limits, decision.dry_run
         with session_of(
-            context, read.rlmm_conn_id, limits, dry_run=dry_run, hold=read.hold, confirm=read.confirm_lost_records
+            context,
+            read.rlmm_conn_id,
+            limits,
+            dry_run=dry_run,
+            hold=read.hold,
+            confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
         ) as session:
             verified = check(
                 session,

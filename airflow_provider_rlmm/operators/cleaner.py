@@ -42,6 +42,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         task ``check`` of the run has decided.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
         ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
@@ -49,6 +51,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only", "confirm_lost_records",
+        "confirm_metadata_topic_id",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -57,6 +60,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         "hold": given.hold_entries,
         "dry_run_only": flag_or_as_checked,
         "confirm_lost_records": given.lost_records,
+        "confirm_metadata_topic_id": given.topic_id_or_none,
     }
     ui_color = "#f4d9a8"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
@@ -70,6 +74,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         hold: Sequence[str] | None = None,
         dry_run_only: bool | str = False,
         confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -79,6 +84,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         self.hold = hold
         self.dry_run_only = dry_run_only
         self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -96,6 +102,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
             dry_run=dry_run,
             hold=read.hold,
             confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
         )
         with opened as session:
             report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)

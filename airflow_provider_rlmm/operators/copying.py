@@ -38,6 +38,8 @@ class CopyLogSegmentsOperator(CheckedOperator):
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :return: ``topic``, ``dry_run``, ``segments``, ``bytes``, ``expiring`` (how many segments were left out, as the leader is
         about to delete them) and ``partitions``: what was copied of each, ``remote_end``, and what stopped it. A task that
         fails leaves it as XCom, too.
@@ -57,6 +59,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         "dry_run_only",
         "rlmm_conn_id",
         "confirm_lost_records",
+        "confirm_metadata_topic_id",
     )
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "log_dir": given.text,
@@ -67,6 +70,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         "dry_run_only": given.flag,
         "rlmm_conn_id": given.text,
         "confirm_lost_records": given.lost_records,
+        "confirm_metadata_topic_id": given.topic_id_or_none,
     }
     ui_color = "#fce5cd"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC, Place.STORAGE))
@@ -82,6 +86,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         dry_run_only: bool | str = False,
         rlmm_conn_id: str = "rlmm_default",
         confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,6 +98,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         self.dry_run_only = dry_run_only
         self.rlmm_conn_id = rlmm_conn_id
         self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -102,7 +108,12 @@ class CopyLogSegmentsOperator(CheckedOperator):
 
         read, metrics = self.read_arguments(), RemoteLogMetrics()
         opened = session_of(
-            context, read.rlmm_conn_id, CleanerLimits(), dry_run=read.dry_run_only, confirm=read.confirm_lost_records
+            context,
+            read.rlmm_conn_id,
+            CleanerLimits(),
+            dry_run=read.dry_run_only,
+            confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
         )
         with opened as session:
             try:

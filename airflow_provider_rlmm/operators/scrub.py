@@ -40,6 +40,8 @@ class RemoteStorageScrubOperator(CheckedOperator):
     :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :return: per class the number of ``objects`` and their ``bytes``, and the ``scrub``'s folder.
     :raises AirflowFailException: naming how many things need a person, and the first of them.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
@@ -48,6 +50,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides", "confirm_lost_records",
+        "confirm_metadata_topic_id",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -56,6 +59,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         "fail_on_problems": given.flag,
         "overrides": given.overrides,
         "confirm_lost_records": given.lost_records,
+        "confirm_metadata_topic_id": given.topic_id_or_none,
     }
     operator_extra_links = (ScrubLink(),)
     ui_color = "#d5e8d4"
@@ -70,6 +74,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         fail_on_problems: bool | str = True,
         overrides: Sequence[str] | None = None,
         confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -79,6 +84,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         self.fail_on_problems = fail_on_problems
         self.overrides = overrides
         self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -88,7 +94,14 @@ class RemoteStorageScrubOperator(CheckedOperator):
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits = CleanerLimits(overrides=read.overrides)
-        with session_of(context, read.rlmm_conn_id, limits, dry_run=True, confirm=read.confirm_lost_records) as session:
+        with session_of(
+            context,
+            read.rlmm_conn_id,
+            limits,
+            dry_run=True,
+            confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
+        ) as session:
             summary, rows = scrub(
                 session,
                 artifact_uri,
@@ -203,6 +216,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         that.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :return: per class the ``objects`` and ``bytes`` that were deleted, ``gone_before``, ``held``, ``left`` objects, of these
         ``barred`` ones, and ``dry_run``.
     :raises NotApprovedError: if the plan needs an approval that it does not have.
@@ -214,6 +229,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above", "confirm_lost_records",
+        "confirm_metadata_topic_id",
     )  # fmt: skip
     readers: ClassVar[Mapping[str, given.Reader]] = {
         "rlmm_conn_id": given.text,
@@ -222,6 +238,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         "dry_run_only": given.flag,
         "approve_above": given.approval_limits,
         "confirm_lost_records": given.lost_records,
+        "confirm_metadata_topic_id": given.topic_id_or_none,
     }
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
@@ -236,6 +253,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         dry_run_only: bool | str = False,
         approve_above: Mapping[str, Any] | None = None,
         confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -245,6 +263,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         self.dry_run_only = dry_run_only
         self.approve_above = approve_above
         self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -262,6 +281,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
             dry_run=dry_run,
             hold=read.hold,
             confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
         )
         run, above = run_identity(context), read.approve_above
         done = delete(opened, artifact_uri(name), limits=limits, dry_run=dry_run, run=run, approve_above=above)

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
+from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -41,6 +42,7 @@ def session_of(
     dry_run: bool,
     hold: Iterable[str] = (),
     confirm: tuple[str, ...] = (),
+    confirm_topic_id: UUID | None = None,
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open what a task of a run needs, see :func:`~airflow_provider_rlmm.session.cleaner_session.cleaner_session`.
@@ -51,6 +53,7 @@ def session_of(
     :param dry_run: whether nothing will be written or deleted.
     :param hold: topics that this run must not touch, besides those that the connection names.
     :param confirm: names of lost records that a person has confirmed.
+    :param confirm_topic_id: id of a metadata topic that was made anew, as a person has confirmed it.
     """
     return cleaner_session(
         RemoteLogMetadataHook(rlmm_conn_id),
@@ -59,5 +62,5 @@ def session_of(
         dry_run=dry_run,
         hold=hold,
         began=getattr(context["dag_run"], "start_date", None),
-        confirmation=Confirmation(confirm, run_identity(context).triggered_by) if confirm else NOTHING_CONFIRMED,
+        confirmation=Confirmation(confirm, run_identity(context).triggered_by, confirm_topic_id),
     )

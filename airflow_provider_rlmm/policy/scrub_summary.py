@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import PlanFile
@@ -146,7 +145,7 @@ class ScrubSummary:
     :param incomplete: folders that could not be listed whole, at most :data:`MAX_LISTED`.
     :param incomplete_left_out: how many more there are.
     :param doubtful: metadata partitions of which not all records count.
-    :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: up to which offset.
+    :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: what to do.
     :param forgotten: key prefixes that only finished segments name, and that the connection does not.
     :param foreign_folders: folders of no topic, which were not looked into.
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
@@ -171,7 +170,7 @@ class ScrubSummary:
     incomplete: tuple[Told, ...]
     incomplete_left_out: int
     doubtful: Mapping[int, str]
-    lost: Mapping[int, int]
+    lost: Mapping[int, str]
     forgotten: tuple[ForgottenPrefix, ...]
     foreign_folders: int
     price_micros: int | None
@@ -262,7 +261,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     ),
     "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
     "doubtful": strict.by_partition(strict.string),
-    "lost": strict.by_partition(strict.integer),
+    "lost": strict.by_partition(strict.string),
     "price_micros": strict.optional(strict.integer),
     "file": _FILE,
 }
@@ -318,10 +317,8 @@ def problems(
             f"it could not be listed whole, so nothing there was judged: {told.why}",
             "give the principal the right to list it, or move the key that the store cannot address out of it",
         )
-    for number, read_until in summary.lost.items():
-        lost = LostRecords(number, read_until, 0)
-        what = f"metadata partition {number}"
-        why, todo = summary.doubtful.get(number, lost.why), lost.what_to_do
+    for number, todo in summary.lost.items():
+        what, why = f"metadata partition {number}", summary.doubtful[number]
         yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=number)
     for forgotten in summary.forgotten:
         if forgotten.objects or forgotten.why:

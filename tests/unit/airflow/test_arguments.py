@@ -117,6 +117,7 @@ OFFSETS: list[Any] = [
     *({wrong: 0} for wrong in (-1, "-1", 1.5, True, "../0", 2**31, None)),
     {0: 1, "0": 2},
 ]
+TOPIC_IDS = [7, "orders", "AAAAAAAAAAAAAAAAAAAAAA", [], True]
 LOSSES = ["3@24", ["3"], ["3@"], ["03@4"], ["3@24 "], [None], [3], 5, {}]
 HOLDS: list[Any] = [
     5,
@@ -169,6 +170,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "dry_run_only": FLAGS,
             "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
         },
     ),
     (PublishRetentionPlanOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
@@ -183,6 +185,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
         {},
         {
             "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
             "blast_radius": BLAST_RADIUS,
@@ -306,6 +309,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "fail_on_problems": FLAGS,
             "overrides": ["move_stamp", [1], [None], 5, ["X"]],
             "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
         },
     ),
     (
@@ -331,6 +335,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "dry_run_only": FLAGS,
             "approve_above": APPROVAL_LIMITS,
             "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
         },
     ),
     (
@@ -381,6 +386,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             ],
             "dry_run_only": FLAGS,
             "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +19,7 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck
 from airflow_provider_rlmm.session.storage_access import StorageAccess
@@ -151,3 +153,49 @@ def test_check_says_it(cluster: Cluster, capsys: pytest.CaptureFixture[str], mon
     assert run(["check", "--json", "--storage", "file:///tiered"]) == 4
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert [f["good"] for f in findings if "--confirm-lost-records 0@24" in f["finding"]] == [False]
+
+
+def make_anew(cluster: Cluster) -> str:
+    """The metadata topic is deleted and made anew: brokers write to it what they copy from now on."""
+    cluster.log.topic_id = cluster.topics.metadata_topic_id = UUID(int=99)
+    cluster.log.cut_off(0, 0)
+    cluster.segment(cluster.alive, 40)
+    return kafka_uuid_str(UUID(int=99))
+
+
+def test_a_metadata_topic_that_was_made_anew_is_refused_until_its_new_id_is_confirmed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, *SCRUB)[0] == 0
+    new_id = make_anew(cluster)
+    keys = set(cluster.storage.keys)
+    for _ in range(2):
+        cluster.now_ms += 80 * HOUR_MS
+        for command in (SCRUB, CLEAN):
+            code, text = said(capsys, *command, *WRITES)
+            assert (code, f"--confirm-metadata-topic-id {new_id}" in text) == (1, True)
+    assert set(cluster.storage.keys) == keys
+    assert cluster.ours() == []
+    confirmed = ("--confirm-metadata-topic-id", new_id)
+    assert said(capsys, *CLEAN, *confirmed, *WRITES)[0] == 0
+    assert said(capsys, *SCRUB, *WRITES)[0] == 4
+    assert set(cluster.storage.keys) >= keys, "the old objects of the living topic stay"
+
+
+def test_dry_runs_on_a_metadata_topic_that_was_made_anew_are_red_and_do_not_record_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, *SCRUB)[0] == 0
+    new_id = make_anew(cluster)
+    for command in (SCRUB, CLEAN, ("plan", *CLEAN[1:]), SCRUB):
+        code, text = said(capsys, *command)
+        assert (code, f"--confirm-metadata-topic-id {new_id}" in text) == (4, True)
+
+
+def test_another_id_than_the_new_one_confirms_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, *SCRUB)[0] == 0
+    new_id = make_anew(cluster)
+    wrong = kafka_uuid_str(UUID(int=98))
+    code, text = said(capsys, *CLEAN, *WRITES, "--confirm-metadata-topic-id", wrong)
+    assert (code, f"has id {new_id}, and {wrong} was confirmed" in text) == (1, True)
+    assert said(capsys, *CLEAN, *WRITES, "--confirm-metadata-topic-id", "nonsense")[0] == 2
