@@ -105,9 +105,9 @@ def _tasks() -> None:
         limits=LIMITS,
         hold="{{ params.hold }}",
         dry_run_only="{{ params.dry_run }}",
+        approve_above=params.APPROVE_ABOVE,
         confirm_lost_records="{{ params.confirm_lost_records }}",
         confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
-        approve_above=params.APPROVE_ABOVE,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
     )
