@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import ArchiveError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
@@ -92,19 +93,37 @@ def leave_document(
     return write_document(topic_uri, run)
 
 
-def require_document(found: ArchivedUserPartition) -> None:
+class DocumentLooks:
     """
-    Look for the document that names what was archived of a user partition: without it nothing would be restored.
+    Looks for the documents that name what was archived: without them nothing would be restored.
 
-    :param found: what was archived.
-    :raises ArchiveError: if it is not there, is not the one that was written, or names another manifest.
+    A document names all user partitions of its topic, so one look serves them all.
+
+    :param monotonic: ms, only ever growing.
+    :param age_ms: for how long a look counts, ms.
     """
-    run = read_document(topic_folder(found.folder), found.document)
-    named = {(m.partition, m.name, m.sha256) for m in run.manifests}
-    if (found.partition, found.manifest, found.manifest_sha256) not in named:
-        raise ArchiveError(
-            f"the document {found.document} does not name {found.folder}/{found.manifest}: archive again"
-        )
+
+    def __init__(self, monotonic: Clock, age_ms: int) -> None:
+        self._monotonic = monotonic
+        self._age_ms = age_ms
+        self._seen: dict[tuple[str, str], tuple[int, frozenset[tuple[int, str, str]]]] = {}
+
+    def require(self, found: ArchivedUserPartition) -> None:
+        """
+        Look for the document of a user partition.
+
+        :param found: what was archived of it.
+        :raises ArchiveError: if it is not there, is not the one that was written, or names another manifest.
+        """
+        where, now_ms = (topic_folder(found.folder), found.document), self._monotonic()
+        looked = self._seen.get(where)
+        if looked is None or now_ms - looked[0] >= self._age_ms:
+            named = frozenset((m.partition, m.name, m.sha256) for m in read_document(*where).manifests)
+            looked = self._seen[where] = now_ms, named
+        if (found.partition, found.manifest, found.manifest_sha256) not in looked[1]:
+            raise ArchiveError(
+                f"the document {found.document} does not name {found.folder}/{found.manifest}: archive again"
+            )
 
 
 def _written(found: ArchivedUserPartition) -> NamedManifest:

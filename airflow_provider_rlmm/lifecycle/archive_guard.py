@@ -80,7 +80,10 @@ class ArchivedPlan:
         *,
         monotonic: Clock = monotonic_clock,
     ) -> None:
+        from airflow_provider_rlmm.lifecycle.archive_documents import DocumentLooks
+
         archive.check_plan(summary)
+        self._documents = DocumentLooks(monotonic, LOOK_AGE_MS)
         self._archive = archive
         self._metadata_partition = metadata_partition
         self._monotonic = monotonic
@@ -112,11 +115,10 @@ class ArchivedPlan:
 
     def _look(self, tip: TopicIdPartition, found: ArchivedUserPartition) -> tuple[ArchivedSegment, ...]:
         """Return the segments that the archive of a user partition holds now; none where it is not whole, from then on."""
-        from airflow_provider_rlmm.lifecycle.archive_documents import require_document
         from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest, require_files
 
         try:
-            require_document(found)
+            self._documents.require(found)
             manifest = read_manifest(found.folder, found.manifest, found.manifest_sha256)
             self._check(manifest, tip)
             require_files(found.folder, manifest)

@@ -177,9 +177,17 @@ ARCHIVING = [
         ARCHIVE,
         "what is archived is deleted though no document names it",
         GUARD,
-        "            require_document(found)\n",
+        "            self._documents.require(found)\n",
         "",
         SPOILT,
+    ),
+    Mutation(
+        ARCHIVE,
+        "a document that goes while it is deleted by is not missed",
+        DOCUMENTS,
+        "        if looked is None or now_ms - looked[0] >= self._age_ms:",
+        "        if looked is None:",
+        f"{TESTS}::test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion",
     ),
     Mutation(
         ARCHIVE,

@@ -197,7 +197,7 @@ def test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it(
     assert cluster.keys_of(GONE) == before
 
 
-@pytest.mark.parametrize("how", ["gone", "no manifest"])
+@pytest.mark.parametrize("how", ["gone", "no manifest", "no document"])
 def test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion(
     cluster: ArchivingCluster, run: Run, how: str
 ) -> None:
@@ -209,7 +209,7 @@ def test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion(
         """Time stands still until the first segment is deleted; then the archive goes, and half a minute."""
         if len(cluster.keys_of(GONE)) == before:
             return 0
-        if (folder / "manifests").exists() and any((folder / "manifests").iterdir()) and any(folder.rglob("*.log")):
+        if all(map(any, ((folder / "manifests").iterdir(), folder.rglob("*.log"), (folder.parent / "runs").iterdir()))):
             spoil(folder, how, archive)
         return LOOK_AGE_MS
 
