@@ -26,7 +26,7 @@ COPY = "a copy of the root at the first run"
 FIRST, SECOND = "one/", "two/"
 COPIED = 1
 MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY)
-PLAYED: tuple[str, ...] = (CUT, CLONE, PREFIX)
+PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX)
 """Those that seeds draw from."""
 
 
@@ -71,6 +71,7 @@ class Moves(World):
         def hook(name: str, detail: Any) -> Any:
             # Between two looks at storage, not within one: what goes in the middle of a deletion looks deleted.
             if AWAY in self.moves and name == "publish" and self.adversary.random() < 0.1:
+                self.happened[AWAY] += 1
                 self._rename_in_mid_run()
             return act(name, detail)
 

@@ -13,7 +13,8 @@ from unittest import mock
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle import eligibility, unnamed_guard
 from airflow_provider_rlmm.policy import scrub_plan
-from tests.simulation.folder_moves import CLONE, CUT, PREFIX
+from airflow_provider_rlmm.session import floors
+from tests.simulation.folder_moves import CLONE, CUT, PREFIX, REMADE
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -53,7 +54,13 @@ def _no_floor() -> Iterator[Any]:
     yield mock.patch.object(floored_log, "_lost", return_value={})
 
 
+def _any_topic() -> Iterator[Any]:
+    """The metadata topic that is there is the one that runs have always worked with."""
+    yield mock.patch.object(floors, "_why_replaced", return_value=None)
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
+    "the metadata topic is the one before": (_any_topic, REMADE),
     "storage is asked before every end": (_unasked_storage, CLONE),
     "a log holds what was read of it": (_no_floor, CUT),
     "one object without a record bars all of them": (_garbage_beside_strangers, CLONE),

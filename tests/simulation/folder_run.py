@@ -84,6 +84,7 @@ class FolderRun(Process):
     :param elsewhere_at_first: whether brokers had said before it that they copy below a prefix that nobody named.
     :param strangers_at_first: whether another cluster had written below a living topic id before it.
     :param confirms: the losses that a person confirms with it, by name.
+    :param confirms_topic: whether that person confirms the metadata topic that is there now, too.
     :param learned: what it has learned by itself.
     """
 
@@ -92,6 +93,7 @@ class FolderRun(Process):
     elsewhere_at_first: bool = False
     strangers_at_first: bool = False
     confirms: tuple[str, ...] = ()
+    confirms_topic: bool = False
     learned: Memory = field(default_factory=Memory)
     _remembered: set[int] = field(default_factory=set)
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import RlmmError
 from airflow_provider_rlmm.event_log.floored_log import Confirmation
+from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session import cleaning, scrubbing
 from airflow_provider_rlmm.session.checking import check
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session
@@ -61,6 +63,7 @@ class FolderWorld(Moves):
         self.cloned: set[str] = set()
         self.runs = 0
         self.to_confirm: tuple[str, ...] = ()
+        self.asks_for_topic, self.known_topic_id = False, self.metadata_topic_id
         self.prefixes: dict[RemoteLogSegmentId, bytes] = {}
         super().__init__(seed, trouble)
 
@@ -119,6 +122,7 @@ class FolderWorld(Moves):
             crash_at,
             crash_in_changes=True,
             confirms=self.to_confirm if self.adversary.random() < 0.5 else (),
+            confirms_topic=self.asks_for_topic and self.adversary.random() < 0.5,
             elsewhere_at_first=self.knows_another_prefix(),
             strangers_at_first=self.written_by_another(),
             name=f"run-{self.runs}",
@@ -134,7 +138,8 @@ class FolderWorld(Moves):
 
     def _opener(self, run: FolderRun) -> Callable[[], AbstractContextManager[CleanerSession]]:
         access = WorldAccess(self, run)
-        said = Confirmation(run.confirms, "somebody")
+        topic_id = self.metadata_topic_id if run.confirms_topic else None
+        said = Confirmation(run.confirms, "somebody", topic_id)
         return lambda: cleaner_session(
             access, self.limits, work_uri=str(self.work), dry_run=run.dry_run, confirmation=said
         )
@@ -200,7 +205,8 @@ class FolderWorld(Moves):
     def judge_end(self, run: FolderRun, end: str) -> None:
         """Judge what a run has said, and let later ones remember what it knew."""
         said = {int(name.partition("@")[0]) for name in run.confirms}
-        lost = [n for n in range(self.log.partition_count) if n not in said and self.has_lost(n)]
+        numbers = () if run.confirms_topic else range(self.log.partition_count)
+        lost = [n for n in numbers if n not in said and self.has_lost(n)]
         crashed = end.startswith(("before ", "after "))
         quiet = not run.told and not crashed
         assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
@@ -212,10 +218,17 @@ class FolderWorld(Moves):
         if not crashed:
             self.memory.add(run.learned)
         self.to_confirm = tuple(sorted({name for said in run.told for name in _LOSS.findall(said)}))
+        self.asks_for_topic = any("--confirm-metadata-topic-id" in said for said in run.told)
 
     def has_lost(self, number: int) -> bool:
         """Tell whether a metadata partition has lost what was read of it, and nobody has confirmed that on record."""
         if not self.memory.lost(number, self.model.logs[number]):
+            return False
+        on_record = FloorFiles(f"{self.work}/{cluster_folder(CLUSTER_ID)}").metadata_topic_id()
+        if on_record == self.metadata_topic_id != self.known_topic_id:
+            self.happened["topic confirmed"] += 1
+            self.known_topic_id = self.metadata_topic_id
+            self.memory.read.clear()
             return False
         words = {path.name for path in self.work.glob(f"*/floors/*.{number}.*.confirmed.json")} - self.confirmed
         if words:
