@@ -157,6 +157,22 @@ def list_folders(uri: str) -> list[str]:
     return _listed(uri)[1]
 
 
+def folder_in_words(uri: str) -> str:
+    """
+    Name a folder and say whether it is there: a wrong one looks like an empty system. It never fails.
+
+    :param uri: of the folder.
+    """
+    try:
+        path = local_path(uri)
+        if path is not None and not path.is_dir():
+            return f"{uri}, which {'is no folder' if path.exists() else 'does not exist'}"
+        files, folders = _listed(uri)
+    except (ConfigurationError, OSError) as e:
+        return f"{uri}, which cannot be read ({type(e).__name__})"
+    return uri if files or folders else f"{uri}, which is empty"
+
+
 def file_sizes(uri: str) -> dict[str, int]:
     """
     Return the files directly below a folder with their sizes in bytes; none where there is no folder.

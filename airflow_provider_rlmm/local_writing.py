@@ -22,6 +22,7 @@ from uuid import uuid4
 LEFTOVER: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 """Names of files that are being written, or were left by a killed writer."""
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -39,11 +40,21 @@ def beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     with file:
         try:
             yield file, temporary
+        except OSError as e:
+            raise _with_remedy(e, path) from e
         finally:
             # While it is still locked: afterwards another writer would take it for a leftover.
             temporary.unlink(missing_ok=True)
     # The new name is durable once the directory is.
     _sync_folder(path.parent)
+
+
+def _with_remedy(error: OSError, path: Path) -> OSError:
+    """Return an error that names the file and what helps where the disk is full: a write does not know its path."""
+    if error.errno in _FULL and error.filename is None:
+        words = f"{os.strerror(error.errno)}: make room there, or choose a folder on another disk, then run again"
+        return OSError(error.errno, words, str(path))
+    return error
 
 
 def _make_folder(folder: Path) -> None:

@@ -226,7 +226,9 @@ def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
         output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}", style)
     if not summary.within_blast_radius and summary.blast_radius is not None:
         output.line(
-            f"It is more than one run may delete: {summary.blast_radius.excess(planned, summary.known)}.", "bold red"
+            f"It is more than one run may delete: {summary.blast_radius.excess(planned, summary.known)}. To do: "
+            f"{summary.blast_radius.remedy(planned, summary.known)}.",
+            "bold red",
         )
     output.line(f"The plan is {run.uri}")
 
@@ -235,7 +237,10 @@ def _say_totals(invocation: Invocation, document: dict[str, Any], path: str, min
     output = invocation.output
     if not output.as_json:
         rows = [{"what": name.replace("_", " "), "count": count} for name, count in document["totals"].items() if count]
-        output.rows(rows, {"what": "", "count": ""}, "would be done" if document["dry_run"] else "done")
+        heading = "would be done" if document["dry_run"] else "done"
+        if document["stopped"]:
+            heading = "stopped, nothing was deleted"
+        output.rows(rows, {"what": "", "count": ""}, heading)
     totals = document["totals"]
     if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
         wait = duration_in_words(min_absence_ms)

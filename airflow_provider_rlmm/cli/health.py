@@ -22,11 +22,13 @@ from airflow_provider_rlmm.policy.work_folder import cluster_folder
 @with_storage
 def check(invocation: Invocation) -> int:
     """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
+    from airflow_provider_rlmm.session.connection_check import ConnectionFinding
     from airflow_provider_rlmm.session.whole_check import check_whole
 
     access = invocation.access()
     with working() as shown:
         findings = check_whole(access, lambda: open_session(invocation, CleanerLimits(), shown))
+    findings = [*findings, ConnectionFinding(True, _work_folder(access.work_uri))]
     rows = [{"good": good, "finding": sentence} for good, sentence in findings]
     if invocation.output.as_json:
         invocation.output.document({"good": all(row["good"] for row in rows), "findings": rows})
@@ -82,8 +84,15 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
     return ExitCode.NEEDS_A_PERSON if diagnosis.critical else ExitCode.DONE
 
 
+def _work_folder(work_uri: str) -> str:
+    from airflow_provider_rlmm.file_systems import folder_in_words
+
+    return f"The work folder is {folder_in_words(work_uri)}."
+
+
 def _print(invocation: Invocation, diagnosis: Any, document: Mapping[str, Any]) -> None:
     output = invocation.output
+    output.line(_work_folder(invocation.access().work_uri))
     output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
     for finding in diagnosis.findings:
         output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")

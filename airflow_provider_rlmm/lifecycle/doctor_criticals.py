@@ -32,11 +32,13 @@ def check_diagnosis(document: Mapping[str, Any]) -> None:
         raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
 
 
-def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
+def criticals_of(diagnosis: Mapping[str, Any] | None, *, unusable_are_counted: bool = False) -> Iterator[Attention]:
     """
     Yield the doctor's critical findings, and one for those that its document has no room for.
 
     :param diagnosis: the doctor's document.
+    :param unusable_are_counted: whether somebody else counts the records that cannot be used: of those that the document has
+        no room for none counts a second time then.
     """
     if diagnosis is None:
         return
@@ -53,11 +55,20 @@ def criticals_of(diagnosis: Mapping[str, Any] | None) -> Iterator[Attention]:
             finding["metadata_partition"],
             finding["offset"],
         )
-    if diagnosis["critical"] > len(listed):
-        more = f"{diagnosis['critical'] - len(listed)} more critical findings of the doctor"
+    count = diagnosis["critical"] - len(listed)
+    if unusable_are_counted:
+        unusable = sum(diagnosis.get("counts", {}).get(kind, 0) for kind in _UNUSABLE)
+        count -= max(0, unusable - sum(finding["kind"] in _UNUSABLE for finding in listed))
+    if count > 0:
+        more = f"{count} more critical findings of the doctor"
         why = "its document lists the first ones of each kind"
         yield Attention(
-            RunProblem.CRITICAL_NOT_LISTED.value, more, why, "have the doctor list more", acknowledgeable=False
+            RunProblem.CRITICAL_NOT_LISTED.value,
+            more,
+            why,
+            "have the doctor list more",
+            acknowledgeable=False,
+            count=count,
         )
 
 

@@ -105,6 +105,7 @@ class CleanupPlanner:
             unresolved=draft.unresolved,
             refusals=first_refusals([*draft.refusals, *draft.left_for_later()]),
             waiting=draft.waiting,
+            left=draft.left,
             hold=self.hold().entries,
             tails=draft.tails,
         )
@@ -147,6 +148,8 @@ class CleanupPlanner:
                 draft.refuse([replace(refusal, metadata_partition=metadata_partition)])
                 if refusal.kind is RefusalKind.WAITING:
                     draft.wait(history)
+                else:
+                    draft.leave(metadata_partition, history.unfinished())
                 continue
             cleanable |= draft.take(metadata_partition, history.unfinished(), exact=exact)
         if cleanable:
@@ -169,12 +172,14 @@ class _Draft:
         self.unresolved = 0
         self.refusals: dict[Refusal, None] = {}
         self.waiting = Count(0, 0)
+        self.left: dict[int, Count] = {}
 
     def take(self, metadata_partition: int, segments: Sequence[RemoteLogSegmentMetadata], *, exact: bool) -> bool:
         """Plan the segments of a user partition as far as there is room; tell whether it has work in this run."""
         room = len(segments) if self._max_segments is None else max(0, self._max_segments - len(self.rows))
         self.rows += [_row(metadata_partition, m, exact) for m in segments[:room]]
         self._not_taken += len(segments[room:])
+        self.leave(metadata_partition, segments[room:])
         return room > 0 or not segments
 
     def left_for_later(self) -> list[Refusal]:
@@ -205,8 +210,12 @@ class _Draft:
         self.refusals |= dict.fromkeys(refusals)
 
     def wait(self, history: UserPartitionHistory) -> None:
-        sizes = [m.segment_size_in_bytes for m in history.unfinished()]
-        self.waiting = Count.sum([self.waiting, Count(len(sizes), sum(sizes))])
+        self.waiting = Count.sum([self.waiting, _sizes(history.unfinished())])
+
+    def leave(self, metadata_partition: int, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
+        if segments:
+            before = self.left.get(metadata_partition, Count(0, 0))
+            self.left[metadata_partition] = Count.sum([before, _sizes(segments)])
 
     def to_table(self) -> pa.Table:
         import pyarrow as pa
@@ -216,6 +225,10 @@ class _Draft:
 
 def _count(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Count:
     return Count(len(rows), sum(r["segment_size_in_bytes"] for r in rows))
+
+
+def _sizes(segments: Sequence[RemoteLogSegmentMetadata]) -> Count:
+    return Count(len(segments), sum(m.segment_size_in_bytes for m in segments))
 
 
 def _row(metadata_partition: int, metadata: RemoteLogSegmentMetadata, exact: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy import strict_json
-from airflow_provider_rlmm.policy.attention import Judgement
+from airflow_provider_rlmm.policy.attention import Attention, Judgement
 from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -136,14 +136,45 @@ def totals(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     Sum what the metadata partitions' reports count.
 
     :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
-    :return: the sums, and the number of ``partitions`` per outcome in lower case, and ``refusals``, without waits.
+    :return: the sums, and the number of ``partitions`` per outcome in lower case, and ``refusals``, without waits. What
+        waits is not left, and what was refused twice counts once.
     """
     partitions = [p for r in reports for p in r["partitions"]]
-    counted = {name: sum(p[name] for p in partitions) for name in TOTALS}
+    counted = {name: sum(p[name] for p in partitions) for name in DONE}
+    counted["segments_left"] = sum(
+        p["segments_left"] for p in partitions if p["outcome"] != PartitionOutcome.WAITING.value
+    )
     for outcome in PartitionOutcome:
         counted[f"partitions_{outcome.value.lower()}"] = sum(p["outcome"] == outcome.value for p in partitions)
-    counted["refusals"] = sum(r["kind"] != RefusalKind.WAITING.value for r in refusals_of(reports))
+    counted["refusals"] = count_refused(met_in(reports))
     return counted
+
+
+Met = tuple[int | None, Refusal]
+"""A refusal, and the metadata partition where it was met; ``None`` where it says that itself, or concerns none."""
+
+
+def met_in(reports: Iterable[Mapping[str, Any]]) -> Iterator[Met]:
+    """
+    Yield every refusal of metadata partitions' reports.
+
+    :param reports: documents of :meth:`MetadataPartitionReport.to_dict`.
+    """
+    for report in reports:
+        yield from ((report["metadata_partition"], refusal_of_dict(r)) for r in refusals_of([report]))
+
+
+def count_refused(met: Iterable[Met]) -> int:
+    """
+    Count what was refused or left, waits not among it: marker, planner and cleaner may each refuse the same thing.
+
+    :param met: every refusal of a run, of whatever task.
+    """
+    first: dict[object, int] = {}
+    for metadata_partition, refusal in met:
+        if refusal.kind is not RefusalKind.WAITING:
+            first.setdefault(Attention.of_refusal(refusal, metadata_partition).key, refusal.count)
+    return sum(first.values())
 
 
 def refusals_of(reports: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -179,6 +210,7 @@ def cleanup_document(
     judgement: Judgement | None = None,
     stopped: Mapping[str, Any] | None = None,
     waiting: Count | None = None,
+    left: int = 0,
     not_marked: Sequence[Refusal] = (),
     not_planned: Sequence[Refusal] = (),
     partitions_marked: int = 0,
@@ -196,6 +228,7 @@ def cleanup_document(
     :param dry_run: whether nothing was written or deleted.
     :param judgement: what needs a person, and what a person has seen; ``None`` for nothing.
     :param stopped: why the run stopped before it cleaned anything, what to do, and what is ``left`` (segments, bytes).
+    :param left: segments that are left in metadata partitions without a report of their own.
     :param waiting: what will be eligible by itself, as of the plan; ``None`` for nothing.
     :param not_marked: refusals of the marker.
     :param not_planned: refusals of the planner; waits among them and in the reports count apart.
@@ -205,9 +238,10 @@ def cleanup_document(
     """
     judgement, waiting = judgement or Judgement(), waiting or Count(0, 0)
     counted = totals(reports)
-    counted["segments_left"] += stopped["left"]["segments"] if stopped else 0
+    counted["segments_left"] += left
     counted["partitions_marked"] = partitions_marked
-    counted["refusals"] += sum(r.kind is not RefusalKind.WAITING for r in (*not_marked, *not_planned))
+    earlier = ((None, refusal) for refusal in (*not_planned, *not_marked))
+    counted["refusals"] = count_refused((*earlier, *met_in(reports)))
     entries = {
         name: [j.to_dict(cluster_id or "", created_at_ms) for j in judged]
         for name, judged in (("needs_person", judgement.failing), ("acknowledged", judgement.acknowledged))
@@ -230,7 +264,8 @@ def cleanup_document(
             **named(counted, dry_run),
             "waiting_segments": waiting.segments,
             "waiting_bytes": waiting.bytes,
-            **{name: len(found) for name, found in entries.items()},
+            "needs_person": judgement.things,
+            "acknowledged": len(judgement.acknowledged),
         },
         "not_marked": [asdict(r) for r in not_marked if _is_left(r.kind)],
         "not_planned": [asdict(r) for r in not_planned if _is_left(r.kind)],
@@ -277,7 +312,8 @@ def _duration(value: object, what: str) -> int:
 
 
 def _fields(**readers: _Reader) -> Callable[[object, str], dict[str, Any]]:
-    return strict_json.record(dict, readers)
+    # Documents of earlier releases say nothing of what stands for several.
+    return strict_json.record(dict, readers, {"count": 1} if "count" in readers else {})
 
 
 _maybe_text = strict_json.optional(_text)
@@ -291,6 +327,7 @@ _PLACE: Mapping[str, _Reader] = {
     "metadata_partition": _maybe_integer,
     "offset": _maybe_integer,
     "topic": _maybe_text,
+    "count": strict_json.integer,
 }
 _refusals = strict_json.array(_fields(kind=strict_json.one_of(RefusalKind), **_PLACE))
 

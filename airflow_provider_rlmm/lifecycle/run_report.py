@@ -8,7 +8,7 @@ What is missing or cannot be read is noted and never an error: the run may have 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, 
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 CHECK_DOCUMENT = "check.json"
 MARK_DOCUMENT = "mark.json"
@@ -86,7 +87,8 @@ class _RunDocuments:
         try:
             run.plan = read_plan(uri)
         except PlanError as e:
-            run.no_plan = str(e)
+            missing = isinstance(e.__cause__, FileNotFoundError)
+            run.no_plan = f"none of them has left one in {uri}" if missing else str(e)
         run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
         run.doctor = run._document(DOCTOR_DOCUMENT, check_diagnosis)
         run._read_answer()
@@ -211,7 +213,7 @@ def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attentio
     )
 
 
-_STOPPED_ADVICE = "look at the plan, then raise the limit for one run by name"
+_NAMED_TASKS = 5
 _LOG_ADVICE = (
     "look at the log of the task; what it deleted before it failed stays deleted, the next run goes on from there"
 )
@@ -230,6 +232,7 @@ def report_of_run(
     report_id: str,
     *,
     failed_tasks: int,
+    failed: Sequence[FailedTask] = (),
     marked: bool,
     dry_run: bool,
     acknowledgements: Acknowledgements,
@@ -241,6 +244,7 @@ def report_of_run(
     :param uri: of the folder of the run.
     :param report_id: names the report.
     :param failed_tasks: how many tasks before the report failed.
+    :param failed: which they are, as far as anybody can tell.
     :param marked: whether a marker was among them.
     :param dry_run: what the run was told to be; what its tasks left knows better.
     :param acknowledgements: what people have said.
@@ -249,7 +253,7 @@ def report_of_run(
     run = _RunDocuments.read(uri, marked=marked)
     # Where the tasks disagree, something was done.
     is_dry = False not in run.dry_runs if run.dry_runs else dry_run
-    problems = [*_own_problems(run, failed_tasks, dry_run), *acknowledgements.problems, *_found_problems(run)]
+    problems = [*_own_problems(run, failed_tasks, failed, dry_run), *acknowledgements.problems, *_found_problems(run)]
     judgement = judge(problems, acknowledgements.known, run.cluster_id or "", now_ms)
     parts = run.parts | {p: _stand_in(run, p, is_dry) for p in run.absent}
     document = cleanup_document(
@@ -262,6 +266,7 @@ def report_of_run(
         judgement=judgement,
         stopped=_stopped(run),
         waiting=run.plan.waiting if run.plan else None,
+        left=_left(run).segments,
         not_marked=run.not_marked,
         not_planned=run.not_planned,
         partitions_marked=run.mark["marked"] if run.mark else 0,
@@ -277,7 +282,7 @@ def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dic
     kind = RefusalKind.BLAST_RADIUS if run.stopped else RefusalKind.REPORT
     refusal = Refusal(
         f"metadata partition {metadata_partition}", f"{run.absent[metadata_partition]}; {planned} segments were planned",
-        _STOPPED_ADVICE if run.stopped else _LOG_ADVICE, kind, metadata_partition,
+        _stopped_advice(run.plan) if run.stopped and run.plan else _LOG_ADVICE, kind, metadata_partition,
     )  # fmt: skip
     return MetadataPartitionReport(
         metadata_partition, dry_run, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
@@ -288,6 +293,21 @@ def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dic
 def _planned(run: _RunDocuments, metadata_partition: int) -> Count:
     nothing = Count(0, 0)
     return run.plan.by_metadata_partition.get(metadata_partition, nothing) if run.plan else nothing
+
+
+def _left(run: _RunDocuments) -> Count:
+    """
+    Return what is left of the plan's world where no cleaning task has reported: planned and not cleaned, refused, held.
+
+    What a cleaning task has left its own report says; what waits for its time is not left.
+    """
+    refused = run.plan.left if run.plan else {}
+    unseen = (count for number, count in refused.items() if number not in run.parts)
+    return Count.sum([*(_planned(run, number) for number in run.absent), *unseen])
+
+
+def _stopped_advice(plan: PlanSummary) -> str:
+    return plan.blast_radius.remedy(plan.planned, plan.known) if plan.blast_radius else "make a new plan"
 
 
 def _deletion(run: _RunDocuments) -> str | None:
@@ -302,35 +322,43 @@ def _stopped(run: _RunDocuments) -> dict[str, Any] | None:
     plan = run.plan
     if plan is None or plan.blast_radius is None or plan.within_blast_radius:
         return None
-    left = Count.sum(_planned(run, p) for p in run.absent)
+    left = _left(run)
     why = (
         f"stopped by its blast radius: {plan.planned.segments} of {plan.known.segments} segments with {plan.planned.bytes} "
         f"bytes are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
         f"{left.bytes} bytes are left"
     )
-    return {"why": why, "what_to_do": _STOPPED_ADVICE, "left": asdict(left)}
+    return {"why": why, "what_to_do": _stopped_advice(plan), "left": asdict(left)}
 
 
-def _own_problems(run: _RunDocuments, failed_tasks: int, told_dry: bool) -> Iterator[Attention]:
+def _own_problems(
+    run: _RunDocuments, failed_tasks: int, failed: Sequence[FailedTask], told_dry: bool
+) -> Iterator[Attention]:
     """Yield what is wrong with the run itself."""
 
     def own(problem: RunProblem, what: str, why: str, what_to_do: str) -> Attention:
         return Attention(problem.value, what, why, what_to_do, acknowledgeable=False)
 
     unreported = sorted(p for p, why in run.absent.items() if why == NO_REPORT)
-    if run.plan is None:
+    causes = "; ".join(map(str, failed[:_NAMED_TASKS])) + ("; and others" if len(failed) > _NAMED_TASKS else "")
+    logs = "; ".join(task.advice for task in failed[:_NAMED_TASKS])
+    if run.plan is None and failed:
+        yield own(RunProblem.TASK_FAILED, "the run", f"the run made no plan: {causes}", f"{logs}; then run again")
+    elif run.plan is None:
         why = f"the run made no plan: see the tasks before this one ({run.no_plan})"
         yield own(RunProblem.NO_PLAN, "the run", why, "look at their logs")
     elif (stopped := _stopped(run)) is not None:
         yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped["why"], stopped["what_to_do"])
     elif run.rejected is not None:
-        left = Count.sum(_planned(run, p) for p in run.absent)
+        left = _left(run)
         why = f"it {run.rejected}; {left.segments} segments with {left.bytes} bytes are left"
         yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, NOT_APPROVED_ADVICE)
     elif failed_tasks:
         why = f"{failed_tasks} tasks before this one failed"
         why += f", metadata partitions {unreported} left no report" if unreported else ""
-        yield own(RunProblem.TASK_FAILED, "the run", why, f"{_LOG_ADVICE}; then run again")
+        why += f": {causes}" if causes else ""
+        todo = f"{_LOG_ADVICE}; then run again" + (f" ({logs})" if logs else "")
+        yield own(RunProblem.TASK_FAILED, "the run", why, todo)
     elif unreported:
         why = f"metadata partitions {unreported} were planned and not cleaned: their tasks were skipped, or marked by hand"
         yield own(RunProblem.TASK_FAILED, "the run", why, "find out who or what did that, then run again")
@@ -354,7 +382,7 @@ def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
         if refusal.kind.needs_person and refusal.kind is not RefusalKind.STOPPED:
             yield Attention.of_refusal(refusal, metadata_partition)
     yield from _not_listed(run)
-    yield from criticals_of(run.doctor)
+    yield from criticals_of(run.doctor, unusable_are_counted=run.plan is not None)
 
 
 def _not_listed(run: _RunDocuments) -> Iterator[Attention]:
@@ -368,4 +396,5 @@ def _not_listed(run: _RunDocuments) -> Iterator[Attention]:
                 "records that cannot be applied, beyond those that are listed one by one",
                 "have the doctor list them",
                 metadata_partition=number,
+                count=more,
             )

@@ -11,6 +11,7 @@ from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.policy.attention import Judgement
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
@@ -98,7 +99,7 @@ def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) 
     return RunSummary(
         **_common(facts, plan.cluster_id, RunKind.RETENTION, judgement, done, dry_run=True),
         planned=planned,
-        refusals=sum(refusal.kind.needs_person for refusal in plan.refusals),
+        refusals=sum(refusal.count for refusal in plan.refusals if refusal.kind is not RefusalKind.WAITING),
         stored=plan.known,
         quarantined=sum(plan.quarantined.values()),
         documents={"plans": facts.artifact},
@@ -151,7 +152,7 @@ def doctor_summary(facts: RunFacts, diagnosis: Mapping[str, Any], judgement: Jud
 def _common(
     facts: RunFacts, cluster_id: str, kind: RunKind, judgement: Judgement, done: str, *, dry_run: bool
 ) -> dict[str, Any]:
-    failing = len(judgement.failing)
+    failing = judgement.things
     return {
         "cluster_id": cluster_id,
         "connection": facts.connection,

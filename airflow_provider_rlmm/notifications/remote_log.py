@@ -82,7 +82,6 @@ def build_message(context: Context) -> Message:
     except Exception as e:
         # Whatever a store's library or a secrets backend raises: its words stay in the log.
         unread = f"{type(e).__name__}, see the log"
-    base_url = _base_url()
     news = RunNews(
         dag_id=dag_id,
         run_id=run_id,
@@ -93,8 +92,8 @@ def build_message(context: Context) -> Message:
         task_id=task.task_id if task else None,
         error=_error(context),
         unread=unread,
-        base_url=base_url,
-        run_url=f"{base_url}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base_url else "",
+        base_url=base_url(),
+        run_url=run_url(dag_id, run_id),
     )
     return message_of(news)
 
@@ -132,7 +131,18 @@ def _error(context: Context) -> str | None:
     return str(reason) if reason else None
 
 
-def _base_url() -> str:
+def run_url(dag_id: str, run_id: str) -> str:
+    """
+    Return where Airflow's UI shows a run; empty where nobody has said where the UI is.
+
+    :param dag_id: of the run.
+    :param run_id: of the run.
+    """
+    return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base_url() else ""
+
+
+def base_url() -> str:
+    """Return where Airflow's UI is, without a slash at the end; empty where nobody has said so."""
     from airflow.providers.common.compat.sdk import conf
 
     return (conf.get("api", "base_url", fallback="") or "").rstrip("/")

@@ -21,7 +21,13 @@ from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
-from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, acknowledgements, failed_before, say_judgement
+from airflow_provider_rlmm.operators.failing import (
+    HOW_TO_ACKNOWLEDGE,
+    acknowledgements,
+    failed_before,
+    failed_tasks_before,
+    say_judgement,
+)
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
@@ -345,7 +351,8 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         report = documents.report_of_run(
             artifact_uri(name),
             name,
-            failed_tasks=failed_before(self, context),
+            failed_tasks=(failed := failed_before(self, context)),
+            failed=failed_tasks_before(self, context) if failed else (),
             marked=any(isinstance(t, MarkDeletedPartitionsOperator) for t in self.get_flat_relatives(upstream=True)),
             dry_run=self._was_dry(context, read),
             acknowledgements=acknowledgements(now_ms),

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.file_systems import folder_in_words
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched
@@ -79,8 +80,9 @@ class RemoteLogDeadManOperator(CheckedOperator):
         if alarm.rings:
             dry = ", and are they real" if real else ""
             raise AirflowFailException(
-                f"{alarm.why}. What to do: look at the runs of the cleaner: is its DAG paused, do its runs begin, do they "
-                f"end green{dry}? Where they are meant to be rarer, set [rlmm] alarm_after_days"
+                f"{alarm.why}. It was looked for in the work folder {folder_in_words(work_uri())}. What to do: look at the "
+                f"runs of the cleaner: is its DAG paused, do its runs begin, do they end green{dry}? Where they are meant to "
+                "be rarer, set [rlmm] alarm_after_days"
             )
         self.log.info("%s", alarm.why)
         return alarm.why

@@ -7,12 +7,16 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from airflow.sdk import BaseOperator, Context, Variable
 
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.notifications.failures import failures_of
+from airflow_provider_rlmm.notifications.remote_log import base_url, run_url
 from airflow_provider_rlmm.policy import attention
+from airflow_provider_rlmm.policy.task_failure import FailedTask
 from airflow_provider_rlmm.policy.values import refused
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
@@ -59,6 +63,40 @@ def failed_before(task: BaseOperator, context: Context) -> int:
         dag_id=run.dag_id, run_ids=[run.run_id], task_ids=tasks, states=["failed", "upstream_failed"]
     )
     return count
+
+
+def failed_tasks_before(task: BaseOperator, context: Context) -> list[FailedTask]:
+    """
+    Name the failed instances of all tasks before a task, with what each has said; what nobody can tell is left out.
+
+    :param task: the task.
+    :param context: of its run.
+    """
+    run, before = context["dag_run"], sorted(t.task_id for t in task.get_flat_relatives(upstream=True))
+    try:
+        states = context["ti"].get_task_states(dag_id=run.dag_id, task_ids=before, run_ids=[run.run_id])
+        noted = {(f.task_id, f.map_index): f.error for f in failures_of(run.dag_id, run.run_id)}
+    except Exception:
+        # The report of a run is never late for the sake of a name.
+        logger.warning("which tasks of this run failed cannot be told", exc_info=True)
+        return []
+    failed = [name for name, state in (states.get(run.run_id) or {}).items() if state == "failed"]
+    return [_failed(run, *_instance(name, before), noted) for name in sorted(failed)]
+
+
+def _instance(name: str, task_ids: Iterable[str]) -> tuple[str, int | None]:
+    """Split what Airflow calls a task instance: its task's id, and its index behind an underscore where it is mapped."""
+    task_id, _, index = name.rpartition("_")
+    if name not in task_ids and task_id in task_ids and index.isdecimal():
+        return task_id, int(index)
+    return name, None
+
+
+def _failed(run: Any, task_id: str, map_index: int | None, noted: Mapping[tuple[str, int | None], str]) -> FailedTask:
+    mapped = "" if map_index is None else f"/mapped/{map_index}"
+    url = f"{run_url(run.dag_id, run.run_id)}/tasks/{quote(task_id, safe='')}{mapped}" if base_url() else ""
+    name = task_id if map_index is None else f"{task_id}[{map_index}]"
+    return FailedTask(name, noted.get((task_id, map_index)), url)
 
 
 def acknowledgements(now_ms: int) -> attention.Acknowledgements:

@@ -96,5 +96,6 @@ class SurveyRemoteLogOperator(CheckedOperator):
             read_document(uri, CHECK_DOCUMENT)
         except PlanError:
             raise AirflowSkipException(
-                "the task that checks this run has refused it: nothing is surveyed, see its log"
+                "the task that checks this run has left no document: it has refused the run, or died. Nothing is "
+                "surveyed, see its log"
             ) from None

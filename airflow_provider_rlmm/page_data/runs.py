@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.run_summary import (
     RunSummary,
     run_of_file,
 )
+from airflow_provider_rlmm.policy.task_failure import MAX_FAILURE_BYTES, TaskFailure, is_failure
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 
 CHARTED_RUNS = 400
@@ -33,6 +34,7 @@ SEARCHED_RUNS = 2_000
 """Of how many of the newest runs those of one kind are looked for."""
 
 MAX_PROGRESS_FILES = 1_000
+MAX_FAILURES = 20
 _KEPT = 4_000
 _READ_AT_ONCE = 8
 _PROGRESS = re.compile(r"progress-(0|[1-9][0-9]{0,9})\.json")
@@ -181,6 +183,26 @@ def progress(work_uri: str, artifact: str) -> RunProgress:
         else:
             tasks.append(task)
     return RunProgress(tuple(tasks), unreadable)
+
+
+def failures(work_uri: str, artifact: str) -> list[TaskFailure]:
+    """
+    Return why tasks of a run failed, the first failure first; what cannot be read is left out.
+
+    :param work_uri: the work folder.
+    :param artifact: of the run.
+    :raises OSError: if the folder cannot be listed.
+    """
+    found: list[TaskFailure] = []
+    for name in [name for name in list_files(f"{work_uri}/{artifact}") if is_failure(name)][:MAX_FAILURES]:
+        try:
+            data = read_bytes(work_uri, artifact, name, max_bytes=MAX_FAILURE_BYTES)
+            failure = TaskFailure.from_json(data.decode())
+        except (FileNotFoundError, DocumentError, UnicodeDecodeError):
+            continue
+        if failure.file_name == name:
+            found.append(failure)
+    return sorted(found, key=lambda failure: failure.failed_at_ms)
 
 
 class _Kept:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.file_systems import folder_in_words
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster
@@ -60,7 +61,9 @@ def show_clusters(request: Request, rights: RightsDep) -> HTMLResponse:
         for c in seen
         for p in (*_stopped(set_switches(c.stoppable)), *problems_of(c, shell, now_ms))
     ]
-    return HTMLResponse(render("clusters.html", shell, clusters=views, problems=problems))
+    return HTMLResponse(
+        render("clusters.html", shell, clusters=views, problems=problems, folder=folder_in_words(work_uri()))
+    )
 
 
 @router.get("/clusters/{cluster_id}", response_class=HTMLResponse)
@@ -107,7 +110,7 @@ def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
             "overview.html", shell, cluster=view_of(cluster, shell=shell, now_ms=now_ms, price=price_per_gb_month()),
             problems=[*_stopped(switches), *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
             actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
-            largest=_largest(cluster), runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
+            folder=folder_in_words(work_uri()), largest=_largest(cluster), runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
         )
     )  # fmt: skip
 

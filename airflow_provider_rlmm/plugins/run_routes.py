@@ -12,6 +12,8 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.file_systems import folder_in_words
+from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 from airflow_provider_rlmm.page_data.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.plugins.actions import of_run
@@ -53,9 +55,8 @@ def show_run(request: Request, rights: RightsDep, artifact: str) -> HTMLResponse
     _check(rights, artifact)
     run, values = _values(request, rights, artifact)
     if not run.is_known and not run.under_way:
-        raise HTTPException(
-            HTTPStatus.NOT_FOUND, f"{artifact} has written nothing below [rlmm] work_uri, or it is pruned"
-        )
+        nothing = f"{artifact} has written nothing in the work folder {folder_in_words(work_uri())}"
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"{nothing}, or it is pruned")
     return HTMLResponse(render("run.html", **values))
 
 
@@ -88,7 +89,10 @@ def _check(rights: Rights, artifact: str) -> None:
 def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, dict[str, Any]]:
     """Return a run, and what its templates show."""
     airflows = dag_runs.run_under_way(artifact)
-    run = run_view(work_uri(), artifact, under_way=airflows is not None, now_ms=system_clock())
+    airflow_root = shell_of(request).root.removesuffix(URL_PREFIX)
+    run = run_view(
+        work_uri(), artifact, under_way=airflows is not None, now_ms=system_clock(), airflow_root=airflow_root
+    )
     if run.summary is not None and not rights.may_read(run.summary.dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else None

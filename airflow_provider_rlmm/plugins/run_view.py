@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.file_systems import list_files
 from airflow_provider_rlmm.lifecycle.run_report import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.documents import read_bytes
-from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, progress, run_of
+from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, failures, progress, run_of
 from airflow_provider_rlmm.plugins.overview import Problem
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
@@ -20,7 +21,9 @@ from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, Pro
 from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.session.approving import REQUEST_DOCUMENT
+from airflow_provider_rlmm.settings import artifact_name_of
 
 SILENT_AFTER_MS: Final = 120_000
 """A task writes how far it is every few seconds; one that has not for this long may be dead."""
@@ -61,6 +64,7 @@ class RunView:
     :param asked: which plan a person was asked to approve, ``None`` if nobody was.
     :param answer: what was answered, ``None`` if nothing was.
     :param problems: what needs a person.
+    :param refused: what its cleaning tasks have refused or left, the first of each metadata partition.
     """
 
     artifact: str
@@ -72,6 +76,7 @@ class RunView:
     asked: ApprovalRequest | None
     answer: Approval | None
     problems: Sequence[Problem]
+    refused: Sequence[Problem]
 
     @property
     def is_dry(self) -> bool | None:
@@ -83,7 +88,7 @@ class RunView:
     @property
     def is_known(self) -> bool:
         """Whether it has written anything."""
-        return bool(self.summary or self.tasks or self.pages or self.asked)
+        return bool(self.summary or self.tasks or self.pages or self.asked or self.problems)
 
     @property
     def left(self) -> str:
@@ -92,7 +97,7 @@ class RunView:
         return "" if seconds is None else human_duration(round(seconds * 1000))
 
 
-def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int) -> RunView:
+def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airflow_root: str) -> RunView:
     """
     Return a run.
 
@@ -100,10 +105,15 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int) -> R
     :param artifact: name of its folder there.
     :param under_way: whether it has not ended, by Airflow's account.
     :param now_ms: ms since the epoch.
+    :param airflow_root: address of Airflow's UI, without a slash at the end.
     """
     told = _told(work_uri, artifact)
     done, names = progress(work_uri, artifact), set(list_files(f"{work_uri}/{artifact}"))
-    problems: list[Problem] = []
+    problems = [
+        _failed(failure, airflow_root)
+        for failure in failures(work_uri, artifact)
+        if artifact_name_of(failure.dag_id, failure.run_id) == artifact
+    ]
     asked = answer = None
     try:
         asked = _read_asked(work_uri, artifact) if REQUEST_DOCUMENT in names else None
@@ -120,8 +130,17 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int) -> R
     return RunView(
         artifact, under_way, told if isinstance(told, RunSummary) else None, done,
         [_row(task, under_way, now_ms) for task in done.tasks],
-        [page for name, page in _PAGES.items() if name in names], asked, answer, [*problems, *_refused(done.tasks)],
+        [page for name, page in _PAGES.items() if name in names], asked, answer, problems, _refused(done.tasks),
     )  # fmt: skip
+
+
+def _failed(failure: TaskFailure, airflow_root: str) -> Problem:
+    """Say why a task failed, and lead to its log."""
+    mapped = "" if failure.map_index is None else f"[{failure.map_index}]"
+    steps = [f"/dags/{quote(failure.dag_id, safe='')}", f"/runs/{quote(failure.run_id, safe='')}"]
+    steps += [f"/tasks/{quote(failure.task_id, safe='')}", f"/mapped/{failure.map_index}" if mapped else ""]
+    what = f"The task {failure.task_id}{mapped} failed"
+    return Problem(what, failure.error, "look at", "".join([airflow_root, *steps]), "its log")
 
 
 def _told(work_uri: str, artifact: str) -> RunSummary | UnreadableRun | None:

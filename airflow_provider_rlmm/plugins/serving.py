@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import HTTPException, Request
 
+from airflow_provider_rlmm.file_systems import folder_in_words
 from airflow_provider_rlmm.page_data.documents import read_json_object
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
@@ -42,7 +43,9 @@ def readable_document(rights: Rights, name: str, file: str) -> dict[str, Any]:
     try:
         return read_json_object(work_uri(), name, file)
     except FileNotFoundError as e:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"{name} has no {file} below [rlmm] work_uri, or not yet") from e
+        raise HTTPException(
+            HTTPStatus.NOT_FOUND, f"{name} has no {file}, or not yet, in the work folder {folder_in_words(work_uri())}"
+        ) from e
 
 
 @contextmanager

@@ -85,6 +85,7 @@ class Attention:
     metadata_partition: int | None = None  # where it lies, ``None`` where it lies in none
     offset: int | None = None  # of the record that shows it, ``None`` where there is none
     acknowledgeable: bool = True  # whether it can be acknowledged; what is wrong with one run cannot
+    count: int = 1  # how many things it stands for: where a list ends early its last one stands for the rest
 
     @classmethod
     def of_refusal(cls, refusal: Refusal, metadata_partition: int | None = None) -> Attention:
@@ -99,7 +100,7 @@ class Attention:
         names_something = where is not None or refusal.topic is not None
         return cls(
             refusal.kind.value, refusal.what, refusal.why, refusal.what_to_do, refusal.topic, where, refusal.offset,
-            acknowledgeable=names_something and refusal.kind not in _OF_ONE_RUN,
+            acknowledgeable=names_something and refusal.kind not in _OF_ONE_RUN, count=refusal.count,
         )  # fmt: skip
 
     @property
@@ -278,12 +279,17 @@ class Judgement:
     failing: tuple[JudgedAttention, ...] = ()  # what needs a person now
     acknowledged: tuple[JudgedAttention, ...] = ()  # what a person has seen; it is shown and fails nothing
 
+    @property
+    def things(self) -> int:
+        """How many things need a person: the one count that report, summary, pages, messages and metrics have."""
+        return sum(judged.attention.count for judged in self.failing)
+
     def headline(self) -> str:
         """Say in a line or two how many problems there are, the first of them and what to do; empty where there is none."""
         if not self.failing:
             return ""
         first = self.failing[0]
-        count = f"{len(self.failing)} thing{'s need' if len(self.failing) > 1 else ' needs'} a person"
+        count = f"{self.things:,} thing{'s need' if self.things > 1 else ' needs'} a person"
         until = first.acknowledgement and iso_time(first.acknowledgement.until_ms)
         expired = f" (its acknowledgement expired at {until})" if first.expired else ""
         problem = printable(str(first.attention), MAX_HEADLINE)

@@ -122,20 +122,40 @@ class BlastRadius:
 
     def excess(self, planned: Count, known: Count) -> str | None:
         """
-        Return which limit is passed, and by what; ``None`` where none is.
+        Return which limits are passed, and by what; ``None`` where none is.
 
         :param planned: what would go.
         :param known: all there is.
         """
-        share = planned.segments / known.segments if known.segments else float(planned.segments > 0)
-        for name, value, limit in (
-            ("max_segments", planned.segments, self.max_segments),
-            ("max_bytes", planned.bytes, self.max_bytes),
-            ("max_share", share, self.max_share),
-        ):
-            if value > limit:
-                return f"{name} is {value}, the limit {limit}"
-        return None
+        found = [f"{name} is {value}, the limit {limit}" for name, value, limit, _ in self._passed(planned, known)]
+        return ", ".join(found) or None
+
+    def remedy(self, planned: Count, known: Count) -> str:
+        """
+        Say how the limits that are passed are raised for one run, with the least values that would do.
+
+        :param planned: what would go.
+        :param known: all there is; more than a limit was passed.
+        """
+        least = [(name, enough) for name, _, _, enough in self._passed(planned, known)]
+        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least)
+        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least)
+        by_name = f"{options}, or as parameters of the DAG {parameters}"
+        return f"look at the plan, then raise the limit for one run by name: {by_name}"
+
+    def _passed(self, planned: Count, known: Count) -> list[tuple[str, float, float, float]]:
+        """Return name, value and limit of those that are passed, and the least limit that is not."""
+        share, enough = float(planned.segments > 0), 1.0
+        if known.segments:
+            share = planned.segments / known.segments
+            # Hundredths, rounded up: a limit that is rounded down would refuse the same plan again.
+            enough = -(-planned.segments * 100 // known.segments) / 100
+        measured: tuple[tuple[str, float, float, float], ...] = (
+            ("max_segments", planned.segments, self.max_segments, planned.segments),
+            ("max_bytes", planned.bytes, self.max_bytes, planned.bytes),
+            ("max_share", share, self.max_share, enough),
+        )
+        return [found for found in measured if found[1] > found[2]]
 
 
 def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:

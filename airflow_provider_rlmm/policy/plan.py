@@ -145,6 +145,8 @@ class PlanSummary:
     :param refusals: what was found and is not planned, and why; of quarantined records the first
         :data:`MAX_QUARANTINED_LISTED`.
     :param waiting: segments that will be eligible without anybody doing anything.
+    :param left: metadata partition → segments of user partitions whose deletion is under way that are neither planned nor
+        waiting: refused, held, or left for later runs.
     :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
     :param blast_radius: the limit that the plan was judged by, ``None`` where it was not: then it is no plan to apply.
     :param within_blast_radius: the verdict.
@@ -174,6 +176,7 @@ class PlanSummary:
     hold: tuple[str, ...] = ()
     tails: Mapping[int, ReadTail] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=dict)
+    left: Mapping[int, Count] = field(default_factory=dict)
 
     @property
     def planned(self) -> Count:
@@ -222,7 +225,7 @@ class PlanSummary:
         if excess := self.blast_radius.excess(planned, known):
             raise BlastRadiusError(
                 f"plan {self.plan_id} would delete {planned.segments} of {known.segments} segments, "
-                f"{planned.bytes} bytes: {excess}; look at the plan, then raise the limit for this run by name"
+                f"{planned.bytes} bytes: {excess}; {self.blast_radius.remedy(planned, known)}"
             )
 
     def tail_of(self, metadata_partition: int) -> ReadTail:
@@ -262,7 +265,7 @@ class PlanSummary:
             raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
         try:
             document = strict.unsealed(text, PLAN_FORMAT)
-            summary: PlanSummary = strict.record(cls, _FIELDS)(document, "summary")
+            summary: PlanSummary = strict.record(cls, _FIELDS, {"left": {}})(document, "summary")
             summary._check_consistent()
         except ValueError as e:
             raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
@@ -294,17 +297,27 @@ class PlanSummary:
 
 def first_refusals(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
     """
-    Return what a summary has room for: those that need a person first, texts cut, and a last one that counts the rest.
+    Return what a summary has room for: those that need a person first, texts cut, and last ones that count the rest.
 
     :param refusals: all of them.
     """
     ordered = sorted(refusals, key=lambda r: not r.kind.needs_person)
     first, rest = ordered[:MAX_REFUSALS], ordered[MAX_REFUSALS:]
     kept = [replace(r, what=_cut(r.what), why=_cut(r.why), what_to_do=_cut(r.what_to_do)) for r in first]
-    if rest:
-        kind = RefusalKind.OTHER if rest[0].kind.needs_person else RefusalKind.NEXT_RUN
-        kept.append(Refusal(f"{len(rest)} more", "a plan names the first ones only", "settle these first", kind))
+    why = "a plan names the first ones only"
+    counts = {
+        kind: sum(r.count for r in rest if _stands_for(kind, r.kind))
+        for kind in (RefusalKind.OTHER, RefusalKind.NEXT_RUN, RefusalKind.WAITING)
+    }
+    kept += [Refusal(f"{n} more", why, "settle these first", kind, count=n) for kind, n in counts.items() if n]
     return tuple(kept)
+
+
+def _stands_for(kind: RefusalKind, left_out: RefusalKind) -> bool:
+    """Tell by which of three kinds a refusal that is not listed is counted: who needs a person, who is left, who waits."""
+    if left_out.needs_person or left_out is RefusalKind.WAITING:
+        return kind is (RefusalKind.OTHER if left_out.needs_person else RefusalKind.WAITING)
+    return kind is RefusalKind.NEXT_RUN
 
 
 def _cut(text: str) -> str:
@@ -331,7 +344,9 @@ REFUSAL_READER: strict.Reader[Refusal] = strict.record(
         "kind": strict.one_of(RefusalKind),
         **dict.fromkeys(("metadata_partition", "offset"), strict.optional(strict.integer)),
         "topic": strict.optional(strict.string),
+        "count": strict.integer,
     },
+    {"count": 1},
 )
 _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "plan_id": strict.string,
@@ -346,6 +361,7 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "unresolved": strict.integer,
     "refusals": strict.array(REFUSAL_READER),
     "waiting": _COUNT,
+    "left": strict.by_partition(_COUNT),
     "files": strict.by_partition(_FILE),
     "blast_radius": strict.optional(_BLAST_RADIUS),
     "within_blast_radius": strict.boolean,

@@ -49,3 +49,4 @@ class Refusal:
     metadata_partition: int | None = None  # where it was found, ``None`` where it concerns none
     offset: int | None = None  # of the record that it is about, ``None`` where there is none
     topic: str | None = None  # name of the user topic that it is about, ``None`` where it concerns none or several
+    count: int = 1  # how many it stands for: where a list ends early its last one stands for the rest

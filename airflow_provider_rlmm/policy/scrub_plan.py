@@ -173,7 +173,7 @@ class ScrubPlan:
         if excess := self.blast_radius.excess(self.planned, self.known):
             raise BlastRadiusError(
                 f"plan {self.plan_id} would delete objects of {self.planned.segments} of {self.known.segments} segments, "
-                f"{self.planned.bytes} bytes: {excess}; look at the plan, then raise the limit for this run by name"
+                f"{self.planned.bytes} bytes: {excess}; {self.blast_radius.remedy(self.planned, self.known)}"
             )
 
     def to_json(self) -> str:

@@ -354,4 +354,5 @@ def problems(
                 "the document lists the first ones only",
                 f"look into {SCRUB_TABLE}",
                 acknowledgeable=False,
+                count=count,
             )

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 MAX_INTEGER = 2**63 - 1
@@ -239,17 +240,21 @@ def by_partition(read: Reader[T]) -> Reader[dict[int, T]]:
     return read_all
 
 
-def record(kind: Callable[..., T], readers: Mapping[str, Reader[Any]]) -> Reader[T]:
+def record(
+    kind: Callable[..., T], readers: Mapping[str, Reader[Any]], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Reader[T]:
     """
     Return a reader of an object with exactly these fields.
 
     :param kind: makes the value object out of them.
     :param readers: field → its reader.
+    :param defaults: field that documents of earlier releases lack → the value that it has in them.
     """
 
     def read(value: object, what: str) -> T:
         if not isinstance(value, dict):
             raise ValueError(f"{what} is {shown(value)}, not an object")
+        value = {**defaults, **value}
         if missing := sorted(readers.keys() - value.keys()):
             raise ValueError(f"{what} lacks {missing}")
         if unknown := sorted(value.keys() - readers.keys()):

@@ -68,6 +68,34 @@ class TaskFailure:
         return failure
 
 
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """
+    A task that failed before the report of its run.
+
+    :param name: its id, of a mapped task instance with its index.
+    :param error: what it has said, ``None`` where it died without a word.
+    :param log_url: where Airflow shows its log, empty where nobody can tell.
+    """
+
+    name: str
+    error: str | None = None
+    log_url: str = ""
+
+    def __str__(self) -> str:
+        if self.error is not None:
+            return f"the task {self.name} failed: {self.error}"
+        return (
+            f"the task {self.name} died without leaving a document: it was killed, its worker went away, or it could not "
+            "write one"
+        )
+
+    @property
+    def advice(self) -> str:
+        """Where its log is, in words."""
+        return f"look at the log of the task {self.name}{f': {self.log_url}' if self.log_url else ''}"
+
+
 def is_failure(name: str) -> bool:
     """
     Tell whether a file may be the document of a failure.

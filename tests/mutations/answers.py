@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Mutation, switched_off
+from tests.mutations.attention import ATTENTION
+from tests.mutations.mutation import GUARDS, LOCAL_WRITING, PLAN, Mutation, switched_off
 
 SURVEY = "lifecycle/survey.py"
 ORPHANS = "lifecycle/inventory.py"
 READING_COMMANDS = "cli/reading.py"
 WHOLE_CHECK = "session/whole_check.py"
 OVERVIEW = "plugins/overview.py"
+REPORTS = "lifecycle/reports.py"
+RUN_REPORT = "lifecycle/run_report.py"
 
 _HIDDEN = "lifecycle/test_survey.py::test_what_nobody_may_describe_is_a_row_of_its_own_and_no_zero"
+_ONCE = "lifecycle/test_run_report.py::test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out"
 _AS_RED = "cli/test_unseen.py::test_survey_and_check_are_as_red"
 
 ANSWERS = [
@@ -56,6 +60,70 @@ ANSWERS = [
         "looked.good and not any(unseen)",
         "looked.good",
         _AS_RED,
+    ),
+    # -- figures of one run
+    Mutation(
+        "figures",
+        "what nobody has visited is not left",
+        RUN_REPORT,
+        "    return Count.sum([*(_planned(run, number) for number in run.absent), *unseen])",
+        "    return Count.sum(_planned(run, number) for number in run.absent)",
+        _ONCE,
+    ),
+    Mutation(
+        "figures",
+        "what waits is left, too",
+        REPORTS,
+        ' for p in partitions if p["outcome"] != PartitionOutcome.WAITING.value',
+        " for p in partitions",
+        _ONCE,
+    ),
+    Mutation(
+        "figures",
+        "what marker, planner and cleaner refuse counts three times",
+        REPORTS,
+        "first.setdefault(Attention.of_refusal(refusal, metadata_partition).key, refusal.count)",
+        "first.setdefault(len(first), refusal.count)",
+        _ONCE,
+    ),
+    Mutation(
+        "figures",
+        "what a list leaves out counts as one thing",
+        ATTENTION,
+        "return sum(judged.attention.count for judged in self.failing)",
+        "return len(self.failing)",
+        _ONCE,
+    ),
+    Mutation(
+        "figures",
+        "what waits and is not listed needs a person",
+        PLAN,
+        "return kind is (RefusalKind.OTHER if left_out.needs_person else RefusalKind.WAITING)",
+        "return kind is RefusalKind.OTHER",
+        "policy/test_plan.py::test_a_summary_has_room_for_the_first_refusals",
+    ),
+    # -- what helps
+    Mutation(
+        "answers",
+        "a limit is named that refuses the same plan again",
+        GUARDS,
+        "enough = -(-planned.segments * 100 // known.segments) / 100",
+        "enough = planned.segments * 100 // known.segments / 100",
+        "policy/test_guards.py::test_the_share_that_is_named_lets_the_plan_pass",
+    ),
+    switched_off(
+        RUN_REPORT,
+        "answers",
+        "a task that died is told as a missing plan",
+        "    if run.plan is None and failed:",
+        "lifecycle/test_run_report.py::test_a_task_that_died_without_a_document_is_told_as_that",
+    ),
+    switched_off(
+        LOCAL_WRITING,
+        "answers",
+        "a full disk is told without its path",
+        "    if error.errno in _FULL and error.filename is None:",
+        "test_file_systems.py::test_what_cannot_be_created_whole_where_there_are_no_hard_links_is_not_there",
     ),
     switched_off(
         OVERVIEW,

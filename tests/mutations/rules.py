@@ -701,11 +701,12 @@ RULES = [
         "    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:",
         "policy/test_guards.py::test_a_blast_radius_out_of_range_is_refused",
     ),
-    switched_off(
-        GUARDS,
+    Mutation(
         "limits",
         "the blast radius is not checked",
-        "            if value > limit:",
+        GUARDS,
+        "[found for found in measured if found[1] > found[2]]",
+        "[]",
         "policy/test_guards.py::test_a_plan_beyond_a_limit_is_stopped_by_the_limit_s_name",
     ),
     Mutation(

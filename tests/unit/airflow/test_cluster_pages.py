@@ -23,6 +23,7 @@ from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.policy.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.quoting import human_bytes
 from tests.sample_work_folder import (
@@ -190,7 +191,21 @@ def test_before_the_first_run_there_is_a_page_too(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "nothing"))
     answer = client.get("/")
-    assert (answer.status_code, "No run has told of a cluster yet" in answer.text) == (200, True)
+    assert (answer.status_code, "No run has told of a cluster in the work folder" in answer.text) == (200, True)
+    assert f"{tmp_path}/nothing, which does not exist" in answer.text
+    missing = client.get("/runs/remote_log_cleaner.manual__gone")
+    assert (missing.status_code, f"{tmp_path}/nothing, which does not exist" in missing.text) == (404, True)
+
+
+def test_a_task_that_failed_leads_to_its_log(client: TestClient, sample: Sample) -> None:
+    failure = TaskFailure("remote_log_cleaner", "manual__died", "plan", None, NOW_MS, "the broker does not answer")
+    folder = sample.work / "remote_log_cleaner.manual__died"
+    folder.mkdir()
+    (folder / failure.file_name).write_text(failure.to_json())
+    html = client.get("/runs/remote_log_cleaner.manual__died").text
+    assert "The task plan failed" in html
+    assert "the broker does not answer" in html
+    assert 'href="/dags/remote_log_cleaner/runs/manual__died/tasks/plan"' in html
 
 
 def test_an_inventory_that_cannot_be_read_is_said_in_red(client: TestClient, sample: Sample) -> None:

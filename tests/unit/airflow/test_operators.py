@@ -878,7 +878,7 @@ def test_a_run_that_was_refused_is_not_surveyed(cluster: Cluster, work: Path) ->
         check = CheckRemoteLogCleanupOperator(task_id="check")
         survey = SurveyRemoteLogOperator(task_id="survey", limits=NOW)
         check >> survey
-    with pytest.raises(AirflowSkipException, match="has refused it"):
+    with pytest.raises(AirflowSkipException, match="it has refused the run, or died"):
         survey.execute(context())
     assert not (work / "cluster-cluster-1").exists()
     (work / "dag.run").mkdir(parents=True)

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.cli import health, reading
+from airflow_provider_rlmm.cli import cleaning, health, reading
 from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.cli.options import Invocation
+from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding
 from tests.unit.lifecycle.builders import Cluster, tip
@@ -101,7 +103,20 @@ def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFix
     code, out, _ = run(capsys, "check", "--json")
     found = json.loads(out)
     assert (code, found["good"]) == (4, False)
-    assert "DESCRIBE on every topic" in found["findings"][-1]["finding"]
+    assert any("DESCRIBE on every topic" in row["finding"] for row in found["findings"] if not row["good"])
+    # A wrong work folder looks like an empty system.
+    assert found["findings"][-1]["finding"].startswith("The work folder is ")
+
+
+def test_a_run_that_a_limit_has_stopped_is_headed_so(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {
+        "dry_run": False, "stopped": {"why": "too much"}, "totals": {"segments_left": 9, "waiting_segments": 0},
+        "waiting": {"refusals": []}, "not_marked": [], "not_planned": [], "cluster_id": "c",
+    }  # fmt: skip
+    cleaning._say_totals(Invocation({}, {}, Output(as_json=False)), document, "/report", 0)
+    out = capsys.readouterr().out
+    assert out.startswith("stopped, nothing was deleted")
+    assert "done" not in out
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import pytest
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import Count, RefusalKind
-from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, deletion, once, tip, update
+from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()
 
@@ -200,3 +201,21 @@ def test_an_update_whose_add_is_nowhere_is_refused_whatever_else_was_finished(cl
     plan = cluster.plan()
     assert (plan.rows.num_rows, plan.summary.unresolved) == (0, 1)
     assert plan.summary.refusals[0].kind is RefusalKind.INCOMPLETE_HISTORY
+
+
+def test_a_plan_counts_what_is_left_beside_what_is_planned_and_what_waits() -> None:
+    cluster = Cluster(3)
+    held, denied, old = tip("held", 0, 8), tip("denied", 0, 9), tip("old", 0, 10)
+    for partition, segments in ((held, 2), (denied, 3), (old, 4)):
+        cluster.segments(partition, segments)
+    cluster.mark_and_wait()
+    cluster.segments(tip("young", 0, 11), 5)
+    cluster.mark()
+    cluster.topics.denied.add("denied")
+    planner = CleanupPlanner(
+        cluster.topic(), limits=CleanerLimits(), clock=lambda: cluster.now_ms, hold=lambda: Hold(("held",))
+    )
+    plan = planner.plan("p", expires_in_ms=DAY_MS, max_segments=3).summary
+    assert (plan.planned.segments, plan.waiting.segments) == (3, 5)
+    # Held, denied, and the one that is left for the next run.
+    assert Count.sum(plan.left.values()).segments == 2 + 3 + 1

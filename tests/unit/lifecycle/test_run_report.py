@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
+from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
@@ -21,11 +22,23 @@ from airflow_provider_rlmm.lifecycle.reports import (
     with_earlier_try,
 )
 from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_run
+from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.plugins.pages import report_page
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind, plan_file_name
+from airflow_provider_rlmm.policy.plan import (
+    MAX_REFUSALS,
+    Count,
+    PlanFile,
+    PlanSummary,
+    Refusal,
+    RefusalKind,
+    first_refusals,
+    plan_file_name,
+)
+from airflow_provider_rlmm.policy.task_failure import FailedTask
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 NOW = 1_800_000_000_000
@@ -125,7 +138,8 @@ def test_refusals_of_marker_planner_and_cleaner_need_a_person_each_once(folder: 
     first = document["needs_person"][0]
     assert (first["metadata_partition"], first["offset"], first["what_to_do"]) == (3, 17, "look at it")
     assert kinds(document["not_planned"]) == ["NEXT_RUN", "HELD"]
-    assert document["totals"]["refusals"] == 7
+    # POISON, LATER and HELD by the planner, the marker's of another user partition, PRESENT by the cleaner: each once.
+    assert document["totals"]["refusals"] == 5
     assert document["totals"]["segments_deleted"] == 4
 
 
@@ -207,6 +221,10 @@ def test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left(folde
         "10 segments with 1000 bytes are left"
     )
     assert entry["acknowledge_with"] is None
+    assert entry["what_to_do"] == (
+        "look at the plan, then raise the limit for one run by name: --max-segments 10, or as parameters of the DAG "
+        '"max_segments": 10'
+    )
     assert document["stopped"]["left"] == {"segments": 10, "bytes": 1000}
     assert document["totals"]["segments_left"] == 10
     assert [p["refusals"][0]["why"] for p in document["metadata_partitions"]] == [
@@ -225,6 +243,68 @@ def test_a_run_without_a_plan_has_a_report_that_says_so(folder: Folder) -> None:
     document = folder.report(failed_tasks=1, marked=True)
     assert kinds(document["needs_person"]) == ["NO_PLAN", "TOPIC_PRESENT"]
     assert document["needs_person"][1]["acknowledge_with"]["cluster_id"] == "cluster-1"
+
+
+def test_a_task_that_died_without_a_document_is_told_as_that(folder: Folder) -> None:
+    said = FailedTask("plan", "the broker does not answer", "https://airflow/dags/d/runs/r/tasks/plan")
+    (entry,) = folder.report(failed_tasks=3, failed=[said])["needs_person"]
+    assert (entry["kind"], entry["why"]) == (
+        "TASK_FAILED", "the run made no plan: the task plan failed: the broker does not answer"
+    )  # fmt: skip
+    assert entry["what_to_do"].startswith("look at the log of the task plan: https://airflow/dags/d/runs/r/tasks/plan")
+    (entry,) = folder.report(failed_tasks=1, failed=[FailedTask("plan")])["needs_person"]
+    assert entry["why"].startswith("the run made no plan: the task plan died without leaving a document")
+    assert "Errno" not in json.dumps(entry)
+    folder.plan({3: Count(6, 600)})
+    (entry,) = folder.report(failed_tasks=1, failed=[FailedTask("clean[0]")])["needs_person"]
+    assert "metadata partitions [3] left no report: the task clean[0] died without leaving a document" in entry["why"]
+
+
+def test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out(folder: Folder) -> None:
+    """More refusals than a plan lists, most of them in metadata partitions that no task has visited; holds and waits."""
+    denied = [replace(PRESENT, what=f"denied-{n}", topic=f"denied-{n}") for n in range(MAX_REFUSALS + 500)]
+    held = [replace(HELD, what=f"held-{n}", topic=f"held-{n}") for n in range(26)]
+    folder.plan(
+        {3: Count(4, 400), 5: Count(6, 600)},
+        first_refusals([*denied, *held, YOUNG]),
+        waiting=Count(7, 700),
+        known=Count(10_000, 1_000_000),
+        # 26 held ones nobody visits, 9 are refused beside planned ones, of which 4 are deleted.
+        left={2: Count(26, 2_600), 3: Count(5, 500), 5: Count(4, 400)},
+    )
+    folder.mark(*denied[:3])
+    # Of the cleaner, which meets a user partition that the planner has refused, and one that waits.
+    folder.clean(3, denied[0], YOUNG)
+    run = report_of_run(
+        str(folder.path), "report-1", failed_tasks=0, marked=True, dry_run=False, acknowledgements=Acknowledgements(),
+        now_ms=NOW,
+    )  # fmt: skip
+    totals = run.document["totals"]
+    # 26 and 5 that were refused, 6 and 4 of the task that left no report.
+    assert totals["segments_left"] == 26 + 5 + 6 + 4
+    assert totals["waiting_segments"] == 7
+    assert totals["refusals"] == len(denied) + len(held) + 1
+    # All that are denied, and that a task left no report.
+    assert totals["needs_person"] == run.judgement.things == len(denied) + 1
+    assert run.judgement.headline().startswith("2,501 things need a person.")
+    facts = RunFacts("rlmm_default", "dag", "run", "dag.run", 1, 2, {})
+    plan = read_plan(str(folder.path))
+    kept = cleaner_summary(facts, "cluster-1", run.document, run.judgement, plan=plan, inventory=None, diagnosis=None)
+    assert (kept.needs_person, kept.refusals) == (totals["needs_person"], totals["refusals"])
+    html = report_page("report-1", dict(run.document))
+    assert "⚠ 2,501 things need a person" in html
+
+
+def test_what_the_doctor_and_the_planner_count_is_counted_once(folder: Folder) -> None:
+    bad = [replace(POISON, offset=n) for n in range(3)]
+    folder.plan({}, bad, quarantined={3: 10})
+    found = tuple(Finding(FindingKind.MALFORMED, Severity.CRITICAL, 3, n, detail="garbage") for n in range(2))
+    diagnosis = Diagnosis(
+        cluster_id="cluster-1", examined_at_ms=NOW, read_until={3: 30}, records=30, segments=5, critical=10,
+        counts={FindingKind.MALFORMED: 10}, findings=found,
+    )  # fmt: skip
+    folder.put("doctor.json", diagnosis.to_dict())
+    assert folder.report()["totals"]["needs_person"] == 10
 
 
 def test_failed_tasks_and_missing_reports_are_one_entry(folder: Folder) -> None:

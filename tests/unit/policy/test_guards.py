@@ -5,6 +5,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
@@ -147,3 +149,32 @@ def test_a_plan_beyond_a_limit_is_stopped_by_the_limit_s_name(planned: Count, kn
         summary(planned, known).check_blast_radius()
     assert message in str(error.value)
     assert "plan-1" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("planned", "known", "least"),
+    [
+        (Count(4, 1), 7, '--max-share 0.58, or as parameters of the DAG "max_share": 0.58'),
+        (
+            Count(57, 1), 100,
+            '--max-segments 57 --max-share 0.57, or as parameters of the DAG "max_segments": 57, "max_share": 0.57',
+        ),
+        (Count(1, 2_000), 100, '--max-bytes 2000, or as parameters of the DAG "max_bytes": 2000'),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_least_limits_that_would_do(planned: Count, known: int, least: str) -> None:
+    radius = BlastRadius(max_segments=10, max_bytes=1_000, max_share=0.5)
+    assert least in radius.remedy(planned, Count(known, 10_000))
+    with pytest.raises(BlastRadiusError, match=re.escape(least)):
+        summary(planned, known).check_blast_radius()
+
+
+@given(known=st.integers(1, 10**12), share=st.floats(0, 1))
+def test_the_share_that_is_named_lets_the_plan_pass(known: int, share: float) -> None:
+    planned, all_of_it = Count(max(1, int(known * share)), 1), Count(known, 1)
+    if BlastRadius(max_segments=2**62, max_share=0.5).excess(planned, all_of_it) is None:
+        return
+    said = BlastRadius(max_segments=2**62, max_share=0.5).remedy(planned, all_of_it)
+    named = float(said.rpartition(": ")[2])
+    assert BlastRadius(max_segments=2**62, max_share=named).excess(planned, all_of_it) is None
+    assert named - 0.01 < planned.segments / known

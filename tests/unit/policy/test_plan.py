@@ -219,8 +219,8 @@ def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
     ("kinds", "whats", "last"),
     [
         ([RefusalKind.WAITING, RefusalKind.STORAGE], ["1", "0"], RefusalKind.WAITING),
-        ([RefusalKind.WAITING] * 3, ["0", "1", "1 more"], RefusalKind.NEXT_RUN),
-        ([RefusalKind.WAITING, *[RefusalKind.STORAGE] * 4], ["1", "2", "3 more"], RefusalKind.OTHER),
+        ([RefusalKind.WAITING] * 3, ["0", "1", "1 more"], RefusalKind.WAITING),
+        ([RefusalKind.WAITING, *[RefusalKind.STORAGE] * 4], ["1", "2", "2 more", "1 more"], RefusalKind.WAITING),
     ],
 )
 def test_a_summary_has_room_for_the_first_refusals(
@@ -229,6 +229,9 @@ def test_a_summary_has_room_for_the_first_refusals(
     monkeypatch.setattr(plan_module, "MAX_REFUSALS", 2)
     kept = first_refusals(refusals(kinds))
     assert ([r.what for r in kept], kept[-1].kind) == (whats, last)
+    # Nothing is lost, and nothing that waits comes to need a person.
+    assert sum(r.count for r in kept) == len(kinds)
+    assert sum(r.count for r in kept if r.kind.needs_person) == sum(kind.needs_person for kind in kinds)
     assert len(kept[0].why) == plan_module.MAX_REFUSAL_TEXT
 
 
