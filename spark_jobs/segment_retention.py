@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, EvaluationLimits
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
@@ -194,7 +194,7 @@ def evaluate_settings(
     log.info("generation %d of %s, read until %d ms", generation.number, store.uri, generation.created_at_ms)
     for result in found:
         counts = (f"{reason}: {c.segments} segments, {c.bytes} bytes" for reason, c in sorted(result.by_reason.items()))
-        log.info("what if %s: %s", result.scenario.text, "; ".join(counts) or "nothing would go")
+        log.info("what if %s, estimated: %s", result.scenario.text, "; ".join(counts) or "nothing would go")
     if arguments.output is not None:
         document = {
             "cluster_id": generation.cluster_id,
@@ -218,7 +218,8 @@ def report(summary: PlanSummary, output: str) -> None:
     planned = summary.planned
     log.info("known: %d segments, %d bytes, not finished", summary.known.segments, summary.known.bytes)
     for reason, count in summary.by_reason.items():
-        log.info("%s: %d segments, %d bytes", reason, count.segments, count.bytes)
+        estimated = " (estimated: leaders are expected to delete them)" if Reason(reason).is_estimated else ""
+        log.info("%s: %d segments, %d bytes%s", reason, count.segments, count.bytes, estimated)
     for refusal in summary.refusals:
         log.warning("refused (%s): %s: %s; %s", refusal.kind, refusal.what, refusal.why, refusal.what_to_do)
     log.info("plan %s: %d segments, %d bytes, in %s", summary.plan_id, planned.segments, planned.bytes, output)

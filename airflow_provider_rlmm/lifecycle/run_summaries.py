@@ -94,8 +94,11 @@ def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) 
     :param plan: what the job planned.
     :param judgement: what fails the run.
     """
-    planned = plan.planned
+    planned, expected = plan.to_delete, plan.expected_of_leaders
     done = f"{planned.segments:,} of {plan.known.segments:,} segments, {human_bytes(planned.bytes)} are planned"
+    if expected.segments:
+        amount = f"{expected.segments:,}, {human_bytes(expected.bytes)}"
+        done += f"; leaders are expected to delete {amount} (estimated)"
     return RunSummary(
         **_common(facts, plan.cluster_id, RunKind.RETENTION, judgement, done, dry_run=True),
         planned=planned,

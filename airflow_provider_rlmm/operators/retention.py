@@ -306,8 +306,9 @@ class PublishRetentionPlanOperator(CheckedOperator):
     not in it. Its directory is in the XCom ``plan`` in either case.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary.
-    :return: segments per reason, all segments known, the plan's directory, and of a Spark job's plan how many records were
-        read since which generation (``read_on_from``).
+    :return: segments per reason, those that this package may delete (``to_delete``), those that leaders are expected to
+        delete, which is an estimate (``expected_of_leaders_estimated``), all segments known, the plan's directory, and of a
+        Spark job's plan how many records were read since which generation (``read_on_from``).
     :raises PlanError: if the job left no plan.
     :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
         cannot be kept.
@@ -330,6 +331,10 @@ class PublishRetentionPlanOperator(CheckedOperator):
         summary = read_plan(uri)
         PlanLink.persist(context, name)
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
+        counts |= {
+            "to_delete": summary.to_delete.segments,
+            "expected_of_leaders_estimated": summary.expected_of_leaders.segments,
+        }
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
         if summary.job:
             # A plan that was made without Spark says nothing of it.

@@ -31,9 +31,9 @@ NO_SHELL = Shell()
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
     Reason.DANGLING: "copy or deletion never finished",
-    Reason.LOG_START_OFFSET: "below the log start offset",
-    Reason.RETENTION_MS: "older than retention.ms",
-    Reason.RETENTION_BYTES: "beyond retention.bytes",
+    Reason.LOG_START_OFFSET: "below the log start offset (estimated: its leader is expected to delete it)",
+    Reason.RETENTION_MS: "older than retention.ms (estimated: its leader is expected to delete it)",
+    Reason.RETENTION_BYTES: "beyond retention.bytes (estimated: its leader is expected to delete it)",
 }
 """Why a segment is in a plan, in the words of the page."""
 

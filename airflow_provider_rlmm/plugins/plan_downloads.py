@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any, Final
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.page_data.documents import opened
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason
 
 _CHUNK: Final = 2**20
 _IDS: Final = ("topic_id", "segment_id")
@@ -36,7 +36,8 @@ def parquet_chunks(work_uri: str, plan: str, file: PlanFile) -> Iterator[bytes]:
 
 def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[str]:
     """
-    Yield the rows of a plan as CSV, the names of the columns first; ids are in Kafka's text form.
+    Yield the rows of a plan as CSV, the names of the columns first; ids are in Kafka's text form. The last column says
+    whether the row is an estimate of what the leader of a living topic deletes.
 
     A text that a spreadsheet would calculate has an apostrophe before it: whoever can write to the metadata topic chooses the
     names of topics.
@@ -51,14 +52,18 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[str]:
     from airflow_provider_rlmm.page_data.tables import Expected, parquet, plain, read_groups
 
     names = [name for name, _ in PLAN_COLUMNS]
-    yield _lines([names])
+    yield _lines([[*names, "estimated"]])
     for number in sorted(summary.files):
         file = summary.files[number]
         expected = Expected(file.rows, file.bytes, file.sha256)
         with parquet(work_uri, plan, file.name, schema=plan_schema(), expected=expected) as source:
             for group in range(source.metadata.num_row_groups):
                 rows = plain(read_groups(source, [group], names))
-                yield _lines([[_cell(name, row[name]) for name in names] for row in rows])
+                yield _lines([[*(_cell(name, row[name]) for name in names), _estimated(row)] for row in rows])
+
+
+def _estimated(row: Mapping[str, Any]) -> str:
+    return "true" if Reason(row["reason"]).is_estimated else "false"
 
 
 def _cell(name: str, value: Any) -> Any:

@@ -62,6 +62,11 @@ class Reason(StrEnum):
     RETENTION_MS = "RETENTION_MS"  # its newest record is older than ``retention.ms``
     RETENTION_BYTES = "RETENTION_BYTES"  # the partition is larger than ``retention.bytes`` without it
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the leader of a living topic is expected to delete it: brokers know more, so that is an estimate."""
+        return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -182,6 +187,16 @@ class PlanSummary:
     def planned(self) -> Count:
         """Segments and bytes of all reasons together."""
         return Count.sum(self.by_reason.values())
+
+    @property
+    def to_delete(self) -> Count:
+        """Those of deleted topics: what this package may delete."""
+        return self.by_reason.get(Reason.ORPHANED.value, Count(0, 0))
+
+    @property
+    def expected_of_leaders(self) -> Count:
+        """Those of living topics that their leaders are expected to delete: an estimate."""
+        return Count.sum(count for reason, count in self.by_reason.items() if Reason(reason).is_estimated)
 
     @property
     def sha256(self) -> str:

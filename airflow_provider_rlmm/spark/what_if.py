@@ -74,9 +74,9 @@ class WhatWouldGo:
     by_topic: Mapping[str, Count]  # per topic name
 
     def document(self) -> dict[str, Any]:
-        """Return plain JSON."""
+        """Return plain JSON; leaders delete, and know more, so that all of it is an estimate."""
         counts = {"by_reason": self.by_reason, "by_topic": self.by_topic}
-        return {"settings": self.scenario.text} | {
+        return {"settings": self.scenario.text, "estimated": True} | {
             name: {key: {"segments": c.segments, "bytes": c.bytes} for key, c in sorted(found.items())}
             for name, found in counts.items()
         }

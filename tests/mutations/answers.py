@@ -102,6 +102,22 @@ ANSWERS = [
         "return kind is RefusalKind.OTHER",
         "policy/test_plan.py::test_a_summary_has_room_for_the_first_refusals",
     ),
+    Mutation(
+        "figures",
+        "what leaders delete counts as what this package deletes",
+        PLAN,
+        "        return self.by_reason.get(Reason.ORPHANED.value, Count(0, 0))",
+        "        return self.planned",
+        "policy/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+    ),
+    Mutation(
+        "figures",
+        "a segment that a leader deletes is no estimate",
+        PLAN,
+        "return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)",
+        "return False",
+        "policy/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+    ),
     # -- what helps
     Mutation(
         "answers",

@@ -794,7 +794,10 @@ def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> Non
     mark_and_plan()
     asset, ctx = Asset("plan"), context()
     counts = PublishRetentionPlanOperator(task_id="publish", outlets=[asset]).execute(ctx)
-    assert counts == {"orphaned": 6, "known": 8, "unresolved": 0, "plan": str(work / "dag.run")}
+    assert counts == {
+        "orphaned": 6, "to_delete": 6, "expected_of_leaders_estimated": 0, "known": 8, "unresolved": 0,
+        "plan": str(work / "dag.run"),
+    }  # fmt: skip
     assert ctx["outlet_events"][asset].extra == counts
     with pytest.raises(PlanError):
         PublishRetentionPlanOperator(task_id="publish").execute(context("another"))

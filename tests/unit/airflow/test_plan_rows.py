@@ -136,7 +136,11 @@ def test_all_rows_as_csv(client: TestClient) -> None:
     assert answer.headers["content-disposition"] == f'attachment; filename="{NAME}.csv"'
     assert answer.headers["cache-control"] == "no-store"
     rows = list(csv.DictReader(StringIO(answer.text)))
-    assert [*rows[0]] == [name for name, _ in PLAN_COLUMNS]
+    assert [*rows[0]] == [*(name for name, _ in PLAN_COLUMNS), "estimated"]
+    # What a leader deletes is an estimate.
+    assert {row["reason"]: row["estimated"] for row in rows} == {
+        reason: "false" if reason in ("ORPHANED", "DANGLING") else "true" for reason in {row["reason"] for row in rows}
+    }
     assert len(rows) == 600
     assert sum(int(row["segment_size_in_bytes"]) for row in rows) == 4_000 * sum(range(1, 151))
     assert {row["topic_id"] for row in rows} == set(ids(*range(150)))

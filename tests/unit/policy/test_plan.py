@@ -240,3 +240,14 @@ def test_a_plan_that_nothing_ties_to_the_log_is_refused() -> None:
     assert replace(SUMMARY, tails={4: tail}).tail_of(4) == tail
     with pytest.raises(PlanError, match="does not say which records of metadata partition 4 were read last"):
         SUMMARY.tail_of(4)
+
+
+def test_what_leaders_delete_is_estimated_and_counted_apart() -> None:
+    counts = {reason.value: Count(n, 10 * n) for n, reason in enumerate(Reason, 1)}
+    found = replace(SUMMARY, by_reason=counts)
+    assert [reason.name for reason in Reason if reason.is_estimated] == [
+        "LOG_START_OFFSET", "RETENTION_MS", "RETENTION_BYTES"
+    ]  # fmt: skip
+    # Of what only dangles neither this package nor a leader deletes anything before its topic goes.
+    assert (found.to_delete, found.expected_of_leaders) == (Count(1, 10), Count(3 + 4 + 5, 120))
+    assert found.planned == Count(15, 150)
