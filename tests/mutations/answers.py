@@ -11,6 +11,7 @@ ORPHANS = "lifecycle/inventory.py"
 READING_COMMANDS = "cli/reading.py"
 WHOLE_CHECK = "session/whole_check.py"
 OVERVIEW = "plugins/overview.py"
+CLEANER_OPERATORS = "operators/cleaner.py"
 REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
 
@@ -133,6 +134,14 @@ ANSWERS = [
         "a task that died is told as a missing plan",
         "    if run.plan is None and failed:",
         "lifecycle/test_run_report.py::test_a_task_that_died_without_a_document_is_told_as_that",
+    ),
+    Mutation(
+        "answers",
+        "the report does not say which task died",
+        CLEANER_OPERATORS,
+        "failed=failed_tasks_before(self, context) if failed else (),",
+        "failed=(),",
+        "airflow/test_operators.py::test_the_report_names_the_task_that_died_what_others_said_and_where_their_logs_are",
     ),
     switched_off(
         LOCAL_WRITING,

@@ -35,7 +35,7 @@ from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_plan
+from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_document, write_plan
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
@@ -59,6 +59,7 @@ from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
@@ -530,6 +531,29 @@ def test_without_a_plan_the_report_points_to_the_tasks_before_it(cluster: Cluste
     with pytest.raises(AirflowFailException, match="the run made no plan: see the tasks before this one"):
         report.execute(ctx)
     assert kinds_in(work) == ["NO_PLAN"]
+
+
+def test_the_report_names_the_task_that_died_what_others_said_and_where_their_logs_are(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/")
+    with DAG("dag"):
+        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        plan = PlanRemoteLogCleanupOperator(task_id="plan")
+        report = ReportRemoteLogCleanupOperator(task_id="report")
+        plan >> before >> report
+    ctx = context(failed=1)
+    states = {"plan": "failed", "clean_3": "failed", "clean": "upstream_failed"}
+    ctx["ti"].get_task_states = lambda **given: {given["run_ids"][0]: states}
+    said = TaskFailure("dag", "run", "plan", None, 1, "the broker does not answer")
+    write_document(str(work / "dag.run"), said.file_name, said.to_json())
+    with pytest.raises(AirflowFailException, match="the task plan failed: the broker does not answer"):
+        report.execute(ctx)
+    (entry,) = json.loads(read_document(str(work / "dag.run"), "report.json"))["needs_person"]
+    assert entry["kind"] == "TASK_FAILED"
+    assert "the task clean[3] died without leaving a document" in entry["why"]
+    for task in ("plan", "clean/mapped/3"):
+        assert f"https://airflow.example/dags/dag/runs/run/tasks/{task}" in entry["what_to_do"]
 
 
 def kinds_in(work: Path, entries: str = "needs_person") -> list[str]:
