@@ -7,22 +7,33 @@ What a run deletes is in it whatever ends the run: where the first file cannot b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from airflow_provider_rlmm.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.errors import AuditError, ConfigurationError
 from airflow_provider_rlmm.file_systems import create_file
-from airflow_provider_rlmm.policy.audit import AUDIT_COLUMNS, AUDIT_FOLDER, AuditName, AuditPhase, batch_name, day_of
+from airflow_provider_rlmm.lifecycle.audit_columns import Columns, audit_bytes, audit_table, with_columns
+from airflow_provider_rlmm.lifecycle.audit_files import deletion_record
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
+from airflow_provider_rlmm.policy.audit import (
+    AUDIT_FOLDER,
+    AuditName,
+    AuditPhase,
+    DeletionRecord,
+    batch_name,
+    day_of,
+)
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Columns = Mapping[str, Any]
-"""Name of a column → its values, one per segment, or one value for all."""
+
+NOT_BEGUN: Final = "it could not be written down before, so nothing of it was deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,14 @@ class AuditLog(Protocol):
         :param segments: columns of :data:`~airflow_provider_rlmm.policy.audit.AUDIT_COLUMNS`, from ``metadata_partition`` to
             ``started_offset``.
         :raises AuditError: if it cannot be written: nothing of it may be deleted.
+        """
+
+    def deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+        """
+        Tell what runs have written down about some segments, whoever they were.
+
+        :param segments: the segments.
+        :param since_ms: none of them was deleted before this time, ms since the epoch.
         """
 
     def after(self, batch: AuditBatch, outcomes: Columns) -> None:
@@ -94,8 +113,20 @@ class AuditFiles:
         }  # fmt: skip
         uri = f"{self.cluster_uri}/{AUDIT_FOLDER}/{day_of(now_ms)}"
         batch = AuditBatch(name, uri, now_ms, monotonic_clock(), audit_table({**constants, **segments}))
-        self._write(batch, AuditPhase.BEFORE, batch.rows)
+        try:
+            self._write(batch, AuditPhase.BEFORE, batch.rows)
+        except AuditError as e:
+            # It may be there all the same, where only the answer was lost. Nothing of it is deleted, and it must not look
+            # like the batch of a killed run. A file that was there before is somebody else's.
+            if not isinstance(e.__cause__, FileExistsError):
+                with suppress(AuditError):
+                    self.after(batch, {"outcome": "UNKNOWN", "why": NOT_BEGUN})
+            raise
         return batch
+
+    def deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+        """See :class:`AuditLog`."""
+        return deletion_record(self.cluster_uri, self.cluster_id, segments, since_ms)
 
     def after(self, batch: AuditBatch, outcomes: Columns) -> None:
         """See :class:`AuditLog`."""
@@ -112,65 +143,3 @@ class AuditFiles:
                 f"the audit log cannot be written ({batch.uri}/{name}: {e}); see that the work folder has room and may be "
                 "written"
             ) from e
-
-
-def audit_schema() -> pa.Schema:
-    """Return the Arrow schema of every file."""
-    import pyarrow as pa
-
-    types = {"binary": pa.binary(), "string": pa.string()}
-    return pa.schema([(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in AUDIT_COLUMNS])
-
-
-def audit_table(columns: Columns) -> pa.Table:
-    """
-    Return rows of the audit log; a column that is not given is null.
-
-    :param columns: at least one of them with a value per row.
-    """
-    import pyarrow as pa
-
-    rows = next(len(values) for values in columns.values() if _is_column(values))
-    empty = pa.table({name: pa.nulls(rows, kind) for name, kind in _types().items()}, schema=audit_schema())
-    return with_columns(empty, columns)
-
-
-def with_columns(table: pa.Table, columns: Columns) -> pa.Table:
-    """
-    Return rows of the audit log with other values.
-
-    :param table: the rows.
-    :param columns: these.
-    """
-    import pyarrow as pa
-
-    types = _types()
-    for name, values in columns.items():
-        if _is_column(values):
-            array = pa.array(values, types[name])
-        else:
-            array = pa.repeat(pa.scalar(values, types[name]), table.num_rows)
-        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), array)
-    return table
-
-
-def _types() -> dict[str, pa.DataType]:
-    return {column.name: column.type for column in audit_schema()}
-
-
-def _is_column(values: object) -> bool:
-    return isinstance(values, Sequence) and not isinstance(values, str | bytes)
-
-
-def audit_bytes(rows: pa.Table) -> memoryview:
-    """
-    Return rows as the bytes of a Parquet file.
-
-    :param rows: with the schema of the audit log.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
-    return memoryview(sink.getvalue())

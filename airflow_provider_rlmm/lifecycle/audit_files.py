@@ -9,7 +9,7 @@ while: they name their batch and phase, so the next try, and whoever reads, take
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -17,8 +17,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_rlmm.errors import AuditError, ConfigurationError
 from airflow_provider_rlmm.file_systems import create_file, list_files, list_folders, read_file, remove_file
-from airflow_provider_rlmm.lifecycle.audit import audit_bytes, audit_schema
-from airflow_provider_rlmm.policy.audit import AUDIT_FOLDER, AuditName, AuditPhase, day_of, is_day
+from airflow_provider_rlmm.lifecycle.audit_columns import audit_bytes, audit_schema
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
+from airflow_provider_rlmm.policy.audit import (
+    AUDIT_FOLDER,
+    LAST_DAY_MS,
+    AuditName,
+    AuditPhase,
+    AuditRow,
+    DeletionRecord,
+    SegmentKey,
+    day_of,
+    deleted_segments,
+    is_day,
+    segment_key,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +44,11 @@ _PART_ROWS = 500_000
 
 _UNREADABLE = (OSError, ConfigurationError, AuditError)
 DAY_MS = 86_400_000
+_BATCH_ROWS = 65_536
+"""Rows of a file that are in memory at a time where few of them are looked for."""
+
+_LOOKS = 3
+"""How often a day is looked at whose files another task puts together meanwhile."""
 
 
 class Compacted(NamedTuple):
@@ -268,3 +286,74 @@ def _one_per_deletion(rows: pa.Table, wanted: Wanted) -> pa.Table:
     if wanted.until_ms is not None:
         kept = kept.filter(pc.less(kept["time_ms"], wanted.until_ms))
     return kept
+
+
+# --- what became of segments -----------------------------------------------------------------------------------------
+
+
+def deletion_record(
+    cluster_uri: str, cluster_id: str, segments: Collection[RemoteLogSegmentId], since_ms: int
+) -> DeletionRecord:
+    """
+    Tell of segments whether runs have deleted, or may have deleted, objects of them.
+
+    The newest day comes first, and it ends where all are found. Of a file a part at a time is in memory.
+
+    :param cluster_uri: folder of the cluster.
+    :param cluster_id: the cluster.
+    :param segments: the segments.
+    :param since_ms: none of them was deleted before this time, ms since the epoch.
+    """
+    left = {segment_key(segment): segment for segment in segments}
+    found: set[RemoteLogSegmentId] = set()
+    unread: list[str] = []
+    try:
+        for _, uri in _days(cluster_uri, min(since_ms, LAST_DAY_MS), None):
+            if not left:
+                break
+            rows, failed = _day_rows(uri, cluster_id, left)
+            found |= {left.pop(key) for key in deleted_segments(rows, failed)}
+            unread += [f"{uri}/{name}: {why}" for name, why in failed.items()]
+    except _UNREADABLE as e:
+        unread.append(f"{cluster_uri}/{AUDIT_FOLDER}: {e}")
+    for why in unread:
+        logger.warning("audit log: it does not tell what was deleted: %s", why)
+    return DeletionRecord(frozenset(found), tuple(unread))
+
+
+def _day_rows(
+    uri: str, cluster_id: str, wanted: Collection[SegmentKey]
+) -> tuple[list[AuditRow], dict[AuditName, Exception]]:
+    """Return the rows of segments in a day's files, and the files that could not be read."""
+    import pyarrow as pa
+
+    ids = pa.array(sorted({segment_id for _, _, segment_id in wanted}), pa.binary())
+    for _ in range(_LOOKS):
+        rows: list[AuditRow] = []
+        failed: dict[AuditName, Exception] = {}
+        for name in _named(uri, Wanted()):
+            try:
+                rows += [row for row in _rows_of(f"{uri}/{name}", cluster_id, ids) if row.key in wanted]
+            except (*_UNREADABLE, pa.ArrowException) as e:
+                failed[name] = e
+        # The last task of a run puts its files into one, and removes them then.
+        if not any(isinstance(e, FileNotFoundError) for e in failed.values()):
+            break
+    return rows, failed
+
+
+def _rows_of(uri: str, cluster_id: str, segment_ids: pa.Array) -> list[AuditRow]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found: list[AuditRow] = []
+    with pq.ParquetFile(pa.BufferReader(read_file(uri, MAX_FILE_BYTES))) as file:
+        if not file.schema_arrow.equals(audit_schema()):
+            raise AuditError("it has other columns than the audit log")
+        for batch in file.iter_batches(_BATCH_ROWS, columns=["cluster_id", *AuditRow._fields]):
+            if pc.any(pc.fill_null(pc.not_equal(batch["cluster_id"], cluster_id), True)).as_py():
+                raise AuditError(f"it has rows of another cluster than {cluster_id}")
+            rows = batch.filter(pc.is_in(batch["segment_id"], segment_ids)).select(AuditRow._fields)
+            found += [AuditRow(**row) for row in rows.to_pylist()]
+    return found

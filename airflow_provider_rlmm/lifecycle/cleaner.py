@@ -25,6 +25,7 @@ from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGua
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
+from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
@@ -65,7 +66,8 @@ class RemoteLogCleaner:
     :param topics: the cluster's topics.
     :param storage: remote storage.
     :param limits: limits of destructive work.
-    :param audit: where every deletion is written down, before and after; a dry run writes nothing there.
+    :param audit: where every deletion is written down, before and after, and what earlier runs have written down there; a dry
+        run writes nothing.
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
     :param dry_run: say what would be written and deleted, do nothing.
@@ -234,6 +236,7 @@ class RemoteLogCleaner:
             self.hold,
             self.should_stop,
             self.archive,
+            EarlierDeletions(self.audit.deletions, replay.histories.values),
         )
 
 

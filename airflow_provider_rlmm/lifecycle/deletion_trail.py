@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import AuditError
-from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog, Columns
+from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
+from airflow_provider_rlmm.lifecycle.audit_columns import Columns
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.audit import MAX_WHY
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -99,6 +100,7 @@ class DeletionTrail:
         :return: what a person has to know where that failed.
         """
         ids = [metadata.remote_log_segment_id.id for metadata in self.segments]
+        # Storage raises before it is asked to delete anything, or says what became of it: nothing said is nothing deleted.
         found = [self.deletions.get(segment_id) for segment_id in ids]
         outcomes: Columns = {
             "outcome": [(deletion.outcome if deletion else DeleteOutcome.UNKNOWN).name for deletion in found],

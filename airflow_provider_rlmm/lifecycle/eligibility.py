@@ -8,7 +8,7 @@ Whether a marked one may be cleaned now says one rule for planner and cleaner: :
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
@@ -16,6 +16,7 @@ from airflow_provider_rlmm.errors import ForeignPrefixError, StorageError, Stora
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
+from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions, was_started_by_us
 from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
@@ -114,6 +115,8 @@ class CleaningContext:
     hold: HoldSource = nothing_held  # what is never touched, asked before every batch
     should_stop: StopSource = never_stopped  # why no batch may be begun, asked before every one
     archive: ArchiveGuard = NO_ARCHIVE  # what may go because it is archived, asked before every batch
+    # what earlier runs have deleted, by the audit log
+    deletions: EarlierDeletions = field(default_factory=EarlierDeletions)
 
     def look(self, histories: Iterable[UserPartitionHistory]) -> ClusterLook:
         """
@@ -224,8 +227,10 @@ def _decide(
         return Eligibility(refused, frozenset(objects))
     decided = _judged(history, context, objects, planned)
     if any(left.missing for left in decided.left):
-        # Another cleaner may have deleted them since this one read the log; it has said so there before it did.
+        # Another cleaner may have deleted them since this one read the log; it has said so there, and in the audit log,
+        # before it did.
         context.replay.advance()
+        context.deletions.forget()
         refused = context.refusal(history, seen)
         decided = Eligibility(refused) if refused is not None else _judged(history, context, objects, planned)
     return decided
@@ -300,7 +305,8 @@ def _why_left(
         return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:
         return None
-    decision = decide_unseen(as_unseen(history, metadata, context.root, context.storage), context.limits.overrides)
+    unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions)
+    decision = decide_unseen(unseen, context.limits.overrides)
     if decision.verdict is UnseenVerdict.MAY_FINISH:
         return None
     why = decision.why if decision.override else f"{decision.why}: {context.root.check.reason}"
@@ -332,7 +338,11 @@ def storage_refusal(tip: TopicIdPartition, metadata_partition: int, error: Stora
 
 
 def as_unseen(
-    history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, root: ProvenRoot, storage: RemoteStorageManager
+    history: UserPartitionHistory,
+    metadata: RemoteLogSegmentMetadata,
+    root: ProvenRoot,
+    storage: RemoteStorageManager,
+    deletions: EarlierDeletions,
 ) -> UnseenSegment:
     """
     Put together what is known of a segment of which no listing of this run showed an object.
@@ -341,6 +351,7 @@ def as_unseen(
     :param metadata: the segment.
     :param root: what is known about the storage root.
     :param storage: knows the layout.
+    :param deletions: what earlier runs have deleted; asked where that decides.
     """
     segment_id = metadata.remote_log_segment_id.id
     ours = history.started_by.get(segment_id) == OWN_BROKER_ID
@@ -351,7 +362,10 @@ def as_unseen(
         places_proven=places <= check.verified_places,
         only_place=len(storage.layout.places) == 1,
         root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),
-        # A start of ours counts below the root where an earlier run of the cluster worked.
-        started_by_us=ours and all(check.root_ids.get(place) in root.recorded for place in places),
+        started_by_us=ours,
         places_shown=places <= check.shown_places,
+        # A start of ours counts below the root where an earlier run of the cluster worked.
+        same_root=all(check.root_ids.get(place) in root.recorded for place in places),
+        on_record=was_started_by_us(history, metadata) and deletions.names(metadata),
+        unread=deletions.unread,
     )

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
+from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import as_unseen, refusal_of
 from airflow_provider_rlmm.lifecycle.marker import due_observation
@@ -46,6 +47,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation
+from airflow_provider_rlmm.policy.audit import DeletionSource, nothing_on_record
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.refusals import Refusal
@@ -98,6 +100,7 @@ class _StorageWitness:
     storage: RemoteStorageManager | None  # remote storage, ``None`` where there is none to ask
     prove: Callable[[RemoteStorageManager], ProvenRoot]  # proves its root, should that be needed
     overrides: frozenset[str]  # overrides in force
+    deletions: EarlierDeletions  # what earlier runs have deleted
     _proof: ProvenRoot | None = field(default=None, init=False)
 
     def listed(self, tip: TopicIdPartition) -> frozenset[UUID]:
@@ -113,7 +116,7 @@ class _StorageWitness:
     def decide_unseen(self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
         """Tell by the cleaner's rule whether a segment may be finished of which no listing shows an object."""
         storage, proof = self._proven(history.topic_id_partition)
-        return decide_unseen(as_unseen(history, metadata, proof, storage), self.overrides)
+        return decide_unseen(as_unseen(history, metadata, proof, storage, self.deletions), self.overrides)
 
     def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, ProvenRoot]:
         if self.storage is None:
@@ -265,6 +268,7 @@ def publish_events(
     expected_cluster_id: str | None = None,
     clock: Clock = system_clock,
     snapshots: SnapshotStore | None = None,
+    deletions: DeletionSource = nothing_on_record,
 ) -> list[int]:
     """
     Publish events of any partitions, one after the other in the order given, each judged by a fresh replay, a new look at
@@ -282,6 +286,8 @@ def publish_events(
     :param expected_cluster_id: refuse any other cluster; an override needs it.
     :param clock: time.
     :param snapshots: where a snapshot of the topic may lie; it only tells which topics the log names.
+    :param deletions: what runs have deleted, by the audit log: without it a copied segment whose objects are gone, and whose
+        deletion this package began, is missing.
     :return: the offset of each event in its metadata partition.
     :raises EventByHandRefusedError: if an event lacks the override, before anything is written; or if marker or cleaner
         would not write it now, those before it are written then.
@@ -302,7 +308,7 @@ def publish_events(
             topic, asked, cluster_id=cluster_id, expectation=root, overrides=limits.overrides, ledger=ledger
         )
 
-    witness = _StorageWitness(storage, prove, limits.overrides)
+    witness = _StorageWitness(storage, prove, limits.overrides, EarlierDeletions(deletions))
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:

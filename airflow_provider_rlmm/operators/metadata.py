@@ -78,8 +78,9 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
     Whatever the list says, each event is judged anew right before it is written: DELETE_PARTITION_MARKED where the marker
     would write it; DELETE_PARTITION_STARTED where the topic id has been absent for ``min_absence_ms``;
     DELETE_SEGMENT_STARTED where storage also lists the segment; DELETE_SEGMENT_FINISHED and DELETE_PARTITION_FINISHED where
-    storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``. What is held is
-    not written about, and the time is proven, as for the cleaner.
+    storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``; the end of a
+    copied segment of which the audit log has no deletion that found an object also ``settle_missing``. What is held is not
+    written about, and the time is proven, as for the cleaner.
 
     :param events: each with ``topic_id``, ``topic``, ``partition``, ``state`` by name, and for a segment event
         ``segment_id`` (ids in Kafka's base64 form) and ``custom_metadata`` (hex), in the order of writing.
@@ -131,6 +132,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
                 expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
                 clock=session.clock,
                 snapshots=session.snapshots,
+                deletions=session.earlier_deletions,
             )
         self.log.info("%d events written", len(written))
         self.told({"events": len(written), "dry_run": False})

@@ -9,10 +9,13 @@ created and never changed; the last task of a run puts those of a run and a day 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 
 AUDIT_FOLDER: Final = "audit"
 AUDIT_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
@@ -37,7 +40,7 @@ AUDIT_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("segment_bytes", "int64"),  # as its metadata say; likewise
     ("started_offset", "int64"),  # of DELETE_SEGMENT_STARTED; null for a scrub, which writes no event
     ("outcome", "string"),  # GONE, PRESENT, UNKNOWN, NEVER_SEEN; null before
-    ("objects", "int64"),  # that went; null before
+    ("objects", "int64"),  # that went; null before, and where storage was not asked to delete any
     ("bytes", "int64"),  # of these; null before
     ("finished_offset", "int64"),  # of DELETE_SEGMENT_FINISHED; null where it was not acknowledged
     ("why", "string"),  # before: why a scrub deletes it; after: what keeps it; else null
@@ -57,6 +60,10 @@ _BATCH_FILE = re.compile(
     r"\.(?P<phase>before|after)\.parquet"
 )
 _RUN_FILE = re.compile(rf"(?P<artifact>{_ARTIFACT})(?:~(?P<part>[1-9][0-9]{{0,5}}))?\.parquet")
+
+
+LAST_DAY_MS: Final = 253_402_214_400_000
+"""The last day that a folder can be of, 9999-12-31, ms since the epoch."""
 
 
 class AuditPhase(StrEnum):
@@ -99,6 +106,93 @@ class AuditName:
         if found := _RUN_FILE.fullmatch(name):
             return cls(found["artifact"], part=int(found["part"] or 1))
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRecord:
+    """
+    What the audit log says of some segments.
+
+    :param deleted: those that a run began to delete, and found or may have found objects of: its batch ended so, or never.
+    :param unread: why some of the audit log says nothing, by file or folder; what is there may name more.
+    """
+
+    deleted: frozenset[RemoteLogSegmentId]
+    unread: tuple[str, ...] = ()
+
+
+NO_RECORD: Final = DeletionRecord(frozenset())
+
+DeletionSource = Callable[[Collection[RemoteLogSegmentId], int], DeletionRecord]
+"""Segments and the time since which runs may have deleted them, ms since the epoch → what the audit log says of them."""
+
+
+def nothing_on_record(segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+    """
+    Say that no run deleted anything, where there is no audit log to ask.
+
+    :param segments: the segments.
+    :param since_ms: ms since the epoch.
+    """
+    return NO_RECORD
+
+
+SegmentKey = tuple[bytes, int, bytes]
+"""Topic id, user partition and segment id, as the columns have them."""
+
+
+def segment_key(segment: RemoteLogSegmentId) -> SegmentKey:
+    """
+    Return how the audit log names a segment.
+
+    :param segment: its id.
+    """
+    tip = segment.topic_id_partition
+    return tip.topic_id.bytes, tip.partition, segment.id.bytes
+
+
+class AuditRow(NamedTuple):
+    """The columns of a row that tell whether its batch found objects."""
+
+    artifact: str | None
+    batch: str
+    phase: str
+    topic_id: bytes
+    partition: int
+    segment_id: bytes
+    outcome: str | None
+    objects: int | None
+
+    @property
+    def found_objects(self) -> bool:
+        """Whether its deletion had objects before it, or may have had: storage was asked to delete them."""
+        return self.outcome in ("GONE", "PRESENT") or (self.outcome == "UNKNOWN" and self.objects is not None)
+
+    @property
+    def key(self) -> SegmentKey:
+        """Which segment it is about."""
+        return self.topic_id, self.partition, self.segment_id
+
+
+def deleted_segments(rows: Iterable[AuditRow], unread: Collection[AuditName] = ()) -> set[SegmentKey]:
+    """
+    Return the segments that a batch found, or may have found: it ended so, or never, as that of a killed run.
+
+    :param rows: of whole batches.
+    :param unread: files beside them that could not be read: a batch whose end may be in one of them says nothing.
+    """
+    found: set[SegmentKey] = set()
+    begun: set[tuple[str | None, str, SegmentKey]] = set()
+    ended: set[tuple[str | None, str, SegmentKey]] = set()
+    for row in rows:
+        (ended if row.phase == AuditPhase.AFTER else begun).add((row.artifact, row.batch, row.key))
+        if row.found_objects:
+            found.add(row.key)
+    lost = {(name.artifact, name.batch) for name in unread if name.phase is not AuditPhase.BEFORE}
+    for artifact, batch, key in begun - ended:
+        if not lost & {(artifact, batch), (artifact, None)}:
+            found.add(key)
+    return found
 
 
 def batch_name(source: int | str, began_at_ms: int, token: str, number: int) -> str:

@@ -46,7 +46,11 @@ class UnseenSegment:
     :param root_is_fresh: whether the newest copies of living topics were seen at its place, or its stamp was expected and no
         topic lives.
     :param started_by_us: whether its DELETE_SEGMENT_STARTED is ours (broker id -1), written after a listing had shown its
-        objects, under the same root id and place.
+        objects.
+    :param same_root: whether each of its places has the root id below which an earlier run worked.
+    :param on_record: whether the audit log has a batch of it that found, or may have found, objects to delete. A folder may
+        have been away between that listing and the deletion, and be away still.
+    :param unread: why some of the audit log says nothing, ``None`` where all of it was read.
     """
 
     state: RemoteLogSegmentState
@@ -56,6 +60,9 @@ class UnseenSegment:
     root_is_fresh: bool
     started_by_us: bool = False
     places_shown: bool = True
+    same_root: bool = False
+    on_record: bool = False
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +116,15 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
         return UnseenDecision(UnseenVerdict.NOT_PROVEN, f"it has no object, {unlisted}")
     if segment.state is _COPY_STARTED or not segment.was_copied:
         return UnseenDecision(UnseenVerdict.MAY_FINISH, "its copy was never finished, so that it may have no object")
-    if segment.started_by_us:
-        why = "an earlier run of ours had seen its objects at this place before it began to delete them"
+    if segment.started_by_us and not segment.on_record:
+        why = (
+            "its copy was finished and a run began to delete it, storage lists no object of it, and the audit log has no "
+            "deletion of it that found an object"
+        )
+        unread = f"; of the audit log this cannot be read: {segment.unread}" if segment.unread else ""
+        return UnseenDecision(UnseenVerdict.MISSING, f"{why}{unread}", SETTLE_MISSING)
+    if segment.started_by_us and segment.same_root:
+        why = "an earlier run of ours had seen its objects at this place and begun to delete them"
         return UnseenDecision(UnseenVerdict.MAY_FINISH, why)
     if not segment.only_place:
         return UnseenDecision(

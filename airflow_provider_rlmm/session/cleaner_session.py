@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
+    from airflow_provider_rlmm.policy.audit import DeletionRecord
     from airflow_provider_rlmm.policy.plan import PlanSummary
     from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
@@ -162,6 +164,17 @@ class CleanerSession:
         from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 
         return AuditFiles(self.cluster_uri, self.cluster_id, run, source, self.clock)
+
+    def earlier_deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+        """
+        Tell what runs of this work folder have written down about the deletion of some segments.
+
+        :param segments: the segments.
+        :param since_ms: none of them was deleted before this time, ms since the epoch.
+        """
+        from airflow_provider_rlmm.lifecycle.audit_files import deletion_record
+
+        return deletion_record(self.cluster_uri, self.cluster_id, segments, since_ms)
 
     def root_expectation(self, limits: CleanerLimits) -> RootExpectation:
         """

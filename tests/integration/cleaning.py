@@ -17,7 +17,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
@@ -29,12 +29,14 @@ from airflow_provider_rlmm.metadata.records import RemoteLogMetadata
 from airflow_provider_rlmm.metadata.serde import deserialize
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev.broker import LocalKafka
 
 HOUR_MS = 3_600_000
+RUN = RunIdentity("test", "test", "test", "nobody")
 GROUP_ID = "cleaner-without-airflow"
 
 
@@ -65,6 +67,8 @@ class Cleaning:
         self.offsets = KafkaOffsetStore(config, GROUP_ID)
         self._topics = KafkaClusterTopics(config)
         self._storage = storage or ObjectStoreRemoteStorageManager(storage_root.as_uri(), LocalTieredStorageLayout())
+        # What all cleaners of a test remember, killed ones among them.
+        self._work = str(storage_root.parent / "work")
         self._snapshots = SnapshotFile(str(storage_root.parent / "topic.snapshot"))
         self._publisher = GuardedPublisher(self.log, allow_writes=True)
         self._cluster_id = cluster_id
@@ -129,7 +133,7 @@ class Cleaning:
             self._topics,
             self._storage,
             limits=self._limits,
-            audit=InMemoryAuditLog(),
+            audit=AuditFiles(self._work, self._cluster_id, RUN, metadata_partition, system_clock),
             expected_cluster_id=self._cluster_id,
             snapshots=self._snapshots,
         )

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
@@ -29,6 +29,7 @@ from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogMetadata, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
@@ -36,6 +37,7 @@ from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.scrub import scrub, unfinished_segments
 
+RUN = RunIdentity("test", "test", "test", "nobody")
 GROUP_ID = "test-cleaner"
 NO_WAIT = CleanerLimits(
     min_absence_ms=0, batch_segments=3, max_missing_segments=1000, overrides=frozenset({"short_min_absence"})
@@ -66,6 +68,11 @@ class Runs:
     @property
     def snapshots(self) -> SnapshotStore:
         return SnapshotFile(str(self.kafka.remote_dir.parent / "topic.snapshot"))
+
+    @property
+    def work(self) -> str:
+        """What runs remember of the cluster, whoever runs them."""
+        return str(self.kafka.remote_dir.parent / "work")
 
     def open_topic(self, log: MetadataEventLog) -> TopicReplay:
         return TopicReplay(log, KafkaClusterTopics(self.config), system_clock, self.snapshots)
@@ -99,7 +106,7 @@ class Runs:
                 KafkaClusterTopics(self.config),
                 storage or self.open_storage(),
                 limits=NO_WAIT,
-                audit=InMemoryAuditLog(),
+                audit=AuditFiles(self.work, self.kafka.cluster_id, RUN, metadata_partition, system_clock),
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
                 snapshots=self.snapshots,
             )

@@ -21,6 +21,11 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
+AUDIT_RULES = "policy/audit.py"
+
+_MISSING = "lifecycle/test_cleaner_missing.py::"
+_RECORD = "lifecycle/test_deletion_record.py::"
+
 INVARIANTS = [
     Mutation(
         "I1",
@@ -104,9 +109,73 @@ INVARIANTS = [
         "I2",
         "takes any root for the one of an earlier run",
         ELIGIBILITY,
-        "ours and all(check.root_ids.get(place) in root.recorded for place in places),",
-        "ours,",
+        "same_root=all(check.root_ids.get(place) in root.recorded for place in places),",
+        "same_root=True,",
         "lifecycle/test_root_proof.py::test_our_own_start_counts_only_below_the_root_of_an_earlier_run",
+    ),
+    Mutation(
+        "I2",
+        "takes a deletion of ours that was started for one that was done",
+        ELIGIBILITY,
+        "on_record=was_started_by_us(history, metadata) and deletions.names(metadata),",
+        "on_record=True,",
+        f"{_MISSING}test_a_folder_that_stays_away_over_two_runs_is_not_taken_for_deleted",
+    ),
+    Mutation(
+        "I2",
+        "takes a batch that found no object for a deletion",
+        AUDIT_RULES,
+        '        return self.outcome in ("GONE", "PRESENT") or',
+        '        return self.outcome in ("GONE", "PRESENT", "NEVER_SEEN") or',
+        f"{_MISSING}test_a_folder_that_stays_away_over_two_runs_is_not_taken_for_deleted",
+    ),
+    Mutation(
+        "I2",
+        "takes an error before the first deletion for a deletion",
+        AUDIT_RULES,
+        '(self.outcome == "UNKNOWN" and self.objects is not None)',
+        'self.outcome == "UNKNOWN"',
+        f"{_RECORD}test_a_local_folder_that_is_renamed_before_a_batch_and_stays_away_is_missing",
+    ),
+    Mutation(
+        "I2",
+        "takes a batch that could not be begun for that of a killed run",
+        "lifecycle/audit.py",
+        '                    self.after(batch, {"outcome": "UNKNOWN", "why": NOT_BEGUN})\n',
+        "                    pass\n",
+        f"{_RECORD}test_a_batch_that_could_not_be_written_down_and_is_there_all_the_same_is_no_killed_run",
+    ),
+    Mutation(
+        "I2",
+        "takes an end that cannot be read for none",
+        AUDIT_RULES,
+        "        if not lost & {(artifact, batch), (artifact, None)}:",
+        "        if True:",
+        f"{_RECORD}test_an_end_that_cannot_be_read_is_not_taken_for_a_killed_run",
+    ),
+    Mutation(
+        "I2",
+        "takes the segment of another user partition for the one that was deleted",
+        AUDIT_RULES,
+        "        return self.topic_id, self.partition, self.segment_id",
+        "        return self.topic_id, 0, self.segment_id",
+        f"{_RECORD}test_no_entry_says_nothing",
+    ),
+    Mutation(
+        "I5",
+        "what a killed run had begun to delete is missing",
+        AUDIT_RULES,
+        "    for artifact, batch, key in begun - ended:\n",
+        "    for artifact, batch, key in begun & ended:\n",
+        f"{_MISSING}test_a_run_that_was_killed_at_any_deletion_stays_green",
+    ),
+    Mutation(
+        "I5",
+        "what another cleaner has deleted meanwhile is missing",
+        ELIGIBILITY,
+        "        context.deletions.forget()\n",
+        "",
+        f"{_MISSING}test_another_cleaner_that_goes_on_after_the_audit_log_was_read_counts",
     ),
     Mutation(
         "I2",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -14,6 +14,9 @@ from unittest import mock
 from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
+from airflow_provider_rlmm.lifecycle.audit_columns import audit_table
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
+from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.session import cleaner_session
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
@@ -106,10 +109,14 @@ class Witnessed:
         self._log, self._run = log, run
 
     def before(self, segments: Mapping[str, Any]) -> AuditBatch:
+        # What cannot be written is not there.
+        self._run.world.clerk.write_down(self._run, "audit before", audit_table(segments).to_pylist())
         batch = self._log.before(segments)
-        self._run.world.clerk.write_down(self._run, "audit before", batch.rows.to_pylist())
         self._run.note_audit(batch.rows.to_pylist(), ["begun"] * batch.rows.num_rows)
         return batch
+
+    def deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+        return self._log.deletions(segments, since_ms)
 
     def after(self, batch: AuditBatch, outcomes: Mapping[str, Any]) -> None:
         self._log.after(batch, outcomes)

@@ -99,6 +99,7 @@ class World(Mistakes):
         self.topics = InProcessClusterTopics(cluster_id=CLUSTER_ID)
         self.offsets = InProcessOffsetStore()
         self.snapshots = WorkFolder(self)
+        self.audit = InMemoryAuditLog()
         self.clerk = Clerk(seed, self.happened, calm=trouble is CALM)
         super().__init__(trouble.kinds)
         if trouble.scripts and self.adversary.random() < 0.3:
@@ -373,7 +374,7 @@ class World(Mistakes):
             self.topics,
             self.mount(self._hooks),
             limits=self.limits,
-            audit=InMemoryAuditLog(lambda name, rows: self.clerk.write_down(process, name, rows)),
+            audit=InMemoryAuditLog(lambda name, rows: self.clerk.write_down(process, name, rows), beside=self.audit),
             expected_cluster_id=CLUSTER_ID,
             clock=self._clock_of(process),
             dry_run=process.dry_run,

@@ -4,19 +4,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.event_log.in_process import no_effect_hook
+from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.root import Location, Stamp
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()
 SETTLE = frozenset({"settle_missing"})
+
+
+def unavailable() -> None:
+    raise EventLogUnavailableError("no broker answers")
 
 
 def cluster_with(*states: S, living_topic: bool = True, seen: int = 0) -> Cluster:
@@ -236,7 +247,7 @@ def test_a_root_that_does_not_exist_stops_the_run() -> None:
 
 
 def test_objects_that_vanish_between_listing_and_deletion_are_left_to_the_next_run() -> None:
-    """Another run may have deleted them, or their folder was renamed: a new look at the root tells more."""
+    """Another run may have deleted them, which the audit log tells then, or their folder was renamed: nobody knows."""
     cluster = cluster_with(seen=1)
 
     def vanish() -> None:
@@ -246,8 +257,9 @@ def test_objects_that_vanish_between_listing_and_deletion_are_left_to_the_next_r
     cluster.log.after_effect = on_nth_publish(S.DELETE_SEGMENT_STARTED, vanish)
     report = cluster.clean()
     assert (report.partitions[0].outcome, report.partitions[0].segments_left) == ("INCOMPLETE", 1)
+    assert cluster.clean().partitions[0].outcome == "REFUSED"
     assert "DELETE_SEGMENT_FINISHED" not in cluster.states()
-    assert cluster.clean().partitions[0].outcome == "FINISHED"
+    assert cluster.clean(overrides=SETTLE).partitions[0].outcome == "FINISHED"
 
 
 def test_objects_that_lie_where_the_metadata_does_not_say_are_not_gone() -> None:
@@ -272,3 +284,206 @@ def test_a_file_of_a_kind_that_the_layout_does_not_know_keeps_the_segment() -> N
     assert report.partitions[0].outcome == "INCOMPLETE"
     assert "knows no file of this kind" in reasons(report)
     assert {key.rpartition(".")[2] for key in cluster.keys_of(GONE)} == {"backup"}
+
+
+# --- what a run of ours had started, and what the audit log says of it ---------------------------------------------------
+
+
+def hide(cluster: Cluster, of: TopicIdPartition = GONE) -> dict[str, tuple[bytes, int]]:
+    """Somebody renames the folder of a user partition: what lies there is listed no more."""
+    objects = cluster.storage._objects
+    return {key: objects.pop(key) for key in cluster.keys_of(of)}
+
+
+def hidden_in_mid_run(cluster: Cluster) -> dict[str, tuple[bytes, int]]:
+    """A run lists all, starts the deletion of two segments, and the folder is away before the first object goes."""
+    away: dict[str, tuple[bytes, int]] = {}
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    cluster.audit = InMemoryAuditLog(lambda name, _: away.update(hide(cluster)) if name == "audit before" else None)
+    report = cluster.clean()
+    cluster.audit = InMemoryAuditLog(beside=cluster.audit)
+    assert (report.partitions[0].outcome, len(away)) == ("INCOMPLETE", 10)
+    assert [row["outcome"] for row in cluster.audit.rows] == [None, None, "NEVER_SEEN", "NEVER_SEEN"]
+    return away
+
+
+def test_a_folder_that_stays_away_over_two_runs_is_not_taken_for_deleted() -> None:
+    cluster = Cluster()
+    away = hidden_in_mid_run(cluster)
+    cluster.stamp_root()
+    cluster.record_root()
+    events = cluster.states()
+    report = cluster.clean()
+    (partition,) = report.partitions
+    assert (partition.outcome, partition.segments_left) == ("REFUSED", 2)
+    assert {r.kind for r in partition.refusals} == {RefusalKind.MISSING_OBJECTS}
+    assert "the audit log has no deletion of it that found an object" in reasons(report)
+    assert cluster.states() == events, "nothing is said about what nobody has seen go"
+    with pytest.raises(StorageRootError, match="2 segments"):
+        cluster.clean(max_missing_segments=1)
+    cluster.storage._objects.update(away)
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+    assert cluster.keys_of(GONE) == set()
+
+
+def killed_after(effects: int, name: str) -> tuple[Cluster, int]:
+    """A run that was killed after so many effects of a kind; ten objects of two segments were there."""
+    cluster = Cluster()
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    seen = 0
+
+    def kill(effect: str, _: object) -> None:
+        nonlocal seen
+        seen += effect == name
+        if seen > effects:
+            raise KeyboardInterrupt
+
+    cluster.storage.after_effect = kill
+    with suppress(KeyboardInterrupt):
+        cluster.clean()
+    cluster.storage.after_effect = None
+    cluster.record_root()
+    return cluster, len(cluster.keys_of(GONE))
+
+
+@pytest.mark.parametrize("deletes", range(10))
+def test_a_run_that_was_killed_at_any_deletion_stays_green(deletes: int) -> None:
+    cluster, left = killed_after(deletes, "delete")
+    assert left < 10
+    report = cluster.clean()
+    assert report.partitions[0].outcome == "FINISHED"
+    assert not report.refusals
+
+
+def test_a_deletion_that_was_done_and_not_said_counts() -> None:
+    """Its objects are gone, and DELETE_SEGMENT_FINISHED was never acknowledged."""
+    cluster = Cluster()
+    cluster.segments(GONE, 2)
+    cluster.mark_and_wait()
+    cluster.log.on_effect = on_nth_publish(S.DELETE_SEGMENT_FINISHED, unavailable)
+    with suppress(EventLogUnavailableError):
+        cluster.clean()
+    cluster.log.on_effect = no_effect_hook
+    cluster.record_root()
+    assert {row["outcome"] for row in cluster.audit.rows} == {None, "GONE"}
+    assert cluster.keys_of(GONE) == set()
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends"),
+    [
+        ("GONE", "FINISHED"),
+        ("PRESENT", "FINISHED"),
+        ("UNKNOWN", "FINISHED"),
+        ("NEVER_SEEN", "REFUSED"),
+        (None, "FINISHED"),
+    ],
+)
+def test_how_a_batch_ended_says_whether_its_segments_are_gone(outcome: str | None, ends: str) -> None:
+    cluster = Cluster()
+    hidden_in_mid_run(cluster)
+    cluster.record_root()
+    rows = cluster.audit.rows
+    rows[:] = [{**row, "outcome": outcome} for row in rows if outcome or row["phase"] == "BEFORE"]
+    assert cluster.clean().partitions[0].outcome == ends
+
+
+def test_without_an_audit_log_a_segment_that_we_had_started_is_missing() -> None:
+    """It was removed, or is in another work folder."""
+    cluster, left = killed_after(9, "delete")
+    assert left == 0
+    cluster.audit = InMemoryAuditLog()
+    assert cluster.clean().partitions[0].outcome == "REFUSED"
+
+
+def deletes_and_dies(cluster: Cluster, of: TopicIdPartition) -> None:
+    """Another cleaner deletes all of a user partition, and DELETE_SEGMENT_FINISHED is never acknowledged."""
+    cluster.log.on_effect = on_nth_publish(S.DELETE_SEGMENT_FINISHED, unavailable)
+    planned = {(of.topic_id, of.partition): cluster.everything()[of.topic_id, of.partition]}
+    with suppress(EventLogUnavailableError):
+        cluster.clean(planned=planned)
+    cluster.log.on_effect = no_effect_hook
+    assert cluster.keys_of(of) == set()
+
+
+def before_listing(cluster: Cluster, of: TopicIdPartition, action: Callable[[], object]) -> None:
+    """Have something happen right before a user partition is listed for the first time."""
+    listing = cluster.storage.list_log_segments
+
+    def acting(listed: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        if listed == of:
+            cluster.storage.list_log_segments = listing  # type: ignore[method-assign]
+            action()
+        return listing(listed)
+
+    cluster.storage.list_log_segments = acting  # type: ignore[method-assign]
+
+
+def test_another_cleaner_of_the_same_work_folder_counts() -> None:
+    """It has deleted between this one's read of the log and its listing, and said so in the audit log before it did."""
+    cluster = Cluster()
+    cluster.segments(GONE, 2)
+    cluster.stamp_root()
+    cluster.record_root()
+    cluster.mark_and_wait()
+    before_listing(cluster, GONE, lambda: deletes_and_dies(cluster, GONE))
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
+
+
+def test_another_cleaner_that_goes_on_after_the_audit_log_was_read_counts() -> None:
+    cluster, other = Cluster(), tip("gone", 1)
+    cluster.segments(GONE, 2)
+    cluster.segments(other, 2)
+    cluster.mark_and_wait()
+    deletes_and_dies(cluster, GONE)
+    cluster.record_root()
+
+    def killed(name: str, rows: object) -> None:
+        raise KeyboardInterrupt
+
+    writing, cluster.audit = cluster.audit, InMemoryAuditLog(killed, beside=cluster.audit)
+    with suppress(KeyboardInterrupt):
+        cluster.clean(planned={(other.topic_id, 1): cluster.everything()[other.topic_id, 1]})
+    cluster.audit = writing
+    assert len(cluster.keys_of(other)) == 10
+    before_listing(cluster, other, lambda: deletes_and_dies(cluster, other))
+    assert [p.outcome for p in cluster.clean().partitions] == ["FINISHED", "FINISHED"]
+
+
+def test_an_audit_log_that_cannot_be_read_says_nothing_and_that_is_said() -> None:
+    cluster, _ = killed_after(9, "delete")
+    broken = DeletionRecord(frozenset(), ("audit/2026-11-23/run.parquet: no right to read it",))
+    cluster.audit.deletions = lambda segments, since_ms: broken  # type: ignore[method-assign]
+    report = cluster.clean()
+    assert report.partitions[0].outcome == "REFUSED"
+    assert "of the audit log this cannot be read: audit/2026-11-23/run.parquet: no right to read it" in reasons(report)
+
+
+def test_the_audit_log_is_read_once_and_only_where_it_decides() -> None:
+    cluster, _ = killed_after(9, "delete")
+    cluster.segments(tip("gone", 1), 2)
+    cluster.segment(tip("gone", 1), 7, S.DELETE_SEGMENT_STARTED, objects=False)
+    cluster.mark_and_wait()
+    asked: list[int] = []
+    read = cluster.audit.deletions
+
+    def counted(segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
+        asked.append(len(segments))
+        return read(segments, since_ms)
+
+    cluster.audit.deletions = counted  # type: ignore[method-assign]
+    assert {p.outcome for p in cluster.clean().partitions} == {"FINISHED"}
+    assert asked == [2]
+    cluster.segments(tip("gone", 2), 2)
+    cluster.mark_and_wait()
+    cluster.clean()
+    assert asked == [2]
+
+
+def test_what_is_really_lost_is_settled_by_its_override() -> None:
+    cluster = Cluster()
+    hidden_in_mid_run(cluster)
+    assert cluster.clean(overrides=SETTLE).partitions[0].outcome == "FINISHED"

@@ -28,6 +28,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.audit import DeletionRecord, DeletionSource, nothing_on_record
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
@@ -118,6 +119,7 @@ def publish(
     expected_cluster_id: str | None = CLUSTER_ID,
     storage: bool = True,
     hold: HoldSource = nothing_held,
+    deletions: DeletionSource = nothing_on_record,
 ) -> list[int]:
     return publish_events(
         [parse_event(r, cluster.now_ms) for r in raw],
@@ -129,6 +131,7 @@ def publish(
         hold=hold,
         expected_cluster_id=expected_cluster_id,
         clock=cluster.clock,
+        deletions=deletions,
     )
 
 
@@ -323,11 +326,24 @@ def test_a_segment_whose_objects_are_there_is_not_finished(started: Cluster) -> 
     assert started.keys_of(GONE) == objects
 
 
-def test_a_segment_whose_objects_somebody_deleted_is_finished_below_a_fresh_root(started: Cluster) -> None:
+def test_a_segment_whose_objects_somebody_deleted_is_finished_where_a_person_says_so(started: Cluster) -> None:
+    """Its folder may be away: that a deletion was begun by hand is no deletion."""
     publish(started, event(S.DELETE_SEGMENT_STARTED))
     take_away(started, 0)
-    publish(started, event(S.DELETE_SEGMENT_FINISHED), event(P.DELETE_PARTITION_FINISHED))
+    finished = event(S.DELETE_SEGMENT_FINISHED)
+    with pytest.raises(
+        EventByHandRefusedError, match=r"no deletion of it that found an object; the override 'settle_mi"
+    ):
+        publish(started, finished)
+    publish(started, finished, event(P.DELETE_PARTITION_FINISHED), overrides=BY_HAND | {"settle_missing"})
     assert started.states()[-2:] == ["DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED"]
+
+
+def test_a_segment_that_a_run_has_deleted_by_the_audit_log_is_finished_below_a_fresh_root(started: Cluster) -> None:
+    publish(started, event(S.DELETE_SEGMENT_STARTED))
+    take_away(started, 0)
+    publish(started, event(S.DELETE_SEGMENT_FINISHED), deletions=lambda ids, since_ms: DeletionRecord(frozenset(ids)))
+    assert started.states()[-1] == "DELETE_SEGMENT_FINISHED"
 
 
 def test_below_an_old_root_storage_shows_nothing(started: Cluster) -> None:
@@ -356,7 +372,7 @@ def test_where_no_topic_lives_a_segment_without_objects_needs_its_own_override()
     with pytest.raises(StorageRootError, match="'unproven_root'"):
         publish(cluster, finished)
     unproven = BY_HAND | {"unproven_root"}
-    with pytest.raises(EventByHandRefusedError, match=r"not.* up to date.*the override 'settle_missing' settles it"):
+    with pytest.raises(EventByHandRefusedError, match=r"no deletion of it.*the override 'settle_missing' settles it"):
         publish(cluster, finished, overrides=unproven)
     publish(cluster, finished, overrides=unproven | {"settle_missing"})
     assert cluster.states()[-1] == "DELETE_SEGMENT_FINISHED"

@@ -8,6 +8,7 @@ from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, r
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, deletion, reasons, tip, update
 
@@ -64,6 +65,7 @@ def test_our_own_start_counts_only_below_the_root_of_an_earlier_run() -> None:
     cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
     cluster.foreign(update(GONE, 0, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
     unproven = frozenset({"unproven_root"})
+    cluster.audit.deletions = lambda ids, since_ms: DeletionRecord(frozenset(ids))  # type: ignore[method-assign]
     before = cluster.clean(planned={(GONE.topic_id, 0): cluster.everything()[GONE.topic_id, 0]}, overrides=unproven)
     assert "somebody else began to delete it" in reasons(before)
     cluster.stamp_root()

@@ -17,22 +17,31 @@ from airflow_provider_rlmm.policy.unseen import UnseenSegment, UnseenVerdict, de
 MAY, MISSING, UNPROVEN = UnseenVerdict.MAY_FINISH, UnseenVerdict.MISSING, UnseenVerdict.NOT_PROVEN
 YES, NO, ANY = (True,), (False,), (False, True)
 
-# state, was copied, places proven, only place, root is fresh, started by us, places shown → verdict, override
+# state, was copied, places proven, only place, root is fresh, started by us, places shown, same root, on record
+# → verdict, override
 TABLE = [
-    (S.COPY_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, UNPROVEN, None),
-    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, NO, UNPROVEN, "settle_missing"),
-    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, YES, MAY, None),
-    (S.COPY_SEGMENT_FINISHED, ANY, NO, ANY, ANY, ANY, ANY, MISSING, None),
-    (S.COPY_SEGMENT_FINISHED, ANY, YES, ANY, ANY, ANY, ANY, MISSING, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, UNPROVEN, None),
-    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, NO, UNPROVEN, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, YES, MAY, None),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, NO, UNPROVEN, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, YES, MAY, None),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, NO, ANY, NO, ANY, MISSING, "settle_changed_prefix"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, NO, NO, ANY, MISSING, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, YES, NO, NO, UNPROVEN, "settle_missing"),
-    (S.DELETE_SEGMENT_STARTED, YES, YES, YES, YES, NO, YES, MAY, None),
+    (S.COPY_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, ANY, ANY, UNPROVEN, None),
+    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, NO, ANY, ANY, UNPROVEN, "settle_missing"),
+    (S.COPY_SEGMENT_STARTED, ANY, YES, ANY, ANY, ANY, YES, ANY, ANY, MAY, None),
+    (S.COPY_SEGMENT_FINISHED, ANY, NO, ANY, ANY, ANY, ANY, ANY, ANY, MISSING, None),
+    (S.COPY_SEGMENT_FINISHED, ANY, YES, ANY, ANY, ANY, ANY, ANY, ANY, MISSING, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, ANY, NO, ANY, ANY, ANY, ANY, ANY, ANY, UNPROVEN, None),
+    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, NO, ANY, ANY, UNPROVEN, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, NO, YES, ANY, ANY, ANY, YES, ANY, ANY, MAY, None),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, ANY, ANY, NO, MISSING, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, NO, YES, YES, UNPROVEN, "settle_missing"),
+    (S.DELETE_SEGMENT_STARTED, YES, YES, ANY, ANY, YES, YES, YES, YES, MAY, None),
+]
+# Somebody else's start, and one of ours of which nothing says that it was below this root.
+TABLE += [
+    (S.DELETE_SEGMENT_STARTED, YES, YES, *place, ours, shown, same_root, on_record, *follows)
+    for ours, same_root, on_record in ((NO, ANY, ANY), (YES, NO, YES))
+    for *place, shown, follows in (
+        (NO, ANY, ANY, (MISSING, "settle_changed_prefix")),
+        (YES, NO, ANY, (MISSING, "settle_missing")),
+        (YES, YES, NO, (UNPROVEN, "settle_missing")),
+        (YES, YES, YES, (MAY, None)),
+    )
 ]
 ROWS = {
     UnseenSegment(state, *inputs): (verdict, override)
@@ -44,7 +53,7 @@ override_sets = st.frozensets(st.sampled_from([*OVERRIDES, "unknown"]))
 
 
 def test_the_table_is_complete_and_names_each_case_once() -> None:
-    assert len(ROWS) == 3 * 2**6
+    assert len(ROWS) == 3 * 2**8
 
 
 @pytest.mark.parametrize(("segment", "expected"), ROWS.items(), ids=lambda value: "")
@@ -76,7 +85,7 @@ def test_at_a_place_that_is_not_proven_nothing_is_ever_finished(
 def test_knowing_less_never_finishes_more(segment: UnseenSegment, overrides: frozenset[str]) -> None:
     if decide_unseen(segment, overrides).verdict is MAY:
         return
-    for known in ("places_proven", "places_shown", "root_is_fresh", "started_by_us"):
+    for known in ("places_proven", "places_shown", "root_is_fresh", "same_root", "on_record"):
         assert decide_unseen(replace(segment, **{known: False}), overrides).verdict is not MAY
     assert decide_unseen(replace(segment, was_copied=True), overrides).verdict is not MAY
 
