@@ -7,7 +7,6 @@ The copiers work on topics of their own, which live. One that is deleted is the 
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -58,7 +57,6 @@ class CopyingWorld(World):
         self.announced_ms: dict[UUID, int] = {}
         self.deleted_by_leaders: set[UUID] = set()
         self.cleaned = False
-        self.owner = random.Random(self.random.getrandbits(32))
         self.undecodable: dict[int, set[int]] = defaultdict(set)
         self.crossed: set[UUID] = set()
         """Copies that were finished late and taken back at the same moment: what they hold is copied again."""

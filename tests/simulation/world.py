@@ -88,6 +88,7 @@ class World(Mistakes):
     def __init__(self, seed: int, trouble: Trouble = CALM) -> None:
         self.random = random.Random(seed)
         self.adversary = random.Random(seed + 1_000_003)
+        self.owner = random.Random(seed + 7_000_027)
         self.trouble = trouble
         self.scripts_left = trouble.scripts
         self.scripts: list[actors.Script] = []
