@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scrub of any log and any storage, beside an oracle that looks at one segment after the other."""
+"""
+A scrub of any log and any storage, and what may be planned from it, beside an oracle that looks at segment after segment.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.lifecycle.scrub import scrub
+from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub_plan import SHORT_WAIT, Choice, ScrubLimits
+from airflow_provider_rlmm.policy.unnamed import UNNAMED
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 
@@ -43,6 +50,21 @@ class Life:
         keys = cluster.layout.required_keys(add(self.topic, number))
         return [key for key, is_there in zip(keys, self.objects, strict=True) if is_there]
 
+    @property
+    def is_unfinished_before(self) -> bool:
+        return 1 <= self.before <= 3
+
+    def may_go(self, kind: ScrubClass, lives: list[Life], living: set[object], *, sole_owner: bool) -> bool:
+        """Tell whether its objects may go at once, where no wait is asked for."""
+        if kind == ScrubClass.FINISHED:
+            return True
+        if kind == ScrubClass.UNKNOWN_TOPIC_ID:
+            return sole_owner
+        mine = [life for life in lives if life.topic == self.topic]
+        # The marker marks what has unfinished segments; whatever comes after that makes it void.
+        marked = any(life.is_unfinished_before for life in mine) and self.topic.topic_id not in living
+        return kind == ScrubClass.UNREFERENCED and marked and not any(life.done > life.before for life in mine)
+
     def is_missing(self) -> bool:
         return self.before >= 2 and self.done == 2 and not all(self.objects)
 
@@ -61,17 +83,32 @@ class Life:
 LIVES = st.builds(
     Life,
     st.sampled_from(TOPICS),
-    st.integers(0, 4),
-    st.integers(0, 4),
+    # Often without any record, and often at rest: such objects are what the rules are about.
+    st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
+    st.sampled_from([0, 0, 0, 1, 2, 4]),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
-    st.booleans(),
+    st.sampled_from([False, False, False, True]),
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(LIVES, max_size=12), st.sets(st.integers(0, 2)))
-def test_a_scrub_says_what_a_look_at_each_segment_says(lives: list[Life], bad: set[int]) -> None:
+def topic_of(cluster: Cluster, key: str) -> TopicIdPartition:
+    segment = cluster.layout.parse(key)
+    assert segment is not None
+    return segment.topic_id_partition
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(LIVES, max_size=12),
+    st.sampled_from([set(), set(), {0}, {1, 2}]),
+    st.sets(st.sampled_from(["a", "b", "c-0"]), max_size=1),
+    st.booleans(),
+)
+def test_a_scrub_says_what_a_look_at_each_segment_says(
+    lives: list[Life], bad: set[int], living_topics: set[str], sole_owner: bool
+) -> None:
     cluster = Cluster(3, living_topic=False, layout=AivenLayout("kafka/"))
+    living: set[object] = {cluster.topics.create(t.topic, t.topic_id) for t in TOPICS[1:] if t.topic in living_topics}
     for number in bad:
         cluster.log.append(number, b"junk")
     for number, life in enumerate(lives):
@@ -80,6 +117,8 @@ def test_a_scrub_says_what_a_look_at_each_segment_says(lives: list[Life], bad: s
             cluster.foreign(update(life.topic, number, S.DELETE_SEGMENT_FINISHED))
         for key in life.keys(cluster, number):
             cluster.storage.put_object(key, b"x", START_MS)
+
+    cluster.mark()
 
     def go_on(effect: str, _: str) -> None:
         cluster.storage.on_effect = None
@@ -96,5 +135,23 @@ def test_a_scrub_says_what_a_look_at_each_segment_says(lives: list[Life], bad: s
         for key in life.keys(cluster, number)
     }
     assert {row["key"]: row["class"] for row in found.objects.to_pylist()} == expected
+    unnamed = {key for key, kind in expected.items() if kind in UNNAMED}
+    bars = {key for key in unnamed if topic_of(cluster, key).topic_id in living}
+    presence = {row["key"]: row["presence"] for row in found.objects.to_pylist()}
+    assert {key for key, seen in presence.items() if seen is not None} == unnamed
+    assert {key for key, seen in presence.items() if seen == Presence.PRESENT} == bars
+    may_go = {
+        key
+        for number, life in enumerate(lives)
+        for key in life.keys(cluster, number)
+        if life.may_go(ScrubClass(expected[key]), lives, living, sole_owner=sole_owner)
+    }
+    at_once = ScrubLimits(
+        min_unreferenced_ms=0, min_absence_ms=0, overrides=frozenset({SHORT_WAIT, "short_min_absence"})
+    )
+    places = [place.name for place in cluster.layout.places]
+    choice = Choice(at_once, Hold(), found.began_at_ms, places=places, sole_owner=sole_owner)
+    chosen = choice.of(rows_of(found, time_is_proven=True, earlier=None))
+    assert set(chosen.rows["key"].to_pylist()) == (may_go - unnamed if bars else may_go)
     missing = {add(life.topic, n).remote_log_segment_id.id.bytes for n, life in enumerate(lives) if life.is_missing()}
     assert {row["segment_id"] for row in found.missing.to_pylist()} == missing
