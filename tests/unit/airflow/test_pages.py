@@ -367,7 +367,7 @@ def scrub() -> ScrubSummary:
         topics=(TopicAmount(ScrubClass.MISSING, EVIL, EVIL, 1, 2**30, None),), topics_left_out=4,
         forgotten=(ForgottenPrefix(EVIL, 7, 2**30, EVIL), ForgottenPrefix("old/", 0, 0, "")),
         unnamed=(UnnamedTopic(EVIL, EVIL, EVIL, True, 21, 2**30, (EVIL,)),), unnamed_left_out=6,
-        incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, lost={0: 5}, foreign_folders=0,
+        incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, lost={0: EVIL}, foreign_folders=0,
         price_micros=23_000, file=FILE,
     )  # fmt: skip
 
