@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.policy.audit import AUDIT_COLUMNS
+from airflow_provider_rlmm.policy.plan import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,5 +74,5 @@ def audit_bytes(rows: pa.Table) -> memoryview:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
+    pq.write_table(rows, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
     return memoryview(sink.getvalue())

@@ -11,11 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_rlmm.errors import AuditError, ConfigurationError
+from airflow_provider_rlmm.errors import AuditError, ConfigurationError, DocumentError
 from airflow_provider_rlmm.file_systems import create_file, list_files, list_folders, read_file, remove_file
 from airflow_provider_rlmm.lifecycle.audit_columns import audit_bytes, audit_schema
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
@@ -43,6 +42,11 @@ _PART_ROWS = 500_000
 """Rows of a file of several batches; what is more begins another one."""
 
 _UNREADABLE = (OSError, ConfigurationError, AuditError)
+_SHOWN_FILE_BYTES = 128 * 2**20
+_SHOWN_TEXT_BYTES = 128 * 2**20
+"""Of a file that is shown, and of the texts of all rows that are wanted."""
+
+_reading = Lock()
 DAY_MS = 86_400_000
 _BATCH_ROWS = 65_536
 """Rows of a file that are in memory at a time where few of them are looked for."""
@@ -251,24 +255,44 @@ def _named(uri: str, wanted: Wanted) -> Iterator[AuditName]:
 
 
 def _wanted_rows(uri: str, name: AuditName, cluster_id: str, wanted: Wanted, unreadable: list[str]) -> pa.Table:
-    import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    asked = ((column, getattr(wanted, column)) for column in ("topic_id", "partition", "segment_id"))
-    conditions = [pc.field(column) == value for column, value in asked if value is not None]
     try:
-        data = read_file(f"{uri}/{name}", MAX_FILE_BYTES)
-        if not pq.read_schema(pa.BufferReader(data)).equals(audit_schema()):
-            raise AuditError("it has other columns than the audit log")
-        rows = pq.read_table(pa.BufferReader(data), filters=reduce(and_, conditions) if conditions else None)
+        # Pages of many users ask at once: one file is in memory at a time.
+        with _reading:
+            rows = _bounded_rows(uri, name, wanted)
         if pc.any(pc.fill_null(pc.not_equal(rows["cluster_id"], cluster_id), True)).as_py():
             raise AuditError(f"it has rows of another cluster than {cluster_id}")
-    except (*_UNREADABLE, pa.ArrowException) as e:
+    except (*_UNREADABLE, DocumentError) as e:
         logger.warning("audit log: %s/%s is left out: %s", uri, name, e)
         unreadable.append(f"{uri}/{name}")
         return audit_schema().empty_table()
     return rows
+
+
+def _bounded_rows(uri: str, name: AuditName, wanted: Wanted) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.bounded_parquet import BoundedParquet, as_texts
+
+    asked = ((column, getattr(wanted, column)) for column in ("topic_id", "partition", "segment_id"))
+    key = [(column, value) for column, value in asked if value is not None]
+    schema = audit_schema()
+    source = pa.BufferReader(read_file(f"{uri}/{name}", _SHOWN_FILE_BYTES))
+    file = BoundedParquet.of("it", source, schema)
+    if len(file.columns) != len(schema.names):
+        raise AuditError("it has other columns than the audit log")
+    found = [schema.empty_table()]
+    left = _SHOWN_TEXT_BYTES
+    for rows in file.slices([number for number, _ in file.groups_with(key)], schema.names):
+        mine = rows
+        for column, value in key:
+            mine = mine.filter(pc.equal(mine.column(column), pa.scalar(value, schema.field(column).type)))
+        texts = as_texts(mine, left).cast(schema)
+        left -= texts.nbytes
+        found.append(texts)
+    return pa.concat_tables(found)
 
 
 def _one_per_deletion(rows: pa.Table, wanted: Wanted) -> pa.Table:

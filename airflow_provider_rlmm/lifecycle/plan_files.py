@@ -20,6 +20,7 @@ from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_SUMMARY_BYTES,
     PLAN_COLUMNS,
+    ROW_GROUP_ROWS,
     SUMMARY_NAME,
     PlanFile,
     PlanSummary,
@@ -122,7 +123,7 @@ def parquet_bytes(rows: pa.Table) -> memoryview:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink)
+    pq.write_table(rows, sink, row_group_size=ROW_GROUP_ROWS)
     return memoryview(sink.getvalue())
 
 

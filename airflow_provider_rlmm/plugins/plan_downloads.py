@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
-from io import StringIO
+from collections.abc import Iterator
 from typing import Any, Final
-from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.page_data.documents import opened
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason
 
 _CHUNK: Final = 2**20
 _IDS: Final = ("topic_id", "segment_id")
-_BEGINS_A_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_STATES: Final = {state.value: state.name for state in RemoteLogSegmentState}
 
 
 def parquet_chunks(work_uri: str, plan: str, file: PlanFile) -> Iterator[bytes]:
@@ -34,7 +30,7 @@ def parquet_chunks(work_uri: str, plan: str, file: PlanFile) -> Iterator[bytes]:
             yield bytes(chunk)
 
 
-def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[str]:
+def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes]:
     """
     Yield the rows of a plan as CSV, the names of the columns first; ids are in Kafka's text form. The last column says
     whether the row is an estimate of what the leader of a living topic deletes.
@@ -49,34 +45,26 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[str]:
     :raises DocumentError: if a file is not the one that the summary names.
     """
     from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-    from airflow_provider_rlmm.page_data.tables import Expected, parquet, plain, read_groups
+    from airflow_provider_rlmm.page_data.csv_lines import csv_lines
+    from airflow_provider_rlmm.page_data.tables import Expected, parquet
 
     names = [name for name, _ in PLAN_COLUMNS]
-    yield _lines([[*names, "estimated"]])
+    yield f"{','.join([*names, 'estimated'])}\r\n".encode()
     for number in sorted(summary.files):
         file = summary.files[number]
         expected = Expected(file.rows, file.bytes, file.sha256)
         with parquet(work_uri, plan, file.name, schema=plan_schema(), expected=expected) as source:
-            for group in range(source.metadata.num_row_groups):
-                rows = plain(read_groups(source, [group], names))
-                yield _lines([[*(_cell(name, row[name]) for name in names), _estimated(row)] for row in rows])
+            for rows in source.slices(range(len(source.groups)), names):
+                told = rows.append_column("estimated", _estimated(rows.column("reason")))
+                yield csv_lines(told, ids=_IDS, names={"state": _STATES})
 
 
-def _estimated(row: Mapping[str, Any]) -> str:
-    return "true" if Reason(row["reason"]).is_estimated else "false"
+def _estimated(reasons: Any) -> Any:
+    """Ask each different reason once."""
+    import pyarrow as pa
 
-
-def _cell(name: str, value: Any) -> Any:
-    if name in _IDS:
-        return kafka_uuid_str(UUID(bytes=value))
-    if name == "state":
-        return RemoteLogSegmentState(value).name
-    if isinstance(value, str) and value.startswith(_BEGINS_A_FORMULA):
-        return f"'{value}"
-    return value
-
-
-def _lines(rows: list[list[Any]]) -> str:
-    text = StringIO()
-    csv.writer(text).writerows(rows)
-    return text.getvalue()
+    chunks = [
+        pa.array([Reason(text).is_estimated for text in chunk.dictionary.to_pylist()], pa.bool_()).take(chunk.indices)
+        for chunk in reasons.chunks
+    ]
+    return pa.chunked_array(chunks, pa.bool_())

@@ -28,6 +28,9 @@ PLAN_FORMAT = 1
 
 SUMMARY_NAME = "summary.json"
 MAX_SUMMARY_BYTES = 64 * 2**20
+ROW_GROUP_ROWS = 20_000
+"""Rows of a row group of plans and of the audit log: whoever shows a few of them reads no more than that at a time."""
+
 MAX_PLAN_FILE_BYTES = 2 * 2**30
 MAX_REFUSALS = 2_000
 MAX_QUARANTINED_LISTED = 1_000

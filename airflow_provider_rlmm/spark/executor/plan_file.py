@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, Reason
+from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, ROW_GROUP_ROWS, Reason
 from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS, SEGMENT, arrow_schema
 from airflow_provider_rlmm.spark.executor.files import new_file, read_whole
 from airflow_provider_rlmm.spark.generation import GenerationFile
@@ -38,7 +38,7 @@ def write_plan_file(
     if not rows.num_rows:
         return
     with new_file(target, name) as written:
-        pq.write_table(rows, pa.PythonFile(written, "w"))
+        pq.write_table(rows, pa.PythonFile(written, "w"), row_group_size=ROW_GROUP_ROWS)
     size = "segment_size_in_bytes"
     sums = rows.group_by(["metadata_partition", "reason"]).aggregate([(size, "count"), (size, "sum")])
     described = written.described()

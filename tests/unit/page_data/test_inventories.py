@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.bounded_parquet import BoundedParquet
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.page_data import inventories, tables
+from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import (
     SORTS,
     clusters,
@@ -113,13 +114,13 @@ def test_only_the_row_groups_that_can_hold_them_are_read(tmp_path: Path, monkeyp
     sample = sample_work_folder(tmp_path, topics=5, partitions=1, segments=12_000, metadata_partitions=1)
     work, folder = str(sample.work), sample.cluster.name
     read: list[Any] = []
-    groups = tables.read_groups
+    groups = BoundedParquet.read
 
     def noted(file: Any, numbers: Any, columns: Any) -> Any:
         read.extend((number, tuple(columns)) for number in numbers)
         return groups(file, numbers, columns)
 
-    monkeypatch.setattr(tables, "read_groups", noted)
+    monkeypatch.setattr(BoundedParquet, "read", noted)
     first = segments(work, folder, text_id(0), 0, start=6_000, rows=10)
     assert ([row.start_offset for row in first.rows], first.total) == ([*range(600_000, 601_000, 100)], 12_000)
     whole = {number for number, columns in read if len(columns) > 10 and "segment_id" in columns}
