@@ -35,9 +35,11 @@ _WORDS = {
     ),
 }
 _HAS_PARTS = re.compile(r".*(jaas.*|\.config)")
-_PART = r"""(?P<name>[\w.-]+)["']?\s*[=:]\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|UNQUOTED)"""
+# Nothing here gives back what it took, and a name begins where a word does: the time grows with the text, and not with its
+# square.
+_PART = r"""(?<![\w.-])(?P<name>[\w.-]++)["']?+\s*+[=:]\s*+(?P<value>"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|UNQUOTED)"""
 # Some formats end a value with a comma or an ampersand, in others it belongs to it.
-_PARTS = [re.compile(_PART.replace("UNQUOTED", end), re.DOTALL) for end in (r"[^\s;]+", r"[^\s;,&}\"']+")]
+_PARTS = [re.compile(_PART.replace("UNQUOTED", end), re.DOTALL) for end in (r"[^\s;]++", r"[^\s;,&}\"']++")]
 # Java's StreamTokenizer, which reads JAAS entries.
 _ESCAPE = re.compile(r"\\([0-3][0-7]{2}|[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -54,7 +56,7 @@ _WHOLE_WORD_BELOW = 4
 _SHORT_WORD = 5
 _PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
 _USER_INFO = re.compile(r"://([^/\s@]+)@")
-_QUERY_VALUE = re.compile(r"[?&][^=&#\s]+=([^&#\s]+)")
+_QUERY_VALUE = re.compile(r"[?&][^=?&#\s]++=([^&#\s]++)")
 
 
 def secrets_of(properties: Mapping[str, Any]) -> frozenset[str]:

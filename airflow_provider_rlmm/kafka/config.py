@@ -14,7 +14,6 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.redaction import secrets_of
 
@@ -53,6 +52,10 @@ _OWN = {
     "transactional.id": "events are published without transactions",
     "message.timeout.ms": "use delivery_timeout_s",
     "delivery.timeout.ms": "use delivery_timeout_s",
+    **dict.fromkeys(
+        ("plugin.library.paths", "ssl.engine.location", "ssl.providers"),
+        "it has every process that opens the connection load code of its choice",
+    ),
 }
 
 # Nothing here ever joins a group, so a shared Airflow connection may carry these for its other users.
@@ -79,6 +82,9 @@ _PRODUCER_ONLY = frozenset(_PRODUCER_FIXED) | {
 }  # fmt: skip
 # These two change what a delivery report says, and the outcomes are read from delivery reports.
 _PRODUCER_DROPPED = frozenset({"delivery.report.only.error", "produce.offset.report", "partitioner"})
+
+_MAX_CHARACTERS = 2**20
+"""The certificates of all authorities that a machine knows are a quarter of it."""
 
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "crl", "key", "keystore"))
 _ADDRESS = re.compile(
@@ -191,10 +197,13 @@ def _check_addresses(bootstrap_servers: str, addresses: tuple[str, ...]) -> None
         raise ConfigurationError(
             "bootstrap.servers must hold no login: put it into sasl.username and sasl.password, and only host:port here"
         )
-    for address in addresses or (bootstrap_servers,):
+    for number, address in enumerate(addresses or (bootstrap_servers,), 1):
         found = _ADDRESS.fullmatch(address)
         if found is None or not 1 <= int(found[1] or 9092) <= 65_535:
-            raise refused("bootstrap.servers", address, "a comma-separated list of host:port, the port from 1 to 65535")
+            raise ConfigurationError(
+                "bootstrap.servers must be a comma-separated list of host:port, the port from 1 to 65535, and address "
+                f"{number} of {len(addresses) or 1} is none"
+            )
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:
@@ -256,19 +265,21 @@ def check_property(given_name: str, name: str, value: Any) -> None:
 
     :param given_name: the property as the user wrote it, for the message.
     :param name: its canonical name.
-    :param value: its value; repeated in the message only where it cannot be a secret.
+    :param value: its value. No message repeats it: it may be a secret in the wrong field.
     :raises ConfigurationError: naming the property.
     """
+    if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
+        raise ConfigurationError(f"{given_name} has {len(value)} characters, and {_MAX_CHARACTERS} are the most")
     if name in _OWN:
         raise ConfigurationError(f"{given_name} cannot be set: {_OWN[name]}")
     if name == "auto.offset.reset":
         if _normal(value) not in _BEGINNING:
             raise ConfigurationError(
-                f"{given_name} must be 'earliest', not {value!r}: the event log is read from its beginning; remove it"
+                f"{given_name} must be 'earliest': the event log is read from its beginning; remove it"
             )
     elif name in _FIXED and _normal(value) != _normal(_FIXED[name]):
         raise ConfigurationError(
-            f"{given_name} must be {_normal(_FIXED[name])!r}, not {value!r}: the event log relies on it; remove it"
+            f"{given_name} must be {_normal(_FIXED[name])!r}: the event log relies on it; remove it"
         )
     if (name.endswith("_cb") or name == "on_commit") and not callable(value):
         raise ConfigurationError(f"{given_name} must be a callable, not {type(value).__name__}")
@@ -306,7 +317,7 @@ def _sasl(given: dict[str, str]) -> dict[str, str]:
     if mechanism is None:
         return {}
     if mechanism not in _LOGIN_MODULES:
-        raise ConfigurationError(f"sasl.mechanism {mechanism!r} is not supported for Spark: {sorted(_LOGIN_MODULES)}")
+        raise ConfigurationError(f"sasl.mechanism must be one of {sorted(_LOGIN_MODULES)} for Spark")
     user, password = given.pop("sasl.username", ""), given.pop("sasl.password", "")
     login = f"{_LOGIN_MODULES[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}

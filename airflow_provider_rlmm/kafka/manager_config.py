@@ -198,5 +198,5 @@ def _number(name: str, value: Any, low: int, high: int) -> int:
     except ValueError:
         number = None
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
-        raise ConfigurationError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        raise ConfigurationError(f"{name} must be a whole number from {low} to {high}")
     return number

@@ -23,7 +23,8 @@ CLUSTERS = "plugins/clusters.py"
 SERVING = "plugins/serving.py"
 ACTIONS = "plugins/actions.py"
 RIGHTS = "plugins/rights.py"
-PLAN_DOWNLOADS = "plugins/plan_downloads.py"
+CSV_LINES = "page_data/csv_lines.py"
+BOUNDED_PARQUET = "bounded_parquet.py"
 RUN_PAGES = "page_data/runs.py"
 WEB = "plugins/web.py"
 
@@ -31,6 +32,7 @@ _CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
 _TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
 _RIGHTS = "airflow/test_page_rights.py::"
+_BOUNDED = "test_bounded_parquet.py::"
 _NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
 SECRETS = [
@@ -309,12 +311,90 @@ SECRETS = [
         "    if not rights.may_trigger(cleaner):",
         "airflow/test_plan_rows.py::test_buttons_of_a_plan_and_none_for_a_viewer",
     ),
-    switched_off(
-        PLAN_DOWNLOADS,
+    Mutation(
         "pages",
         "a spreadsheet calculates a topic's name",
-        "    if isinstance(value, str) and value.startswith(_BEGINS_A_FORMULA):",
+        CSV_LINES,
+        'return f"\'{text}" if begins',
+        "return text if begins",
         "airflow/test_plan_rows.py::test_all_rows_as_csv",
+    ),
+    Mutation(
+        "pages",
+        "a spreadsheet calculates a name behind a blank",
+        CSV_LINES,
+        ' or unicodedata.category(first)[0] in "ZC"',
+        "",
+        "page_data/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
+    ),
+    Mutation(
+        "pages",
+        "a spreadsheet calculates what begins with a wide sign",
+        CSV_LINES,
+        'unicodedata.normalize("NFKC", first)[:1]',
+        "first",
+        "page_data/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
+    ),
+    switched_off(
+        BOUNDED_PARQUET,
+        "pages",
+        "a page reads any number of values at once",
+        "            if size > MAX_READ_BYTES:",
+        f"{_BOUNDED}test_more_than_is_read_at_once_is_refused_before_it_is_read",
+    ),
+    switched_off(
+        BOUNDED_PARQUET,
+        "pages",
+        "a page of a file becomes any number of bytes",
+        "                if page.uncompressed_bytes > MAX_PAGE_BYTES:",
+        f"{_BOUNDED}test_more_than_is_read_at_once_is_refused_before_it_is_read",
+    ),
+    switched_off(
+        BOUNDED_PARQUET,
+        "pages",
+        "rows hold any number of bytes of text",
+        "    if size > max_bytes:",
+        f"{_BOUNDED}test_long_texts_are_cut_and_their_sum_is_bounded",
+    ),
+    Mutation(
+        "pages",
+        "texts of any length are shown",
+        BOUNDED_PARQUET,
+        "    return pc.utf8_slice_codeunits(texts, 0, MAX_TEXT) if long else texts",
+        "    return texts",
+        f"{_BOUNDED}test_long_texts_are_cut_and_their_sum_is_bounded",
+    ),
+    Mutation(
+        "pages",
+        "an encoding in which a text repeats another is read",
+        "parquet_pages.py",
+        " or about.get(encoding) not in _ENCODINGS:",
+        ":",
+        f"{_BOUNDED}test_encodings_in_which_a_text_repeats_another_are_refused",
+    ),
+    Mutation(
+        "secrets",
+        "the secrets of a long value take the square of its length",
+        REDACTION,
+        "(?<![\\w.-])(?P<name>[\\w.-]++)",
+        "(?P<name>[\\w.-]+)",
+        "test_redaction.py::test_the_secrets_of_a_long_value_are_found_in_time_that_grows_with_its_length",
+    ),
+    Mutation(
+        "secrets",
+        "a connection loads code into every process that opens it",
+        KAFKA_CONFIG,
+        '("plugin.library.paths", "ssl.engine.location", "ssl.providers")',
+        "()",
+        "kafka/test_kafka_config.py::test_what_correctness_needs_cannot_be_overridden",
+    ),
+    Mutation(
+        "secrets",
+        "a value that is refused is repeated",
+        KAFKA_CONFIG,
+        "must be 'earliest': the",
+        "must be 'earliest', not {value!r}: the",
+        "kafka/test_kafka_config.py::test_a_value_that_is_refused_is_not_repeated",
     ),
     Mutation(
         "pages",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -153,3 +154,27 @@ def test_no_password_survives(password: str) -> None:
     ):
         # What stands in the secret's place must not be taken for it.
         assert hidden(f"<{password}>", properties) == f"<{HIDDEN}>"
+
+
+LONG = 40_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.jaas.config", "a" * LONG),
+        ("sasl.jaas.config", "a" * (LONG // 2) + " " * (LONG // 2)),
+        ("sasl.jaas.config", 'a="' + "x" * LONG),
+        ("sasl.jaas.config", 'a="' + "\\x" * (LONG // 2)),
+        ("sasl.oauthbearer.config", "a=" * (LONG // 2)),
+        ("sasl.oauthbearer.config", " " * LONG),
+        ("sasl.oauthbearer.token.endpoint.url", "https://" + "?" * LONG),
+        ("sasl.oauthbearer.token.endpoint.url", "https://" + "?a" * (LONG // 2)),
+        ("sasl.oauthbearer.token.endpoint.url", "://a" * (LONG // 4)),
+    ],
+)
+def test_the_secrets_of_a_long_value_are_found_in_time_that_grows_with_its_length(name: str, value: str) -> None:
+    """It took a minute where every place was tried again from every other."""
+    started = time.process_time()
+    secrets_of({name: value})
+    assert time.process_time() - started < 3
