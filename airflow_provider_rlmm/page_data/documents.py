@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -34,7 +34,14 @@ _KINDS = {
 }
 
 
-def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
+def read_json_object(
+    work_uri: str,
+    name: str,
+    file: str,
+    *,
+    max_bytes: int = MAX_DOCUMENT_BYTES,
+    before_parsing: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
     """
     Read a JSON object below the work folder.
 
@@ -42,11 +49,13 @@ def read_json_object(work_uri: str, name: str, file: str, *, max_bytes: int = MA
     :param name: of the plan, report or diagnosis: one step below it.
     :param file: its file.
     :param max_bytes: the largest file that is read.
+    :param before_parsing: is told how many bytes it has, and may raise.
     :raises FileNotFoundError: if there is none.
     :raises ConfigurationError: if the work folder's URI is not understood.
     :raises DocumentError: if it is no regular file below the work folder, too large, unreadable or no JSON object.
     """
     data = read_bytes(work_uri, name, file, max_bytes=max_bytes)
+    before_parsing(len(data))
     try:
         document = strict_json.parse_object(data.decode())
         json.dumps(document, allow_nan=False)

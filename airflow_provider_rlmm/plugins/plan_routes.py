@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
@@ -29,7 +29,6 @@ router = APIRouter(prefix="/plans/{name}")
 _Number = Annotated[int, Path(ge=0, le=2**31 - 1)]
 _Search = Annotated[str, Query(max_length=MAX_SEARCH)]
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-_T = TypeVar("_T", bytes, str)
 
 TOPIC_COLUMNS = (
     Column("Topic", "topic"),
@@ -86,7 +85,9 @@ def show_plan(
 @router.get("/rows.csv")
 def give_csv(rights: RightsDep, name: str) -> StreamingResponse:
     """Give out all rows of a plan as CSV."""
-    rows = _begun(csv_chunks(work_uri(), name, readable_plan(rights, name)))
+    plan = readable_plan(rights, name)
+    rights.begin_heavy_answer()
+    rows = _begun(csv_chunks(work_uri(), name, plan))
     return StreamingResponse(rows, media_type="text/csv", headers=_attached(f"{name}.csv"))
 
 
@@ -96,6 +97,7 @@ def give_parquet(rights: RightsDep, name: str, number: _Number) -> StreamingResp
     file = readable_plan(rights, name).files.get(number)
     if file is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"the plan has nothing of metadata partition {number}")
+    rights.begin_heavy_answer()
     chunks = _begun(parquet_chunks(work_uri(), name, file))
     return StreamingResponse(
         chunks, media_type="application/vnd.apache.parquet", headers=_attached(f"{name}.{number}.parquet")
@@ -116,7 +118,7 @@ def readable_plan(rights: Rights, name: str) -> PlanSummary:
         return PlanSummary.from_json(json.dumps(document))
 
 
-def _begun(chunks: Iterator[_T]) -> Iterable[_T]:
+def _begun(chunks: Iterator[bytes]) -> Iterable[bytes]:
     """Read the first part at once: what cannot be read is a page that says so, as long as nothing was sent."""
     try:
         first = next(chunks, None)

@@ -23,6 +23,7 @@ from fastapi import Depends, HTTPException, Request
 
 from airflow_provider_rlmm.plugins.dag_ids import DAGS, our_dags, possible_dags
 from airflow_provider_rlmm.plugins.dag_runs import known_dags
+from airflow_provider_rlmm.plugins.heavy_answers import begin_heavy_answer
 from airflow_provider_rlmm.settings import connections, of_connection
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class Rights:
     def user_name(self) -> str:
         """What Airflow calls the user."""
         return self._user.get_name()
+
+    def begin_heavy_answer(self) -> None:
+        """
+        Count the answer to the request as a large one.
+
+        :raises HTTPException: 429, if enough of them are under way.
+        """
+        begin_heavy_answer(self._request, self._user.get_id())
 
     def may_read(self, dag_id: str) -> bool:
         """

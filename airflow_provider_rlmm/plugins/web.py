@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
+from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
     error_page,
@@ -65,6 +66,7 @@ _WHAT_TO_DO = {
     HTTPStatus.UNAUTHORIZED: "log in to Airflow, then open the link again",
     HTTPStatus.FORBIDDEN: "ask an administrator of Airflow for the permission to read the DAGs of remote logs",
     HTTPStatus.NOT_FOUND: "open the link of a task: it leads to what the task has written",
+    HTTPStatus.TOO_MANY_REQUESTS: "wait until one of them has ended, or end one, then ask again",
 }
 
 
@@ -86,6 +88,7 @@ def create_app() -> FastAPI:
     for routes in (cluster_routes, topic_routes, run_routes):
         app.include_router(routes.router)
     app.add_middleware(_SecurityHeaders)
+    app.add_middleware(BoundedAnswers)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(ConfigurationError, _not_showable)

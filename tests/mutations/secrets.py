@@ -25,6 +25,7 @@ ACTIONS = "plugins/actions.py"
 RIGHTS = "plugins/rights.py"
 CSV_LINES = "page_data/csv_lines.py"
 BOUNDED_PARQUET = "bounded_parquet.py"
+HEAVY_ANSWERS = "plugins/heavy_answers.py"
 RUN_PAGES = "page_data/runs.py"
 WEB = "plugins/web.py"
 
@@ -33,6 +34,7 @@ _TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate
 _PAGES = "airflow/test_pages_safety.py::"
 _RIGHTS = "airflow/test_page_rights.py::"
 _BOUNDED = "test_bounded_parquet.py::"
+_HEAVY = "airflow/test_heavy_answers.py::"
 _NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
 SECRETS = [
@@ -366,11 +368,50 @@ SECRETS = [
     ),
     Mutation(
         "pages",
-        "an encoding in which a text repeats another is read",
-        "parquet_pages.py",
-        " or about.get(encoding) not in _ENCODINGS:",
-        ":",
-        f"{_BOUNDED}test_encodings_in_which_a_text_repeats_another_are_refused",
+        "a user gets any number of large answers",
+        HEAVY_ANSWERS,
+        "mine = self._of_users[user] >= MAX_OF_A_USER",
+        "mine = False",
+        f"{_HEAVY}test_a_user_gets_two_and_all_users_get_four",
+    ),
+    Mutation(
+        "pages",
+        "a process gives out any number of large answers",
+        HEAVY_ANSWERS,
+        "if mine or self._of_users.total() >= MAX_OF_THE_PROCESS:",
+        "if mine:",
+        f"{_HEAVY}test_a_user_gets_two_and_all_users_get_four",
+    ),
+    Mutation(
+        "pages",
+        "an answer that nobody takes lasts",
+        HEAVY_ANSWERS,
+        "asyncio.timeout(max(0.0, min(STALLED_S, left)))",
+        "asyncio.timeout(max(0.0, left))",
+        f"{_HEAVY}test_an_answer_that_nobody_takes_ends",
+    ),
+    Mutation(
+        "pages",
+        "an answer that is taken slowly lasts",
+        HEAVY_ANSWERS,
+        "asyncio.timeout(max(0.0, min(STALLED_S, left)))",
+        "asyncio.timeout(STALLED_S)",
+        f"{_HEAVY}test_an_answer_that_nobody_takes_ends",
+    ),
+    Mutation(
+        "pages",
+        "rows of a plan are no large answer",
+        "plugins/plan_routes.py",
+        "    rights.begin_heavy_answer()\n    rows = ",
+        "    rows = ",
+        f"{_HEAVY}test_slow_readers_of_a_plan_cost_little_and_hold_nobody_up",
+    ),
+    switched_off(
+        SERVING,
+        "pages",
+        "a large document is no large answer",
+        "        if size > LARGE_BYTES:",
+        f"{_HEAVY}test_a_large_document_is_a_large_answer",
     ),
     Mutation(
         "secrets",

@@ -51,7 +51,7 @@ def asked(app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> 
 
     def ask(paths: dict[str, str], *permissions: tuple[str, str]) -> dict[str, int]:
         log_in(app, monkeypatch, FabAuthManager, ["bakery"])
-        app.dependency_overrides[get_user] = lambda: SimpleNamespace(perms=set(permissions))
+        app.dependency_overrides[get_user] = lambda: SimpleNamespace(perms=set(permissions), get_id=lambda: "1")
         return {path: client.get(address).status_code for path, address in paths.items()}
 
     return ask

@@ -68,7 +68,7 @@ def log_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch, manager: Callable[[], 
 
     There is no database to ask for a DAG's team, or for the DAGs that Airflow knows besides those of this package: ``dags``.
     """
-    app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: "Ada")
+    app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: "Ada", get_id=lambda: "1")
     monkeypatch.setattr("airflow_provider_rlmm.plugins.rights.known_dags", lambda ids: {*ids} & {*dags})
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", manager)
     monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda *_, **__: None)

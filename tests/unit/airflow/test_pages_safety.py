@@ -482,7 +482,7 @@ def test_strangers_see_them_and_what_to_do(
 def test_an_error_of_ours_is_a_page_without_details(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError(SECRET)
 
     monkeypatch.setattr(serving, "read_json_object", fail)
