@@ -207,7 +207,7 @@ class FolderWorld(Moves):
         said = {int(name.partition("@")[0]) for name in run.confirms}
         numbers = () if run.confirms_topic else range(self.log.partition_count)
         lost = [n for n in numbers if n not in said and self.has_lost(n)]
-        crashed = end.startswith(("before ", "after "))
+        crashed = end.startswith(("before ", "after ", "audit "))
         quiet = not run.told and not crashed
         assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
         assert not (run.elsewhere_at_first and quiet), f"I18: {run.name} is green, and copies lie below another prefix"
