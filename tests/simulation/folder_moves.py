@@ -26,7 +26,7 @@ COPY = "a copy of the root at the first run"
 FIRST, SECOND = "one/", "two/"
 COPIED = 1
 MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY)
-PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX)
+PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX, AWAY)
 """Those that seeds draw from."""
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.lifecycle import eligibility, unnamed_guard
+from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, unnamed_guard
 from airflow_provider_rlmm.policy import scrub_plan
 from airflow_provider_rlmm.session import floors
-from tests.simulation.folder_moves import CLONE, CUT, PREFIX, REMADE
+from tests.simulation.folder_moves import AWAY, CLONE, CUT, PREFIX, REMADE
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -59,8 +59,14 @@ def _any_topic() -> Iterator[Any]:
     yield mock.patch.object(floors, "_why_replaced", return_value=None)
 
 
+def _gone_unseen() -> Iterator[Any]:
+    """What a run of ours has begun to delete is gone where it is not seen, whatever the audit log says."""
+    yield mock.patch.object(earlier_deletions.EarlierDeletions, "names", return_value=True)
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
     "the metadata topic is the one before": (_any_topic, REMADE),
+    "the audit log knows what a run deleted": (_gone_unseen, AWAY),
     "storage is asked before every end": (_unasked_storage, CLONE),
     "a log holds what was read of it": (_no_floor, CUT),
     "one object without a record bars all of them": (_garbage_beside_strangers, CLONE),
