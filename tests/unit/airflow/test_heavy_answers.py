@@ -73,17 +73,15 @@ def test_an_answer_is_sent_in_pieces_that_are_the_whole() -> None:
     assert [message.get("more_body", False) for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
 
 
-@pytest.mark.parametrize(("limit", "pause_s"), [("STALLED_S", 60.0), ("LONGEST_S", 0.1)])
+@pytest.mark.parametrize(("limit", "pause_s"), [("STALLED_S", 2.0), ("LONGEST_S", 0.2)])
 def test_an_answer_that_nobody_takes_ends(limit: str, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heavy_answers, limit, 0.3)
 
     async def send(message: Any) -> None:
         await asyncio.sleep(pause_s)
 
-    started = time.monotonic()
     with pytest.raises(TimeoutError):
-        sent_by(b"x" * 2**20, send)
-    assert time.monotonic() - started < 20
+        sent_by(b"x" * 200_000, send)
 
 
 def test_a_large_document_is_a_large_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
