@@ -28,12 +28,12 @@ class SurveyRemoteLogOperator(CheckedOperator):
     It changes nothing in the cluster and in storage, and nothing that deletes reads the inventory. It may run whatever became
     of the tasks before it (``trigger_rule="all_done"``); where one of them checks the run, and has refused it, it is skipped.
 
+    What it cannot judge it counts apart and says in its log; the run is red for it by its report.
+
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`: by these it is judged what waits.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
-    What it cannot judge it counts apart and says in its log; the run is red for it by its report.
-
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
         ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which nobody can tell whether they are
         orphaned, and the ``inventory``'s folder.

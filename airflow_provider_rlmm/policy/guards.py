@@ -29,7 +29,7 @@ QUARANTINE_KINDS = frozenset(code.name for code in ErrorCode if code is not Erro
 OVERRIDES = {
     "short_min_absence": "min_absence below 24 h",
     "settle_missing": "finish segments whose objects were never seen",
-    "settle_changed_prefix": "finish segments that somebody else began to delete and that are at none of several places",
+    "settle_changed_prefix": "finish segments whose deletion no record of ours tells and that are at none of several places",
     "move_stamp": "write the stamp of the storage root anew where it names another location",
     "missing_living_segments": "go on although some of the newest copies of living topics are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",

@@ -122,7 +122,9 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
             "deletion of it that found an object"
         )
         unread = f"; of the audit log this cannot be read: {segment.unread}" if segment.unread else ""
-        return UnseenDecision(UnseenVerdict.MISSING, f"{why}{unread}", SETTLE_MISSING)
+        # Without a record no less is asked for than with one: at several places it may lie below another prefix.
+        override = SETTLE_MISSING if segment.only_place else SETTLE_CHANGED_PREFIX
+        return UnseenDecision(UnseenVerdict.MISSING, f"{why}{unread}", override)
     if segment.started_by_us and segment.same_root:
         why = "an earlier run of ours had seen its objects at this place and begun to delete them"
         return UnseenDecision(UnseenVerdict.MAY_FINISH, why)

@@ -200,7 +200,7 @@ def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_
     assert (as_it_is["settings"], tried["settings"]) == ("as it is", setting)
     assert set(tried["by_topic"]) == {*as_it_is["by_topic"], LIVE}
     assert tried["by_reason"]["RETENTION_MS"]["segments"] >= 2 * SEGMENTS
-    assert f"what if {setting}: " in done.stdout
+    assert f"what if {setting}, estimated: " in done.stdout
 
 
 @pytest.fixture
