@@ -43,8 +43,8 @@ class FirstSeen:
 
         :param sample: the segment.
         """
-        end = self.ends.get(sample.metadata_partition)
-        return sample.broker_id >= 0 and None not in (end, sample.added_offset) and sample.added_offset >= end  # type: ignore[operator]
+        end, added = self.ends.get(sample.metadata_partition), sample.added_offset
+        return sample.broker_id >= 0 and end is not None and added is not None and added >= end
 
 
 class PlaceLedger(Protocol):

@@ -148,8 +148,8 @@ STORAGE_ROOT = [
         "I2",
         "takes a copy that had begun before the root was known for a proof that it is current",
         CURRENT_ROOT,
-        "sample.added_offset >= end",
-        "sample.added_offset >= 0",
+        "added >= end",
+        "added >= 0",
         "lifecycle/test_current_root.py::test_what_was_copied_before_proves_nothing_and_what_is_copied_after_does",
     ),
     Mutation(

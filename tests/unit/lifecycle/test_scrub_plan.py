@@ -176,6 +176,7 @@ def test_unreferenced_objects_wait_between_two_scrubs(scrubs: Scrubs) -> None:
 
 
 def waited(scrubs: Scrubs) -> set[str]:
+    """Objects of a deleted topic that no record names, marked and waited for: they may go."""
     keys = scrubs.put(1)
     scrubs.cluster.mark()
     scrubs.scrub()

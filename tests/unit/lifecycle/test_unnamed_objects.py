@@ -21,7 +21,7 @@ from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.unnamed import Kept, why_kept
 from tests.unit.lifecycle.builders import DAY_MS, add, tip, update
-from tests.unit.lifecycle.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs
+from tests.unit.lifecycle.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited
 
 THIRD = tip("third", 0, 60)
 
@@ -32,15 +32,6 @@ def scrubs(tmp_path: Path) -> Scrubs:
     found = Scrubs(tmp_path)
     found.cluster.segment(TOPIC, 0)
     return found
-
-
-def waited(scrubs: Scrubs) -> set[str]:
-    """Objects of a deleted topic that no record names, marked and waited for: they may go."""
-    keys = scrubs.put(1)
-    scrubs.cluster.mark()
-    scrubs.scrub()
-    scrubs.wait()
-    return keys
 
 
 # --- the class --------------------------------------------------------------------------------------------------------
