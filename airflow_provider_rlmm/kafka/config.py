@@ -56,7 +56,11 @@ _OWN = {
         ("plugin.library.paths", "ssl.engine.location", "ssl.providers"),
         "it has every process that opens the connection load code of its choice",
     ),
+    "sasl.kerberos.kinit.cmd": "it has every process that opens the connection run a command of its choice in a shell",
 }
+# librdkafka puts these into the command of its own, which a shell runs; with a dash before it one would be an option.
+_IN_A_COMMAND = ("sasl.kerberos.keytab", "sasl.kerberos.principal")
+_PLAIN_WORD = re.compile(r"(?!-)[\w./@:=+-]*")
 
 # Nothing here ever joins a group, so a shared Airflow connection may carry these for its other users.
 _GROUP_ONLY = frozenset(
@@ -280,6 +284,11 @@ def check_property(given_name: str, name: str, value: Any) -> None:
     elif name in _FIXED and _normal(value) != _normal(_FIXED[name]):
         raise ConfigurationError(
             f"{given_name} must be {_normal(_FIXED[name])!r}: the event log relies on it; remove it"
+        )
+    if name in _IN_A_COMMAND and not _PLAIN_WORD.fullmatch(str(value)):
+        raise ConfigurationError(
+            f"{given_name} must hold only letters, digits and ./@:=+-_ and not begin with a dash: a shell of every process "
+            "that opens the connection reads it"
         )
     if (name.endswith("_cb") or name == "on_commit") and not callable(value):
         raise ConfigurationError(f"{given_name} must be a callable, not {type(value).__name__}")

@@ -431,6 +431,21 @@ SECRETS = [
     ),
     Mutation(
         "secrets",
+        "a connection runs a command in every process that opens it",
+        KAFKA_CONFIG,
+        '    "sasl.kerberos.kinit.cmd": "it has every process that opens the connection run a command of its choice in a shell",\n',
+        "",
+        "kafka/test_kafka_config.py::test_a_command_of_kerberos_is_refused_and_not_repeated",
+    ),
+    switched_off(
+        KAFKA_CONFIG,
+        "secrets",
+        "a connection puts a command into librdkafka's own",
+        "    if name in _IN_A_COMMAND and not _PLAIN_WORD.fullmatch(str(value)):",
+        "kafka/test_kafka_config.py::test_what_a_shell_would_run_is_refused_and_not_repeated",
+    ),
+    Mutation(
+        "secrets",
         "a value that is refused is repeated",
         KAFKA_CONFIG,
         "must be 'earliest': the",

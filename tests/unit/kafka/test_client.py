@@ -234,9 +234,9 @@ class TestSecrets:
 
     def test_librdkafkas_own_lines_repeat_none(self, caplog):
         caplog.set_level(logging.DEBUG)
-        config = KafkaClientConfig({**LOGIN, "debug": "conf", "sasl.kerberos.kinit.cmd": "kinit battery-staple"})
+        config = KafkaClientConfig({**LOGIN, "debug": "conf", "sasl.oauthbearer.extensions": "pool=battery-staple"})
         with closing(KafkaAdmin(config, QUICKLY_S)) as admin:
-            await_condition(lambda: (admin.client.poll(0), "kinit.cmd = ***" in caplog.text)[1], "the line", 20)
+            await_condition(lambda: (admin.client.poll(0), "extensions = ***" in caplog.text)[1], "the line", 20)
 
         assert "battery-staple" not in caplog.text
 

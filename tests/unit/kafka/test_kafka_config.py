@@ -25,7 +25,16 @@ def test_an_address_that_librdkafka_takes_for_another_is_refused(address):
 
 @pytest.mark.parametrize(
     "name",
-    ["acks", "auto.offset.reset", "bootstrap.servers", "isolation.level", "plugin.library.paths", "ssl.providers"],
+    [
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "isolation.level",
+        "plugin.library.paths",
+        "sasl.kerberos.kinit.cmd",
+        "ssl.engine.location",
+        "ssl.providers",
+    ],
 )
 def test_a_value_that_is_refused_is_not_repeated(name):
     """A secret may have got into the wrong field."""
@@ -79,6 +88,7 @@ def test_an_alias_names_the_brokers_too():
         ("plugin.library.paths", "/tmp/any.so"),
         ("ssl.engine.location", "/tmp/any.so"),
         ("ssl.providers", "default,any"),
+        ("sasl.kerberos.kinit.cmd", "touch /tmp/any"),
         ("ssl.ca.pem", "x" * (2**20 + 1)),
         ("error_cb", "a.b"),
         ("logger", "x"),
@@ -91,6 +101,36 @@ def test_an_alias_names_the_brokers_too():
 def test_what_correctness_needs_cannot_be_overridden(name, value):
     with pytest.raises(ConfigurationError, match=f"^{name} "):
         KafkaClientConfig({**BROKERS, name: value})
+
+
+def test_a_command_of_kerberos_is_refused_and_not_repeated():
+    kerberos = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.kinit.cmd": "kinit; hunter2",
+    }
+    with pytest.raises(ConfigurationError, match=r"^sasl.kerberos.kinit.cmd cannot be set: .* run a command") as caught:
+        KafkaClientConfig({**BROKERS, **kerberos})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sasl.kerberos.keytab", "sasl.kerberos.principal"])
+@pytest.mark.parametrize(
+    "value", ["x;hunter2", "$(hunter2)", "`hunter2`", 'x" hunter2', "x|hunter2", "-Xhunter2", "x\nhunter2"]
+)
+def test_what_a_shell_would_run_is_refused_and_not_repeated(name, value):
+    with pytest.raises(ConfigurationError, match=f"^{name} must hold only letters") as caught:
+        KafkaClientConfig({**BROKERS, name: value})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_kerberos_has_its_keytab_and_its_principal():
+    names = {
+        "security.protocol": "SASL_SSL",
+        "sasl.kerberos.keytab": "/etc/security/rlmm_cleaner-1.keytab",
+        "sasl.kerberos.principal": "rlmm/worker-1.example.com@EXAMPLE.COM",
+    }
+    assert names.items() <= KafkaClientConfig({**BROKERS, **names}).admin().items()
 
 
 @pytest.mark.parametrize(
