@@ -42,7 +42,7 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
     from airflow_provider_rlmm.session.archiving import archive_topic
 
     run = begin(invocation, "archive", execute=False)
-    with working() as shown, run.session(limits, shown) as session:
+    with working() as shown, run.session(limits, shown, must_know_floors=True) as session:
         archived = archive_topic(
             session,
             _topic_id(topic_id),

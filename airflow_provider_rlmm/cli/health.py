@@ -12,10 +12,8 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
-from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 
 
 @click.command()
@@ -59,15 +57,10 @@ def check(invocation: Invocation) -> int:
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""
     from airflow_provider_rlmm.doctor.examine import examine
-    from airflow_provider_rlmm.session.floors import floored
+    from airflow_provider_rlmm.session.floors import reading
 
     access = invocation.access()
-    folder = f"{access.work_uri}/{cluster_folder(access.check_cluster())}"
-    with (
-        working() as shown,
-        access.get_event_log() as log,
-        floored(log, folder, dry_run=True, clock=system_clock) as known,
-    ):
+    with working() as shown, reading(access, access.work_uri) as known:
         diagnosis = examine(
             known,
             access.get_cluster_topics(),

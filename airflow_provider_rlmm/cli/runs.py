@@ -81,14 +81,24 @@ class Run:
         """Who runs it: the user who is logged in."""
         return RunIdentity(f"rlmm {self.name.partition('.')[0]}", self.name, self.name, _user())
 
-    def session(self, limits: CleanerLimits, shown: Working) -> AbstractContextManager[CleanerSession]:
+    def session(
+        self, limits: CleanerLimits, shown: Working, *, must_know_floors: bool = False
+    ) -> AbstractContextManager[CleanerSession]:
         """
         Open cluster and storage anew, as each task of a DAG does.
 
         :param limits: with the overrides in force.
         :param shown: what shows progress.
+        :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
         """
-        return open_session(self.invocation, limits, shown, execute=self.execute, confirm=self.confirm)
+        return open_session(
+            self.invocation,
+            limits,
+            shown,
+            execute=self.execute,
+            must_know_floors=must_know_floors,
+            confirm=self.confirm,
+        )
 
 
 def _user() -> str:
@@ -107,6 +117,7 @@ def open_session(
     *,
     execute: bool = False,
     copy: bool = False,
+    must_know_floors: bool = False,
     confirm: Confirmation | None = None,
 ) -> AbstractContextManager[CleanerSession]:
     """
@@ -117,6 +128,7 @@ def open_session(
     :param shown: what shows progress.
     :param execute: whether the command may write and delete.
     :param copy: whether it may copy segments of living topics.
+    :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param confirm: what the user has confirmed about the metadata topic.
     """
     from airflow_provider_rlmm.event_log.floored_log import Confirmation
@@ -130,6 +142,7 @@ def open_session(
         limits,
         work_uri=access.work_uri,
         dry_run=not execute,
+        must_know_floors=must_know_floors,
         hold=hold,
         confirmation=replace(confirm or Confirmation(), by=_user()),
         on_progress=shown.on_read,

@@ -114,10 +114,16 @@ class PlanArchiver:
                     raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
                 if kafka_uuid_str(tip.topic_id) in work.refused:
                     continue
-                work.begun.setdefault(tip.topic_id, (tip, metadata_partition))
                 with work.refusing(tip, metadata_partition):
+                    self._require_unbroken(metadata_partition)
+                    work.begun.setdefault(tip.topic_id, (tip, metadata_partition))
                     found = self._archive(work.name, work.summary, metadata_partition, history, ids)
                     work.archived.append(found)
+
+    def _require_unbroken(self, metadata_partition: int) -> None:
+        lost = self.log.losses.get(metadata_partition)
+        if lost is not None and lost.is_open:
+            raise ArchiveError(f"{lost.why}: nothing is archived there. What to do: {lost.what_to_do}")
 
     def _leave_documents(self, work: _Work) -> None:
         """Leave a document in the archive of each topic that was begun; a topic that cannot have one is refused."""
@@ -193,6 +199,11 @@ def archive_user_partitions(
         for origin in origins:
             tip = origin.topic_id_partition
             number = metadata_partition_for(tip, log.partition_count)
+            if (lost := log.losses.get(number)) is not None:
+                raise ArchiveError(
+                    f"{lost.why}: segments of {tip} may be missing from its archive, confirmed or not; take its "
+                    "objects from storage by hand"
+                )
             replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
             replay.advance()
             if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:

@@ -62,8 +62,8 @@ class LostRecords:
             return "look at what is refused by name: storage may hold segments that the log does not name any more"
         return (
             f"find out how ({causes}); to go on without the lost records say so once, by the parameter confirm_lost_records "
-            f"{self.name!r} or by --confirm-lost-records {self.name}; the metadata partition is in doubt from then on, and "
-            "what storage does not show to be whole stays"
+            f"{self.name!r} of the cleaner's or the scrub's DAG or by 'rlmm clean --execute --confirm-lost-records "
+            f"{self.name}'; the metadata partition is in doubt from then on, and what storage does not show to be whole stays"
         )
 
 

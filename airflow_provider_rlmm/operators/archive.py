@@ -140,7 +140,7 @@ class ArchiveRemoteLogOperator(CheckedOperator):
         from airflow_provider_rlmm.session.archiving import archive_topic
 
         read, name = self.read_arguments(), given.artifact_name(context)
-        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True) as session:
+        with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True, must_know_floors=True) as session:
             archived = archive_topic(
                 session,
                 read.topic_id,

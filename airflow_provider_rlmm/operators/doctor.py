@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
@@ -22,7 +21,6 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.policy.attention import Judgement
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
@@ -78,16 +76,11 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
         from airflow_provider_rlmm.lifecycle.doctor_criticals import criticals_of
         from airflow_provider_rlmm.lifecycle.plan_files import write_document
         from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
-        from airflow_provider_rlmm.session.floors import floored
+        from airflow_provider_rlmm.session.floors import reading
 
         read, name = self.read_arguments(), artifact_name(context)
         hook = RemoteLogMetadataHook(read.rlmm_conn_id)
-        folder = f"{work_uri()}/{cluster_folder(hook.check_cluster())}"
-        with (
-            hook.naming_connection(),
-            hook.get_event_log() as opened,
-            floored(opened, folder, dry_run=True, clock=system_clock) as log,
-        ):
+        with reading(hook, work_uri()) as log:
             topics = hook.get_cluster_topics()
             with step(artifact_uri(name), "doctor"):
                 diagnosis = examine(

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.errors import LostRecordsError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.settings import work_uri
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
 
 
@@ -26,6 +28,9 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
     :param end_offsets: metadata partition → last offset, exclusive; missing ones end at the high watermark of now.
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``uri``, ``rows``, ``quarantined`` and ``next_offsets``.
+    :raises LostRecordsError: once the files are written, if the topic does not hold what earlier runs of the work folder have
+        read of it, and nobody has confirmed that.
+    :raises LogBehindError: if the topic ends below what was read of it, and is growing.
     :raises EventLogError: if the topic cannot be read.
     """
 
@@ -57,13 +62,16 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Read."""
         from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
+        from airflow_provider_rlmm.session.floors import reading
 
         read = self.read_arguments()
         uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets
-        hook = RemoteLogMetadataHook(read.rlmm_conn_id)
-        with hook.naming_connection(), hook.get_event_log() as log:
+        with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             report = read_to_parquet(log, uri, start_offsets=starts, end_offsets=ends)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
+        if lost := [loss for loss in log.losses.values() if loss.is_open]:
+            said = "; ".join(f"{loss.why}. What to do: {loss.what_to_do}" for loss in lost)
+            raise LostRecordsError(f"{report.rows} records are in {uri}, and more were there once: {said}")
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}
         return self.told(

@@ -33,7 +33,7 @@ from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.session.steps import step
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.settings import artifact_uri, work_uri
 from airflow_provider_rlmm.spark.package import (
     build_py_files,
     kafka_connector_coordinates,
@@ -301,15 +301,17 @@ class PublishRetentionPlanOperator(CheckedOperator):
     """
     Report what the Spark job planned, and emit the counts with the task's outlet assets.
 
-    It fails, after it has published the plan, as long as something needs a person that nobody has acknowledged; the Airflow
-    variable ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is
-    not in it. Its directory is in the XCom ``plan`` in either case.
+    It fails, after it has published the plan, as long as something needs a person that nobody has acknowledged, such as a
+    metadata topic that does not hold what earlier runs of the work folder have read of it; the Airflow variable
+    ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is not in
+    it. Its directory is in the XCom ``plan`` in either case.
 
-    :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary.
+    :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary and for a look at its metadata topic.
     :return: segments per reason, those that this package may delete (``to_delete``), those that leaders are expected to
         delete, which is an estimate (``expected_of_leaders_estimated``), all segments known, the plan's directory, and of a
         Spark job's plan how many records were read since which generation (``read_on_from``).
     :raises PlanError: if the job left no plan.
+    :raises EventLogError: if the metadata topic cannot be read.
     :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
         cannot be kept.
     """
@@ -326,6 +328,9 @@ class PublishRetentionPlanOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
+        from airflow_provider_rlmm.lifecycle.replay import refusal_of_lost
+        from airflow_provider_rlmm.session.floors import reading
+
         read, name = self.read_arguments(), artifact_name(context)
         uri = artifact_uri(name)
         summary = read_plan(uri)
@@ -345,7 +350,11 @@ class PublishRetentionPlanOperator(CheckedOperator):
             context["outlet_events"][asset].extra = counts
         # A task that fails returns nothing, and the plan can be used all the same.
         context["ti"].xcom_push(key="plan", value=uri)
-        refused = [Attention.of_refusal(refusal) for refusal in summary.refusals if refusal.kind.needs_person]
+        with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
+            # The job compares the log with its own last read only.
+            lost = [refusal_of_lost(loss) for loss in log.losses.values()]
+        seen = [*lost, *summary.refusals]
+        refused = [Attention.of_refusal(refusal) for refusal in seen if refusal.kind.needs_person]
         judgement = judged(self.log, refused, summary.cluster_id)
         facts = facts_of(context, read.rlmm_conn_id)
         unkept = keep_summary(lambda: retention_summary(facts, summary, judgement))

@@ -40,6 +40,7 @@ def session_of(
     limits: CleanerLimits,
     *,
     dry_run: bool,
+    must_know_floors: bool = False,
     hold: Iterable[str] = (),
     confirm: tuple[str, ...] = (),
     confirm_topic_id: UUID | None = None,
@@ -51,6 +52,7 @@ def session_of(
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: with the overrides in force.
     :param dry_run: whether nothing will be written or deleted.
+    :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param hold: topics that this run must not touch, besides those that the connection names.
     :param confirm: names of lost records that a person has confirmed.
     :param confirm_topic_id: id of a metadata topic that was made anew, as a person has confirmed it.
@@ -60,6 +62,7 @@ def session_of(
         limits,
         work_uri=work_uri(),
         dry_run=dry_run,
+        must_know_floors=must_know_floors,
         hold=hold,
         began=getattr(context["dag_run"], "start_date", None),
         confirmation=Confirmation(confirm, run_identity(context).triggered_by, confirm_topic_id),

@@ -244,6 +244,7 @@ def cleaner_session(
     *,
     work_uri: str,
     dry_run: bool,
+    must_know_floors: bool = False,
     hold: Iterable[str] = (),
     began: datetime | None = None,
     confirmation: Confirmation = NOTHING_CONFIRMED,
@@ -256,12 +257,14 @@ def cleaner_session(
     :param limits: with the overrides in force.
     :param work_uri: the folder of plans, reports and what runs remember.
     :param dry_run: whether nothing will be written or deleted.
+    :param must_know_floors: whether it ends all the same where what earlier runs have read of the metadata topic is not
+        known: what is kept for good, such as an archive, must hold all that the log had named.
     :param hold: topics that this run must not touch, besides those that the settings name.
     :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
     :param confirmation: what a person has confirmed to be lost of the metadata topic.
     :param on_progress: told how far the reading of the metadata topic is.
     :raises FloorError: if what earlier runs have read of the metadata topic is not known, or cannot be remembered, and the
-        run is for real.
+        run is for real, or must know it.
     :raises LogBehindError: if the metadata topic ends below what was read of it, and is growing.
     :raises LostRecordsError: if the confirmation names what is not lost.
     :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
@@ -275,7 +278,8 @@ def cleaner_session(
         of_run = Hold.of(hold).entries
         storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, of_run)
         stop, folder = _fresh_stop(access), f"{work_uri}/{cluster_folder(cluster_id)}"
-        with floored(log, folder, dry_run=dry_run, confirmation=confirmation, clock=clock) as known:
+        only_said = dry_run and not must_know_floors
+        with floored(log, folder, dry_run=only_said, confirmation=confirmation, clock=clock) as known:
             yield CleanerSession(
                 access, storage, work_uri, cluster_id, known, topics, clock, held, stop, on_progress, of_run
             )

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.clock import Clock, system_clock
 from airflow_provider_rlmm.errors import FloorError, MetadataTopicReplacedError
 from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation, FlooredLog
 from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,26 @@ def floored(
     _keep(opened, dry_run=dry_run)
 
 
+@contextmanager
+def reading(access: RemoteLogAccess, work_uri: str) -> Iterator[FlooredLog]:
+    """
+    Open a metadata topic that is only read; errors of the cluster name where the login comes from.
+
+    :param access: what opens the cluster.
+    :param work_uri: the folder of what runs remember.
+    :raises LogBehindError: if the topic ends below what was read of it, and is growing.
+    :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
+    :raises EventLogError: if the topic cannot be read.
+    """
+    folder = f"{work_uri}/{cluster_folder(access.check_cluster())}"
+    with (
+        access.naming_connection(),
+        access.get_event_log() as log,
+        floored(log, folder, dry_run=True, clock=system_clock) as known,
+    ):
+        yield known
+
+
 def _why_replaced(
     log: MetadataLogReader, store: FloorFiles, confirmation: Confirmation, clock: Clock, *, dry_run: bool
 ) -> tuple[str, str] | None:
@@ -87,8 +109,8 @@ def _why_replaced(
     )
     todo = (
         "find out who did that, and whether brokers use this topic; to go on say so once, by the parameter "
-        f"confirm_metadata_topic_id {kafka_uuid_str(now)!r} or by --confirm-metadata-topic-id {kafka_uuid_str(now)}; scrubs "
-        "wait anew then"
+        f"confirm_metadata_topic_id {kafka_uuid_str(now)!r} of the cleaner's or the scrub's DAG or by 'rlmm clean --execute "
+        f"--confirm-metadata-topic-id {kafka_uuid_str(now)}'; scrubs wait anew then"
     )
     if not dry_run:
         raise MetadataTopicReplacedError(f"{why}; nothing is done. What to do: {todo}")

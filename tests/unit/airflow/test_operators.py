@@ -27,10 +27,12 @@ from airflow_provider_rlmm.errors import (
     ConfigurationError,
     EventByHandRefusedError,
     EventLogUnavailableError,
+    LostRecordsError,
     PlanError,
     StorageRootError,
     WriteRefusedError,
 )
+from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -406,6 +408,34 @@ def test_reading_names_the_connection_too(cluster: Cluster, monkeypatch: pytest.
     monkeypatch.setattr(cluster.log, "on_effect", fail)
     with pytest.raises(EventLogUnavailableError, match=r"^connection 'kafka_prod': no answer$"):
         operator.execute(context())
+
+
+def read_all(uri: Path) -> dict[str, Any]:
+    return ReadRemoteLogMetadataOperator(task_id="read", output_uri=str(uri)).execute(context())
+
+
+def test_a_topic_that_has_lost_what_was_read_of_it_is_read_in_red(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(floored_log, "CATCH_UP_S", 0.0)
+    read = read_all(tmp_path / "whole")
+    read_until = cluster.log.high_water_marks()[0]
+    cluster.log.cut_off(0, 2)
+    with pytest.raises(LostRecordsError, match=f"confirm-lost-records 0@{read_until}"):
+        read_all(tmp_path / "cut")
+    assert pq.read_metadata(tmp_path / "cut" / "metadata-partition-0.parquet").num_rows == 2
+    assert read["rows"] > 2
+
+
+def test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(floored_log, "CATCH_UP_S", 0.0)
+    mark_and_plan()
+    read_until = cluster.log.high_water_marks()[1]
+    cluster.log.cut_off(1, 1)
+    with pytest.raises(AirflowFailException, match=rf"LOST_RECORDS.*read up to offset {read_until} by an earlier run"):
+        PublishRetentionPlanOperator(task_id="publish").execute(context())
 
 
 def test_publishing_goes_through_the_guard(cluster: Cluster) -> None:

@@ -155,6 +155,24 @@ def test_check_says_it(cluster: Cluster, capsys: pytest.CaptureFixture[str], mon
     assert [f["good"] for f in findings if "--confirm-lost-records 0@24" in f["finding"]] == [False]
 
 
+def test_no_topic_is_archived_where_records_are_lost_or_nobody_knows(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = (
+        "archive", "--topic-id", kafka_uuid_str(cluster.alive.topic_id), "--storage", "file:///tiered", "--archive",
+        str(tmp_path / "archive"),
+    )  # fmt: skip
+    assert said(capsys, *SCRUB)[0] == 0
+    cut(cluster)
+    code, text = said(capsys, *archive)
+    assert (code, "was read up to offset 24" in text, "from storage by hand" in text) == (1, True, True)
+    (floor,) = (tmp_path / "work").rglob("*.floor.json")
+    floor.write_text("damaged")
+    code, text = said(capsys, *archive)
+    assert (code, f"{floor.name} cannot be read" in text) == (1, True)
+    assert not (tmp_path / "archive").exists()
+
+
 def make_anew(cluster: Cluster) -> str:
     """The metadata topic is deleted and made anew: brokers write to it what they copy from now on."""
     cluster.log.topic_id = cluster.topics.metadata_topic_id = UUID(int=99)

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
+from airflow_provider_rlmm.metadata.lost_records import LostRecords
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
@@ -405,6 +406,18 @@ def test_a_log_that_was_replaced_since_the_plan_ends_the_step(
     run.cluster = other
     with pytest.raises(LogReplacedError):
         run.archive()
+
+
+def test_nothing_is_archived_where_the_log_has_lost_what_earlier_runs_have_read(
+    cluster: ArchivingCluster, run: Run
+) -> None:
+    cluster.log.losses = {0: LostRecords(0, 99, 50)}
+    archive = run.archive()
+    assert archive.partitions == ()
+    whys = [refusal.why for refusal in archive.refused.values()]
+    assert len(whys) == 2
+    assert all("was read up to offset 99 by an earlier run" in why for why in whys)
+    assert not Path(run.archive_uri).exists()
 
 
 def test_a_topic_name_that_walks_is_refused(tmp_path: Path) -> None:
