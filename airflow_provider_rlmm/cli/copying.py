@@ -104,9 +104,9 @@ def copy(
         invocation.output.rows(rows, columns, "user partitions")
     verb = "were copied" if execute else "would be copied; --execute copies them"
     invocation.output.line(f"{done.segments:,} segments, {human_bytes(done.bytes)} {verb}")
-    for hole in (p.hole_ahead for p in done.partitions if p.expiring):
-        # Whole: a table cuts it.
-        invocation.output.line(str(hole))
+    for hole in (p.hole_ahead for p in done.partitions):
+        if hole is not None:
+            invocation.output.line(hole)  # whole: a table cuts it
     if any(p.needs_person for p in done.partitions):
         return ExitCode.NEEDS_A_PERSON
     return ExitCode.UNAVAILABLE if done.unfinished(limits) else ExitCode.DONE

@@ -41,8 +41,8 @@ class CopyLogSegmentsOperator(CheckedOperator):
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
         person confirms that; ``None`` confirms none.
     :return: ``topic``, ``dry_run``, ``segments``, ``bytes``, ``expiring`` (how many segments were left out, as the leader is
-        about to delete them) and ``partitions``: what was copied of each, ``remote_end``, and what stopped it. A task that
-        fails leaves it as XCom, too.
+        about to delete them) and ``partitions``: what was copied of each, ``remote_end``, the ``hole`` that brokers would
+        pass over, and what stopped it. A task that fails leaves it as XCom, too.
     :raises AirflowFailException: where a partition needs a person, after the others are done; a dry run needs one where the
         copy would.
     :raises AirflowException: where not all was copied, and the next try may go on.

@@ -12,30 +12,7 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.quoting import name_in_text
-
-
-def hole_ahead(topic: str, partition: int, expiring: Sequence[LocalSegment]) -> str | None:
-    """
-    Say what must not be done before the leader has deleted what was left out, ``None`` where nothing was.
-
-    Brokers go on from the *highest* copied offset and local retention deletes what lies below it. So segments that were left
-    out, as they were about to expire, are lost where somebody has them live on.
-
-    :param topic: name of the topic.
-    :param partition: of the topic.
-    :param expiring: the segments that were left out, ascending.
-    """
-    if not expiring:
-        return None
-    first, last = expiring[0].base_offset, expiring[-1].end_offset
-    return (
-        f"{len(expiring)} segments, offsets {first}..{last}, are about to expire by retention.ms and are not copied: do not "
-        "enable copying, and do not raise retention.ms or retention.bytes, before the log start offset of "
-        f"{name_in_text(topic)}-{partition} is at least {last + 1} (kafka-get-offsets.sh --time earliest tells it); then run "
-        "this again"
-    )
+from airflow_provider_rlmm.policy.copying import CopyHole, LocalSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +23,9 @@ class CopyReport:
     :param topic_id_partition: the user partition.
     :param copied: the segments that were copied, as they were announced, ascending.
     :param taken_back: copies of ours that were begun and taken back, by this run or one before.
-    :param expiring: segments that were left out, as the leader is about to delete them: see :func:`hole_ahead`.
+    :param expiring: segments that were left out, as the leader is about to delete them: see
+        :func:`~airflow_provider_rlmm.policy.copy_hole.hole_ahead`.
+    :param hole: offsets that brokers would pass over now, ``None`` where there are none.
     :param remote_end: the first offset that brokers cannot read from remote storage, at the end of the run.
     :param stopped_by: why the run ended before all that may be copied was, and what must wait for the leader; ``None`` where
         nothing is left to do.
@@ -57,6 +36,7 @@ class CopyReport:
     copied: tuple[RemoteLogSegmentMetadata, ...]
     taken_back: tuple[RemoteLogSegmentMetadata, ...]
     expiring: tuple[LocalSegment, ...]
+    hole: CopyHole | None
     remote_end: int
     stopped_by: str | None
     needs_person: bool
@@ -77,6 +57,7 @@ class CopyReport:
             "copied_bytes": self.copied_bytes,
             "taken_back": [_segment(metadata) for metadata in self.taken_back],
             "expiring": expiring_json(self.expiring),
+            "hole": hole_json(self.hole),
             "remote_end": self.remote_end,
             "stopped_by": self.stopped_by,
             "needs_person": self.needs_person,
@@ -90,6 +71,15 @@ def expiring_json(expiring: Sequence[LocalSegment]) -> Sequence[Mapping[str, int
     :param expiring: the segments, ascending.
     """
     return [{"start_offset": s.base_offset, "end_offset": s.end_offset} for s in expiring]
+
+
+def hole_json(hole: CopyHole | None) -> Mapping[str, int] | None:
+    """
+    Return what brokers would pass over as plain JSON types.
+
+    :param hole: the offsets, ``None`` where there are none.
+    """
+    return None if hole is None else {"start_offset": hole.start_offset, "end_offset": hole.end_offset}
 
 
 def _segment(metadata: RemoteLogSegmentMetadata) -> Mapping[str, Any]:

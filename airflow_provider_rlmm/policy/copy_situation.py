@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
@@ -11,9 +11,11 @@ from typing import Final
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,
     Candidates,
+    CopyHole,
     CopyLimits,
     LeaderAnswer,
     LocalSegment,
@@ -40,6 +42,7 @@ class DirectoryFacts:
     :param leader_epochs: its lineage.
     :param segments: its closed segments from its log start offset on, ascending.
     :param log_start_offset: its log start offset.
+    :param active_base_offset: base offset of its active segment.
     :param committed_end: end for ``read_committed``, exclusive, as far as the directory alone can tell: the smaller of its
         replicated end and its first open transaction; ``None`` where it does not know.
     """
@@ -48,6 +51,7 @@ class DirectoryFacts:
     leader_epochs: LeaderEpochCheckpoint
     segments: tuple[LocalSegment, ...]
     log_start_offset: int
+    active_base_offset: int
     committed_end: int | None
 
 
@@ -137,9 +141,22 @@ class CopySituation:
         """Return what may be copied, in this order; whether it is the leader's lineage is not known yet."""
         expires_before = self.expires_before or 0
         next_offset = self._next_offset(expires_before)
-        found = candidates(self.directory.segments, from_offset=next_offset, end_offset=self.committed_end)
+        found = candidates(
+            self.directory.segments,
+            from_offset=next_offset,
+            end_offset=self.committed_end,
+            active_offset=max(self.directory.active_base_offset, self.directory.log_start_offset),
+        )
         expiring = (s for s in self.directory.segments if s.end_offset < expires_before and not self._is_copied(s))
         return replace(found, expiring=tuple(expiring))
+
+    def hole(self, planned: Sequence[LocalSegment] = ()) -> CopyHole | None:
+        """
+        Return the offsets that brokers would pass over if copying were enabled, ``None`` where there are none.
+
+        :param planned: segments that are taken for copied, ascending and without a gap.
+        """
+        return find_hole(self.cache, self.directory.leader_epochs.entries, self.log_start_offset, planned)
 
     def obstacle_to(self, metadata: RemoteLogSegmentMetadata) -> str | None:
         """

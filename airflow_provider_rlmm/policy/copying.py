@@ -274,6 +274,19 @@ def remote_end(
 
 
 @dataclass(frozen=True, slots=True)
+class CopyHole:
+    """
+    Where the copies of a user partition have holes.
+
+    :param start_offset: the first offset that is missing, inclusive.
+    :param end_offset: the last one, inclusive; between the two some may be there.
+    """
+
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """
     What may be copied of a log directory, in this order.
@@ -282,26 +295,32 @@ class Candidates:
     :param obstacle: why there are none, or no more, in words; ``None`` where nothing is wrong.
     :param expiring: segments at the log's start that the leader is about to delete and that are not in remote storage: they
         are left out.
+    :param hole: offsets that brokers would pass over though all of these were copied, as far as it was asked.
     """
 
     segments: tuple[LocalSegment, ...]
     obstacle: str | None
     expiring: tuple[LocalSegment, ...] = ()
+    hole: CopyHole | None = None
 
 
-def candidates(segments: Sequence[LocalSegment], *, from_offset: int, end_offset: int) -> Candidates:
+def candidates(
+    segments: Sequence[LocalSegment], *, from_offset: int, end_offset: int, active_offset: int
+) -> Candidates:
     """
     Return the closed segments that may be copied now (Kafka: ``RLMCopyTask.candidateLogSegments``).
 
     :param segments: all closed segments of the log directory, ascending.
     :param from_offset: the first offset that the leader still has and that is not in remote storage, inclusive.
     :param end_offset: the ``read_committed`` end, exclusive: no segment that reaches beyond it.
+    :param active_offset: the first offset of the log directory's active segment that anybody may read.
     """
     wanted = [segment for segment in segments if segment.end_offset >= from_offset]
-    if wanted and wanted[0].first_offset > from_offset:
+    first_offset = wanted[0].first_offset if wanted else active_offset
+    if first_offset > from_offset:
         return Candidates(
             (),
-            f"offsets {from_offset}..{wanted[0].first_offset - 1} are in the leader's log, and neither in remote storage nor "
+            f"offsets {from_offset}..{first_offset - 1} are in the leader's log, and neither in remote storage nor "
             "in this log directory: copying what lies behind them would lose them; copy another replica's directory first",
         )
     found: list[LocalSegment] = []

@@ -10,7 +10,7 @@ by both. Segments are copied strictly ascending; the run ends at the first that 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_rlmm.errors import (
     CopyRefusedError,
@@ -20,7 +20,8 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.copy_report import CopyReport, hole_ahead
+from airflow_provider_rlmm.policy.copy_hole import hole_ahead
+from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import Candidates, lease_text
 from airflow_provider_rlmm.remote_log.copy_source import CopySource
@@ -59,7 +60,8 @@ class RemoteLogCopier:
         self._require_layout(source)
         situation = SegmentCopier(self._context, source).look()
         _require(situation)
-        return situation.candidates()
+        found = situation.candidates()
+        return replace(found, hole=situation.hole(found.segments[: self._context.limits.max_segments]))
 
     def copy(self, source: CopySource) -> CopyReport:
         """
@@ -146,21 +148,24 @@ class RemoteLogCopier:
             )
 
     def _report(self, work: _Work, situation: CopySituation) -> CopyReport:
-        tip, end = situation.directory.topic_id_partition, work.end
+        tip, ends = situation.directory.topic_id_partition, [work.end]
         try:
             situation = work.copier.look()
         except RlmmError as e:
             logger.warning("How far %s is copied cannot be told: %s", tip, e)
-        expiring = situation.candidates().expiring
-        hole = hole_ahead(tip.topic, tip.partition, expiring)
+            ends.append(_End(f"how far it is copied cannot be told: {e}", needs_person=not e.retriable))
+        expiring, hole = situation.candidates().expiring, situation.hole()
+        if (ahead := hole_ahead(tip.topic, tip.partition, expiring, hole)) is not None:
+            ends.insert(0, _End(ahead, needs_person=True))
         return CopyReport(
             topic_id_partition=tip,
             copied=tuple(work.copied),
             taken_back=tuple(work.copier.taken_back),
             expiring=expiring,
+            hole=hole,
             remote_end=situation.remote_end,
-            stopped_by="; ".join(why for why in (hole, end.why) if why is not None) or None,
-            needs_person=end.needs_person or hole is not None,
+            stopped_by="; ".join(end.why for end in ends if end.why is not None) or None,
+            needs_person=any(end.needs_person for end in ends),
         )
 
 

@@ -89,6 +89,7 @@ class DirectorySource:
             leader_epochs=directory.leader_epochs,
             segments=tuple(directory.local_segment(segment) for segment in wanted),
             log_start_offset=directory.log_start_offset,
+            active_base_offset=directory.active_base_offset,
             committed_end=self._committed_end(),
         )
 

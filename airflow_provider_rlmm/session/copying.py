@@ -14,8 +14,9 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, CopyRefusedError, DamagedObjectError, LogDirectoryError
-from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_ahead
-from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits, LocalSegment
+from airflow_provider_rlmm.policy.copy_hole import hole_ahead
+from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_json
+from airflow_provider_rlmm.policy.copying import Candidates, CopyHole, CopyLimits, LocalSegment
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
@@ -62,9 +63,15 @@ class PartitionCopy:
         return () if found is None else found.expiring
 
     @property
+    def hole(self) -> CopyHole | None:
+        """The offsets that brokers would pass over after this run, ``None`` where there are none."""
+        found = self.report or self.planned
+        return None if found is None else found.hole
+
+    @property
     def hole_ahead(self) -> str | None:
-        """What must not be done before the leader has deleted these, ``None`` where there are none."""
-        return hole_ahead(self.topic, self.partition, self.expiring)
+        """What must not be done before the leader has deleted what is not copied, ``None`` where brokers may go on."""
+        return hole_ahead(self.topic, self.partition, self.expiring, self.hole)
 
     @property
     def needs_person(self) -> bool:
@@ -90,6 +97,7 @@ class PartitionCopy:
                 for s in self.planned.segments
             ]
             found["expiring"] = expiring_json(self.expiring)
+            found["hole"] = hole_json(self.hole)
             found |= {"stopped_by": self.stopped_by, "needs_person": self.needs_person}
         return {**found, **(self.report.to_json() if self.report else {})}
 

@@ -33,6 +33,7 @@ UNIT_TESTS = (
     "event_log/test_copy_guard.py",
     "remote_log/test_copier.py",
     "remote_log/test_copier_races.py",
+    "remote_log/test_copy_holes.py",
     "metadata",
     "policy",
     "storage",

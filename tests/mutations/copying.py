@@ -9,12 +9,14 @@ FOLD_DELETIONS = "metadata/columnar/fold/deletions.py"
 
 RULES = "policy/copying.py"
 SITUATION = "policy/copy_situation.py"
+COPY_HOLE = "policy/copy_hole.py"
 COPIER = "remote_log/copier.py"
 SEGMENT_COPY = "remote_log/segment_copy.py"
 COMPARISON = "remote_log/leader_comparison.py"
 COPY_REPLAY = "remote_log/copy_replay.py"
 
 _COPIER = "remote_log/test_copier.py::"
+_HOLES = "remote_log/test_copy_holes.py::"
 _RACES = "remote_log/test_copier_races.py::"
 _FORBIDDEN = f"{_COPIER}test_a_topic_that_must_not_be_copied_is_refused"
 _MID_COPY = f"{_COPIER}test_what_changes_while_a_segment_is_copied_has_it_taken_back"
@@ -165,7 +167,7 @@ COPYING = [
         RULES,
         "no hole",
         "copies behind a gap",
-        "    if wanted and wanted[0].first_offset > from_offset:",
+        "    if first_offset > from_offset:",
         f"{_COPIER}test_a_gap_above_the_leaders_log_start_is_refused",
     ),
     Mutation(
@@ -203,24 +205,72 @@ COPYING = [
         "no hole",
         "stays green over segments that are left to expire",
         COPIER,
-        "            needs_person=end.needs_person or hole is not None,\n",
-        "            needs_person=end.needs_person,\n",
+        "            ends.insert(0, _End(ahead, needs_person=True))",
+        "            ends.insert(0, _End(ahead, needs_person=False))",
         f"{_COPIER}test_segments_that_are_about_to_expire_are_left_out_and_need_a_person",
+    ),
+    Mutation(
+        "no hole",
+        "is green over a log directory that lacks what was left out",
+        COPIER,
+        "        expiring, hole = situation.candidates().expiring, situation.hole()\n",
+        "        expiring, hole = situation.candidates().expiring, None\n",
+        f"{_HOLES}test_a_log_directory_that_lacks_what_was_left_out_does_not_hide_it",
+    ),
+    Mutation(
+        "no hole",
+        "promises in a dry run that no hole is left",
+        COPIER,
+        "        return replace(found, hole=situation.hole(found.segments[: self._context.limits.max_segments]))\n",
+        "        return found\n",
+        f"{_HOLES}test_a_log_directory_that_lacks_what_was_left_out_does_not_hide_it",
+    ),
+    Mutation(
+        "no hole",
+        "forgets in a dry run that max_segments ends the copy",
+        COPIER,
+        "situation.hole(found.segments[: self._context.limits.max_segments])",
+        "situation.hole(found.segments)",
+        f"{_HOLES}test_a_run_that_ends_at_max_segments_leaves_no_hole_in_green",
+    ),
+    Mutation(
+        "no hole",
+        "forgets a copy that was deleted, behind which brokers go on",
+        COPY_HOLE,
+        "    highest = max([*ever_copied, *(segment.end_offset for segment in planned[-1:])], default=-1)\n",
+        "    highest = max([m.end_offset for m in cache.list_remote_log_segments()], default=-1)\n",
+        f"{_HOLES}test_brokers_go_on_behind_a_copy_that_was_deleted_since",
+    ),
+    Mutation(
+        "no hole",
+        "is green over a log directory whose active segment begins behind a gap",
+        RULES,
+        "    first_offset = wanted[0].first_offset if wanted else active_offset\n",
+        "    first_offset = wanted[0].first_offset if wanted else from_offset\n",
+        f"{_HOLES}test_what_lies_between_the_copies_and_an_active_segment_is_missed",
+    ),
+    Mutation(
+        "no hole",
+        "is green though nobody could tell how far it came",
+        COPIER,
+        '            ends.append(_End(f"how far it is copied cannot be told: {e}", needs_person=not e.retriable))\n',
+        "",
+        f"{_HOLES}test_a_run_that_cannot_tell_how_far_it_came_is_not_green",
     ),
     Mutation(
         "no hole",
         "tells of what is left to expire only where nothing else ends the run",
         COPIER,
-        "        expiring = situation.candidates().expiring\n",
-        "        expiring = () if end.why else situation.candidates().expiring\n",
+        "        if (ahead := hole_ahead(tip.topic, tip.partition, expiring, hole)) is not None:",
+        "        if not work.end.why and (ahead := hole_ahead(tip.topic, tip.partition, expiring, hole)) is not None:",
         f"{_COPIER}test_whatever_ends_a_run_what_it_leaves_to_expire_is_told",
     ),
     Mutation(
         "no hole",
         "names a log start offset below the hole's end",
-        "policy/copy_report.py",
-        "is at least {last + 1} ",
-        "is at least {last} ",
+        COPY_HOLE,
+        "is at least {max(ends) + 1} ",
+        "is at least {max(ends)} ",
         f"{_COPIER}test_segments_that_are_about_to_expire_are_left_out_and_need_a_person",
     ),
     Mutation(

@@ -107,7 +107,7 @@ def _uncommitted() -> Iterator[Any]:
 def _holes() -> Iterator[Any]:
     """C8: whatever the directory has is copied, whatever lies before."""
 
-    def anything(segments: Any, *, from_offset: int, end_offset: int) -> Candidates:
+    def anything(segments: Any, *, from_offset: int, end_offset: int, active_offset: int) -> Candidates:
         return Candidates(tuple(s for s in segments if from_offset <= s.end_offset < end_offset), None)
 
     yield mock.patch.object(copy_situation, "candidates", anything)
@@ -134,6 +134,11 @@ def _silent_holes() -> Iterator[Any]:
     yield mock.patch.object(copier, "hole_ahead", return_value=None)
 
 
+def _holes_that_a_directory_hides() -> Iterator[Any]:
+    """What a log directory does not hold is not missed: only what is left out of it is told."""
+    yield mock.patch.object(CopySituation, "hole", _never)
+
+
 COPYING_PROTECTIONS: dict[str, Callable[[], Iterator[Any]]] = {
     "C2 a second look": _no_second_look,
     "C2 a second read": _no_second_read,
@@ -150,5 +155,6 @@ COPYING_PROTECTIONS: dict[str, Callable[[], Iterator[Any]]] = {
     "C11 half a lease": _endless_lease,
     "C11 a whole lease": _no_lease,
     "a hole ahead needs a person": _silent_holes,
+    "a hole is seen from every directory": _holes_that_a_directory_hides,
 }
 """Name → what switches it off; every seed may find it missing."""

@@ -336,7 +336,10 @@ class CopyingWorld(World):
         return CopierRun(
             self,
             draw_replica(adversary, led),
-            CopyLimits(bytes_per_second=adversary.choice([None, None, None, 1])),
+            CopyLimits(
+                bytes_per_second=adversary.choice([None, None, None, 1]),
+                max_segments=adversary.choice([None, None, None, 1]),
+            ),
             crash_at=crash_at,
             crash_in_changes=in_changes,
             clocks_ahead_ms=self.clocks_ahead_ms(),

@@ -115,6 +115,7 @@ class Replica:
     :param led: the leader's log, which it should be a copy of.
     :param segments: its closed segments, ascending.
     :param end: end of its log, exclusive.
+    :param active_base: base offset of its active segment.
     :param log_start: its own log start offset.
     :param damaged: base offset of a segment that does not pass its verification.
     :param diverged_from: the first offset at which it has records of its own.
@@ -125,6 +126,7 @@ class Replica:
     led: Led
     segments: tuple[LocalSegment, ...]
     end: int
+    active_base: int
     log_start: int = 0
     damaged: int | None = None
     diverged_from: int | None = None
@@ -141,7 +143,7 @@ class Replica:
             for s in self.segments
             if s.end_offset >= self.log_start
         )
-        return DirectoryFacts(self.topic_id_partition, epochs, kept, self.log_start, None)
+        return DirectoryFacts(self.topic_id_partition, epochs, kept, self.log_start, self.active_base, None)
 
     def verify(self, segment: LocalSegment) -> ReadyCopy:
         self.before()
@@ -168,11 +170,11 @@ class Replica:
 def draw_replica(draw: random.Random, led: Led) -> Replica:
     """Return a log directory, whole and equal to the leader's as often as not."""
     replica = whole_replica(led)
-    what = draw.choice(["whole", "whole", "whole", "whole", "behind", "gap", "damaged", "diverged", "truncated"])
+    what = draw.choice(["whole"] * 5 + ["behind", "gap", "damaged", "diverged", "truncated", "empty", "emptied"])
     some = draw.choice(led.segments)
     if what == "behind":
         replica.segments = tuple(s for s in led.segments if s.base_offset < some.base_offset)
-        replica.end = some.base_offset + draw.choice([0, 3])
+        replica.end, replica.active_base = some.base_offset + draw.choice([0, 3]), some.base_offset
     elif what == "gap":
         replica.segments = tuple(s for s in led.segments if s is not some)
     elif what == "damaged":
@@ -181,12 +183,16 @@ def draw_replica(draw: random.Random, led: Led) -> Replica:
         replica.diverged_from = some.base_offset + draw.randrange(SEGMENT_OFFSETS)
     elif what == "truncated":
         replica.log_start = some.base_offset + draw.choice([0, 5])
+    elif what == "empty":
+        replica.segments, replica.end, replica.active_base = (), 0, 0
+    elif what == "emptied":
+        replica.segments = ()
     return replica
 
 
 def whole_replica(led: Led) -> Replica:
     """Return a log directory that lacks nothing."""
-    return Replica(led.tip, led, led.segments, led.high_watermark, log_start=0)
+    return Replica(led.tip, led, led.segments, led.high_watermark, led.active_base)
 
 
 class ScriptedLeader:

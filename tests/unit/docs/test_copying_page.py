@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_rlmm.policy.copy_report import hole_ahead
+from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from tests.unit.docs.pages import DOCS
 

@@ -70,7 +70,7 @@ def cache_of(*segments: RemoteLogSegmentMetadata) -> RemoteLogMetadataCache:
 
 def situation(cache: RemoteLogMetadataCache | None = None, **changes: Any) -> CopySituation:
     configs = CopyConfigs(True, True, frozenset({"delete"}), -1, -1)
-    facts = DirectoryFacts(TIP, LeaderEpochCheckpoint(EPOCHS), tuple(local(b) for b in (0, 10, 20, 30)), 0, 45)
+    facts = DirectoryFacts(TIP, LeaderEpochCheckpoint(EPOCHS), tuple(local(b) for b in (0, 10, 20, 30)), 0, 40, 45)
     answer = LeaderAnswer(TIP, UUID(int=1), False, configs, LeaderOffsets(0, 45, 45))
     found = CopySituation(facts, cache or cache_of(), answer, CopyLimits(), Hold(), NOW_MS, proven_end=45)
     return replace(found, **changes)
@@ -194,12 +194,12 @@ def test_candidates_cost_a_few_looks_at_each_segment() -> None:
 
 
 def test_candidates_end_where_a_segment_is_missing() -> None:
-    found = candidates([local(0), local(10), local(30)], from_offset=0, end_offset=99)
+    found = candidates([local(0), local(10), local(30)], from_offset=0, end_offset=99, active_offset=40)
     assert ([s.base_offset for s in found.segments], "20..29 are missing" in str(found.obstacle)) == ([0, 10], True)
 
 
 def test_a_segment_that_is_copied_in_part_is_copied_whole() -> None:
-    found = candidates([local(0), local(10)], from_offset=13, end_offset=99)
+    found = candidates([local(0), local(10)], from_offset=13, end_offset=99, active_offset=20)
     assert ([s.base_offset for s in found.segments], found.obstacle) == ([10], None)
 
 

@@ -100,7 +100,9 @@ class FakeSource:
     def facts(self) -> DirectoryFacts:
         segments = [self.segment(base) for base in self.bases]
         kept = tuple(s for s in segments if s.end_offset >= self.log_start_offset)
-        return DirectoryFacts(self.tip, self.leader_epochs, kept, self.log_start_offset, self.committed_end)
+        return DirectoryFacts(
+            self.tip, self.leader_epochs, kept, self.log_start_offset, self.active_base, self.committed_end
+        )
 
     def verify(self, segment: LocalSegment) -> ReadyCopy:
         self.before("verify")
