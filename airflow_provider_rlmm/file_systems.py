@@ -30,6 +30,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_rlmm.errors import ConfigurationError, StorageError
 from airflow_provider_rlmm.local_writing import LEFTOVER, beside, create_beside, flush
 from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.redaction import without_stores_secrets
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -363,4 +364,4 @@ def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts:
 
 
 def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return next(iter(without_stores_secrets(str(error)).splitlines()), type(error).__name__)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Secrets of Kafka clients, and texts without them.
+Secrets of Kafka clients and object stores, and texts without them.
 
 librdkafka's and Java's messages may repeat a property, whole or in part: the password of a JAAS entry alone, the client
 secret of an OAuth configuration, percent-encoded in a URL. So the parts are known too, each in the forms in which it may
@@ -10,6 +10,7 @@ come back.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -57,6 +58,15 @@ _SHORT_WORD = 5
 _PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
 _USER_INFO = re.compile(r"://([^/\s@]+)@")
 _QUERY_VALUE = re.compile(r"[?&][^=?&#\s]++=([^&#\s]++)")
+_ADDRESS = re.compile(
+    r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*+://)(?:[^/\s?#@\"'<>]*+@)?(?P<host>[\w.-]*+)[^\s\"'<>]*+"
+)
+_OF_A_STORE = re.compile(
+    r"(AWS|AZURE|GOOGLE)_\w*(SECRET|TOKEN|KEY|SAS|PASSWORD)\w*(?<!_FILE|_PATH|_NAME)(?<!_ID)(?<!_UR[IL])"
+)
+_SHORTEST_OF_A_STORE = 6
+# What a store says of a session that is over, and of a signature that does not fit: it repeats the token.
+_REPEATED = re.compile(r"<(Token-\d+|StringToSign\w*|CanonicalRequest\w*)>.*?(</\1>|\Z)", re.DOTALL)
 
 
 def secrets_of(properties: Mapping[str, Any]) -> frozenset[str]:
@@ -83,6 +93,31 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """
     hidden = _pattern(frozenset(secrets))
     return hidden.sub(HIDDEN, text) if hidden is not None else text
+
+
+def without_stores_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """
+    Return what an object store, or its client, says without secrets: also those of the environment, by which a store is
+    opened that nobody gives credentials for, and what a store repeats of a request that it refuses.
+
+    :param text: what it says.
+    :param secrets: those that are known besides.
+    """
+    values = (value for name, value in os.environ.items() if _OF_A_STORE.fullmatch(name))
+    hidden = {*secrets, *(value for value in values if len(value) >= _SHORTEST_OF_A_STORE)}
+    # The longest first: one may be part of another.
+    for secret in sorted(hidden, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return _REPEATED.sub(rf"<\1>{HIDDEN}</\1>", text)
+
+
+def without_addresses(text: str) -> str:
+    """
+    Return a text in which of each URL only its scheme and its host are left: a token may be in any other part.
+
+    :param text: what somebody else wrote.
+    """
+    return _ADDRESS.sub(rf"\g<scheme>\g<host>/{HIDDEN}", text)
 
 
 @lru_cache(maxsize=16)

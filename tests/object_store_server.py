@@ -27,6 +27,7 @@ class ObjectStoreServer(ThreadingHTTPServer):
     :ivar requests: method and path of each request, in order.
     :ivar lost_answers: how many of the next writes are done and answered with an error all the same.
     :ivar forbidden: whether everything is answered with 403.
+    :ivar expired: whether everything is answered as S3 answers where a session is over: the token is repeated.
     """
 
     daemon_threads = True
@@ -37,6 +38,7 @@ class ObjectStoreServer(ThreadingHTTPServer):
         self.requests: list[tuple[str, str]] = []
         self.lost_answers = 0
         self.forbidden = False
+        self.expired = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -91,7 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, self.path))
         if self.server.forbidden:
             self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
-        return self.server.forbidden
+        elif self.server.expired:
+            token = self.headers.get("x-amz-security-token", "")
+            self._answer(400, f"<Error><Code>ExpiredToken</Code><Token-0>{token}</Token-0></Error>".encode())
+        return self.server.forbidden or self.server.expired
 
     def _answer(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from traceback import extract_tb
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +15,9 @@ from airflow_provider_rlmm.errors import ConfigurationError, DocumentError, Rlmm
 from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
 from airflow_provider_rlmm.policy.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
-from airflow_provider_rlmm.policy.task_failure import TaskFailure
+from airflow_provider_rlmm.policy.task_failure import MAX_ERROR, TaskFailure
+from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.redaction import without_addresses
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
 Deliver = Callable[[Any], object]
@@ -47,7 +50,8 @@ class RemoteLogNotifier(BaseNotifier):
         Send the message.
 
         :param context: of the callback.
-        :raises RuntimeError: naming how many of the notifiers failed; their errors stand in the log.
+        :raises RuntimeError: naming how many of the notifiers failed; their errors stand in the log, without the addresses
+            that they called.
         """
         message = build_message(context)
         failed = 0
@@ -56,11 +60,18 @@ class RemoteLogNotifier(BaseNotifier):
             once, known = copy.copy(deliver), dict(context)
             try:
                 once({**known, "rlmm": message})
-            except Exception:
+            except Exception as e:
                 failed += 1
-                self.log.exception("The message %r was not delivered", message.subject)
+                self.log.error("The message %r was not delivered: %s", message.subject, _what_failed(e))
         if failed:
             raise RuntimeError(f"{failed} of {len(self.deliver)} notifiers failed, see the log")
+
+
+def _what_failed(error: Exception) -> str:
+    """Return type, place and words of a notifier's error: its address may be the secret, and clients repeat it."""
+    frame = extract_tb(error.__traceback__)[-1]
+    words = printable(without_addresses(str(error)), MAX_ERROR)
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}: {words}"
 
 
 def build_message(context: Context) -> Message:

@@ -8,6 +8,7 @@ specification, so that other tools' events about the same topic and bucket meet 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,8 @@ FACET = "remoteLog"
 """Name of the facet among those of a run."""
 
 MAX_COUNTS = 100
+
+_ADDRESS = re.compile(r"[\w.:%\[\]-]+")
 
 
 class Place(StrEnum):
@@ -104,19 +107,24 @@ def lineage_of(touched: Touched, rlmm_conn_id: str | None, told: Told) -> Operat
 
 def datasets(hook: RemoteLogMetadataHook) -> Mapping[Place, DatasetName]:
     """
-    Return what a connection leads to; no broker and no store is asked.
+    Return what a connection leads to, as far as it names it; no broker and no store is asked.
 
     :param hook: of the connection.
     :raises ConfigurationError: naming the connection and the field.
     """
     settings = hook.get_connection_settings()
-    first = (
-        hook.get_connection(settings.kafka_conn_id).extra_dejson.get("bootstrap.servers", "").partition(",")[0].strip()
-    )
-    found = {Place.TOPIC: DatasetName(f"kafka://{first}", settings.metadata_topic)}
+    found = {}
+    if broker := _first_broker(hook.get_connection(settings.kafka_conn_id).extra_dejson.get("bootstrap.servers")):
+        found[Place.TOPIC] = DatasetName(f"kafka://{broker}", settings.metadata_topic)
     if settings.storage_uri:
         found[Place.STORAGE] = storage_dataset(settings.storage_uri)
     return found
+
+
+def _first_broker(servers: object) -> str | None:
+    """Return the first address; ``None`` where it is none: a task with a login in it fails, and is told of all the same."""
+    first = str(servers or "").partition(",")[0].strip()
+    return first if "@" not in str(servers) and _ADDRESS.fullmatch(first) else None
 
 
 def storage_dataset(uri: str) -> DatasetName:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.redaction import without_stores_secrets
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.root import Location
 from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
@@ -253,7 +254,5 @@ def safe_text(error: Exception, secrets: Iterable[str]) -> str:
     """
     # What follows the first blank line is a dump of obstore's internals.
     text = str(error).partition("\n\n")[0] or type(error).__name__
-    # The longest first: one may be part of another.
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return _QUERY.sub("?***", _USER_INFO.sub("***@", text))[:_MAX_REASON_LENGTH]
+    safe = without_stores_secrets(text, secrets)
+    return _QUERY.sub("?***", _USER_INFO.sub("***@", safe))[:_MAX_REASON_LENGTH]

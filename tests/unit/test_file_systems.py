@@ -366,6 +366,18 @@ def test_what_the_store_refuses_is_one_line_without_secrets(object_store: Object
         assert object_store.environment["AWS_SECRET_ACCESS_KEY"] not in text
 
 
+def test_a_session_that_is_over_is_refused_without_its_token(
+    object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 repeats the token in its answer."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")
+    object_store.expired = True
+    for use in (read_file, lambda uri: replace_file(uri, [b"x"]), list_files):
+        with pytest.raises(OSError, match=r"ExpiredToken.*s3://bucket/a") as error:
+            use("s3://bucket/a")
+        assert "hunter2" not in str(error.value)
+
+
 def test_a_large_object_is_sent_in_parts(object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(file_systems, "ONE_PUT", 10)

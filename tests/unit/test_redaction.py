@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.redaction import HIDDEN, secrets_of, without_secrets
+from airflow_provider_rlmm.redaction import (
+    HIDDEN,
+    secrets_of,
+    without_addresses,
+    without_secrets,
+    without_stores_secrets,
+)
 
 PUBLIC = {
     "bootstrap.servers": "broker-1:9093",
@@ -177,4 +183,63 @@ def test_the_secrets_of_a_long_value_are_found_in_time_that_grows_with_its_lengt
     """It took a minute where every place was tried again from every other."""
     started = time.process_time()
     secrets_of({name: value})
+    assert time.process_time() - started < 3
+
+
+# -- object stores ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY",
+        "AZURE_CLIENT_SECRET", "GOOGLE_SERVICE_ACCOUNT_KEY",
+    ],
+)  # fmt: skip
+def test_what_a_store_is_opened_with_by_the_environment_is_hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "hunter2")
+    assert without_stores_secrets("refused: hunter2", ()) == f"refused: {HIDDEN}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_SERVICE_ACCOUNT_PATH", "PASSWORD"],
+)
+def test_what_else_the_environment_says_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "eu-north-1")
+    assert without_stores_secrets("eu-north-1", ()) == "eu-north-1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("<Code>ExpiredToken</Code><Token-0>hunter2</Token-0>", "<Code>ExpiredToken</Code><Token-0>***</Token-0>"),
+        ("<StringToSign>a\nhunter2</StringToSign><Code>x</Code>", "<StringToSign>***</StringToSign><Code>x</Code>"),
+        ("<CanonicalRequest>GET\nx-amz-security-token:hunter2", "<CanonicalRequest>***</CanonicalRequest>"),
+    ],
+)
+def test_what_a_store_repeats_of_a_request_is_hidden_whoever_gave_it(answer: str, told: str) -> None:
+    """A token that a machine's role gives is in no connection and in no environment."""
+    assert without_stores_secrets(answer) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("404 for https://hooks.example.com/services/T0/hunter2: gone", "404 for https://hooks.example.com/*** gone"),
+        ("POST 'https://me:hunter2@example.com:8443/?a=b' failed", "POST 'https://example.com/***' failed"),
+        ("https://me:hunt/er2@example.com", "https://me/***"),
+        ("https://example.com?token=hunter2", "https://example.com/***"),
+        ("no address", "no address"),
+    ],
+)
+def test_of_an_address_only_its_host_is_left(text: str, told: str) -> None:
+    assert without_addresses(text) == told
+
+
+def test_addresses_are_found_in_time_that_grows_with_the_text() -> None:
+    started = time.process_time()
+    for text in ("a" * LONG, "a." * (LONG // 2), "a://" * (LONG // 4), "a://b@" * (LONG // 6), "://" * LONG):
+        without_addresses(text)
+        without_stores_secrets("<Token-0>" * (LONG // 9) + text)
     assert time.process_time() - started < 3

@@ -94,6 +94,19 @@ def test_a_reader_reads_the_topic_alone() -> None:
     assert names(RemoteLogMetadataDoctorOperator(task_id="doctor").get_openlineage_facets_on_start().inputs) == [TOPIC]
 
 
+@pytest.mark.parametrize(
+    "servers",
+    ["SASL_SSL://me:hunter2@b1:9092", "me:hunter2,x@b1:9092", "b1:9092?token=hunter2", "b1:9092,me:hunter2@b2", ""],
+)
+def test_a_login_among_the_addresses_is_told_nobody(servers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task fails for it, and OpenLineage is told of tasks that fail, too."""
+    kafka = {"conn_type": "kafka", "extra": json.dumps({"bootstrap.servers": servers})}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    told = DeleteScrubbedObjectsOperator(task_id="delete").get_openlineage_facets_on_failure(None)
+    assert names(told.inputs) == [BUCKET]
+    assert "hunter2" not in f"{told}"
+
+
 def test_without_its_connection_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     task = RemoteLogMetadataDoctorOperator(task_id="doctor", rlmm_conn_id="rlmm_gone")
     with pytest.raises(ConfigurationError, match="'rlmm_gone' does not exist"):

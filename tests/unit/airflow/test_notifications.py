@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from traceback import format_exception
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -199,6 +200,25 @@ def test_one_that_fails_keeps_no_other_from_being_called(work: Path) -> None:
     with pytest.raises(RuntimeError, match="1 of 2 notifiers failed"):
         RemoteLogNotifier([broken, lambda context: texts.append(context["rlmm"].text)])(context())
     assert len(texts) == 1
+
+
+def test_one_that_fails_is_told_without_the_address_that_it_called(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The token of a chat is part of its address, which clients of HTTP repeat in their errors, and in those before them."""
+
+    def broken(context: Any) -> None:
+        try:
+            raise OSError("POST https://hooks.example.com/services/hunter2 failed")
+        except OSError as e:
+            raise RuntimeError(f"the chat is down: {e}") from e
+
+    with pytest.raises(RuntimeError, match="1 of 1 notifiers failed") as caught:
+        RemoteLogNotifier(broken)(context())
+    told = capsys.readouterr().out
+    assert "was not delivered: RuntimeError at " in told
+    assert "the chat is down: POST https://hooks.example.com/*** failed" in told
+    assert "hunter2" not in told + "".join(format_exception(caught.value))
 
 
 @pytest.mark.parametrize("deliver", [[], ["mail"], None])
