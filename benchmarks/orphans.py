@@ -46,7 +46,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.storage.layouts import Layout, LayoutOptions, layout_named
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
+from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 from benchmarks.topic import METADATA_PARTITIONS, publish
 from dev.broker import METADATA_TOPIC
 
@@ -103,6 +103,7 @@ class Task:
     cluster_id: str
     samples: Sequence[Sample]  # the newest copies of living topics, as the plan has them
     snapshots: SnapshotFile  # where the planner has left what it read
+    expected_root: str  # no broker copies anything between plan and deletion: the root is named
 
 
 def segments_of(tips: Sequence[TopicIdPartition], segments: int) -> list[RemoteLogSegmentMetadata]:
@@ -179,10 +180,11 @@ def task_of(config: KafkaClientConfig, place: Place, cluster_id: str, snapshots:
     with _opened(config) as (log, topics):
         topic = TopicReplay(log, topics, system_clock, snapshots)
         root = prove_root(
-            topic, place.storage(), cluster_id=cluster_id, expectation=UNKNOWN_ROOT, overrides=frozenset()
+            topic, place.storage(), cluster_id=cluster_id, expectation=UNKNOWN_ROOT, overrides=frozenset(), dry_run=True
         )
         topic.keep()
-    return Task(dict(config.properties), place, cluster_id, root.freshness.samples, snapshots)
+    named = " ".join(str(check.where) for check in root.check.places)
+    return Task(dict(config.properties), place, cluster_id, root.freshness.samples, snapshots, named)
 
 
 @contextmanager
@@ -243,6 +245,7 @@ def _clean(
             limits=CleanerLimits(min_absence_ms=0, overrides=frozenset({"short_min_absence"})),
             audit=AuditFiles(folder, task.cluster_id, RUN, metadata_partition, system_clock),
             expected_cluster_id=task.cluster_id,
+            root=RootExpectation(expected_root=task.expected_root),
             samples=task.samples,
             snapshots=task.snapshots,
         )

@@ -40,6 +40,7 @@ from airflow_provider_rlmm.resources import dags_folder
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from dev.spark import local_spark_env
 
 DELETED, ALIVE = "clickstream", "orders"
@@ -153,6 +154,8 @@ def connections(kafka: LocalKafka) -> dict[str, str]:
                 "storage_uri": kafka.remote_dir.as_uri(),
                 "allow_writes": True,
                 "expected_cluster_id": kafka.cluster_id,
+                # Nothing is copied between first look and first deletion: a person names the root, as the check prints it.
+                "expected_root": expected_root_of(kafka.remote_dir),
             },
         },
         "spark_default": {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}},

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from dev import tiering
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "rlmm.svg"
 COLUMNS = 128
@@ -49,6 +50,7 @@ def main() -> None:
             "HOME": home,
             "RLMM_BOOTSTRAP_SERVER": kafka.bootstrap_servers,
             "RLMM_STORAGE_URI": kafka.remote_dir.as_uri(),
+            "RLMM_EXPECTED_ROOT": expected_root_of(kafka.remote_dir),
             "CLUSTER_ID": kafka.cluster_id,
             "COLUMNS": str(COLUMNS),
             "FORCE_COLOR": "1",

@@ -75,7 +75,7 @@ class RemoteLogCleaner:
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param archive: what may be deleted because it is archived; by default nothing needs to be.
     :param root: what is known about the storage root.
-    :param ledger: since when it is known.
+    :param ledger: since when it is known; without one ``root`` must name every place.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
@@ -221,6 +221,7 @@ class RemoteLogCleaner:
             overrides=self.limits.overrides,
             samples=self.samples,
             ledger=self.ledger,
+            dry_run=self.dry_run,
         )
         root = replace(root, check=effects.stamp_root(root.check))
         self.on_root(root)

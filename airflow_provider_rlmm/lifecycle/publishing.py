@@ -281,7 +281,7 @@ def publish_events(
     :param limits: limits of destructive work; what starts or finishes a deletion needs the override ``events_by_hand``.
     :param storage: remote storage; it is not needed for markers.
     :param root: what is known about its root.
-    :param ledger: since when it is known.
+    :param ledger: since when it is known; without one ``root`` must name every place.
     :param hold: what is never touched, asked before every event.
     :param expected_cluster_id: refuse any other cluster; an override needs it.
     :param clock: time.

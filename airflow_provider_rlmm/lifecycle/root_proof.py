@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, UnsafeObjectKeyError
+from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import (
@@ -200,7 +200,7 @@ class ProvenRoot:
     freshness: Freshness  # whether it is up to date, per place
     effect: DeletionEffect  # whether deletion frees space there
     recorded: frozenset[str] = frozenset()  # root ids that earlier plans and reports of the cluster recorded
-    # Why it may be a current copy of the root, ``None`` where something shows that it is none.
+    # Why a real run would be refused, ``None`` where something shows that it is no current copy of the root.
     not_current: str | None = None
 
     @property
@@ -211,9 +211,9 @@ class ProvenRoot:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Where each place lies, which root it is, what was seen there and how to pin it, for people."""
-        current = [self.not_current] if self.not_current else []
+        refused = [f"a real run would be refused: {self.not_current}"] if self.not_current else []
         pinned = f"{self.check.to_paste} ({COMPARE})"
-        return (*map(_place_in_words, self.check.places), *self.freshness.sentences, pinned, *current)
+        return (*map(_place_in_words, self.check.places), *self.freshness.sentences, pinned, *refused)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
@@ -248,6 +248,7 @@ def prove_root(
     overrides: Collection[str],
     samples: Sequence[Sample] | None = None,
     ledger: PlaceLedger = NOTHING_RECORDED,
+    dry_run: bool = False,
 ) -> ProvenRoot:
     """
     Look at the root, and refuse one that is not this cluster's or not up to date. Nothing is changed.
@@ -260,6 +261,7 @@ def prove_root(
     :param overrides: overrides in force.
     :param samples: the newest copies that a plan has recorded; ``None`` reads the whole topic for them.
     :param ledger: since when the root is known; it learns of a new one.
+    :param dry_run: only say where nothing shows that this is the root that brokers write to now.
     :raises StorageRootError: naming the place, what is missing and what to do.
     :raises PlanError: if what the ledger has recorded cannot be read.
     :raises HiddenCopiesError: if deletion would free nothing there, naming the rule to set.
@@ -288,9 +290,18 @@ def prove_root(
     lost = tuple(sorted(begun_late.union(topic.log.losses)))
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
-    not_current = why_not_current(check, freshness, ledger, topic.log, named=bool(expectation.expected))
+    named = bool(expectation.expected)
+    not_current = why_not_current(check, freshness, ledger, topic.log, named=named)
+    if not_current is not None and samples is not None:
+        # What was copied since the plan was made may tell.
+        newer, living = _of_all_that_lives(topic, living, storage)
+        freshness = replace(freshness, samples=newer.samples, missing=newer.missing)
+        freshness.require(places, check.expected_places, overrides)
+        not_current = why_not_current(check, freshness, ledger, topic.log, named=named)
     if not_current is not None:
-        logger.warning("storage root: %s", not_current)
+        if not dry_run:
+            raise StorageRootError(f"nothing is deleted: {not_current}")
+        logger.warning("a real run would be refused: %s", not_current)
     effect = storage.deletion_effect([sample.keys[0] for sample in freshness.samples[:_LOOKED_AT]])
     logger.info("storage: %s", effect.sentence)
     effect.require_freed(overrides)
@@ -304,6 +315,7 @@ def require_brokers_root(
     cluster_id: str,
     expectation: RootExpectation,
     overrides: Collection[str],
+    ledger: PlaceLedger = NOTHING_RECORDED,
 ) -> None:
     """
     Refuse a root that brokers do not copy to now, before anything is copied there: what lies in an old copy of a root is lost
@@ -314,6 +326,7 @@ def require_brokers_root(
     :param cluster_id: the verified cluster.
     :param expectation: what was known about the root before.
     :param overrides: overrides in force.
+    :param ledger: since when the root is known; it learns of a new one.
     :raises StorageRootError: naming the place, what is missing and what to do.
     :raises StorageError: if storage does not answer.
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
@@ -331,6 +344,9 @@ def require_brokers_root(
         hint=_hint(freshness, storage),
         to_paste=check.to_paste,
     )
+    why = why_not_current(check, freshness, ledger, topic.log, named=bool(expectation.expected))
+    if why is not None:
+        raise StorageRootError(f"nothing is copied: {why}")
 
 
 def _hint(freshness: Freshness, storage: RemoteStorageManager) -> str:

@@ -81,7 +81,7 @@ def check(
         verified["run"] = str(decision)
     with step(uri, "check"), session.topic() as topic:
         verified["hold"] = hold_in_words(session, topic)
-        root = session.prove_root(topic, limits)
+        root = session.prove_root(topic, limits, dry_run=dry_run)
         verified["root"] = ". ".join(root.sentences)
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
         lost = [f"{lost.why}. What to do: {lost.what_to_do}" for lost in session.log.losses.values()]

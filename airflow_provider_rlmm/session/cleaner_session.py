@@ -214,7 +214,12 @@ class CleanerSession:
         return WorkFolderLedger(self.cluster_uri, self.cluster_id, self.clock)
 
     def prove_root(
-        self, topic: TopicReplay, limits: CleanerLimits, storage: RemoteStorageManager | None = None
+        self,
+        topic: TopicReplay,
+        limits: CleanerLimits,
+        storage: RemoteStorageManager | None = None,
+        *,
+        dry_run: bool = False,
     ) -> ProvenRoot:
         """
         Prove the storage root of the connection, from the whole metadata topic.
@@ -222,6 +227,7 @@ class CleanerSession:
         :param topic: the metadata topic.
         :param limits: with the overrides in force.
         :param storage: what will be listed afterwards and must stay the same root; ``None`` where nothing is.
+        :param dry_run: only say where nothing shows that this is the root that brokers write to now.
         :raises StorageRootError: if it is not this cluster's, or not up to date.
         :raises EventLogAccessError: if only hidden topics could tell whether it is.
         """
@@ -234,6 +240,7 @@ class CleanerSession:
             expectation=self.root_expectation(limits),
             overrides=limits.overrides,
             ledger=self.root_ledger,
+            dry_run=dry_run,
         )
 
 

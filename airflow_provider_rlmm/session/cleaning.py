@@ -92,7 +92,8 @@ def plan(
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic() as topic:
-        root, unknown = session.prove_root(topic, limits), require_known_hold(session, topic)
+        # A plan deletes nothing; whoever applies it asks again.
+        root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
     refusals = first_refusals([*unknown, *made.summary.refusals])

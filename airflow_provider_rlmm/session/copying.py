@@ -219,6 +219,7 @@ def copy_topic(
                     cluster_id=session.cluster_id,
                     expectation=expectation,
                     overrides=limits.overrides,
+                    ledger=session.root_ledger,
                 )
         copier = RemoteLogCopier(context, session.cluster_id, expectation)
         found = TopicCopy(topic, dry_run, tuple(_copy_partition(copier, disk, p, dry_run=dry_run) for p in wanted))

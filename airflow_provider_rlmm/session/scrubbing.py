@@ -69,7 +69,7 @@ def scrub(
     with session.topic() as topic:
         # Whether deletion frees space is for those to ask who delete.
         looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
-        root = session.prove_root(topic, looking, storage)
+        root = session.prove_root(topic, looking, storage, dry_run=True)
         topic.advance()
         known = topic.partitions()
     with step(uri_of(name), "scrub"):
@@ -221,7 +221,7 @@ def _delete(
         run = replace(run, approved_by=approval.decided_by if approval else None)
     storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
     with session.topic() as topic:
-        root = session.prove_root(topic, limits.of_the_cleaner, storage)
+        root = session.prove_root(topic, limits.of_the_cleaner, storage, dry_run=report.dry_run)
         for unknown in require_known_hold(session, topic):
             report.note_problem(unknown)
     require_places(rows, root.check)

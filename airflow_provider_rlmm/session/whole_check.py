@@ -65,7 +65,7 @@ def _root(session: CleanerSession, topic: TopicReplay) -> str:
     # Whether deletion frees space was said before.
     limits = replace(CleanerLimits(), overrides=frozenset({VERSIONED_BUCKET}))
     root = session.prove_root(topic, limits)
-    return f"The storage root: {'. '.join(root.sentences)}"
+    return f"The storage root is the one that brokers write to: {'. '.join(root.sentences)}"
 
 
 def _hold(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:

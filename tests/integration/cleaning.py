@@ -34,6 +34,7 @@ from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev.broker import LocalKafka
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 HOUR_MS = 3_600_000
 RUN = RunIdentity("test", "test", "test", "nobody")
@@ -135,6 +136,7 @@ class Cleaning:
             limits=self._limits,
             audit=AuditFiles(self._work, self._cluster_id, RUN, metadata_partition, system_clock),
             expected_cluster_id=self._cluster_id,
+            ledger=KNOWN_FROM_THE_BEGINNING,
             snapshots=self._snapshots,
         )
         return cleaner.clean(metadata_partition, {key: frozenset(ids) for key, ids in planned.items()})

@@ -35,6 +35,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.scrub import scrub, unfinished_segments
 
 RUN = RunIdentity("test", "test", "test", "nobody")
@@ -108,6 +109,7 @@ class Runs:
                 limits=NO_WAIT,
                 audit=AuditFiles(self.work, self.kafka.cluster_id, RUN, metadata_partition, system_clock),
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
+                ledger=KNOWN_FROM_THE_BEGINNING,
                 snapshots=self.snapshots,
             )
             return cleaner.clean(metadata_partition, planned)

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 
 NOW = {"min_absence_ms": 0, "batch_segments": 7, "overrides": ["short_min_absence"]}
 
@@ -46,6 +47,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, **extra: Any) ->
         "storage_uri": kafka.remote_dir.as_uri(),
         "allow_writes": True,
         "expected_cluster_id": kafka.cluster_id,
+        **({} if "storage_uri" in extra else {"expected_root": expected_root_of(kafka.remote_dir)}),
         **extra,
     }
     for conn_id, conn_type, values in (

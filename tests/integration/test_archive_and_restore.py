@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from dev import tiering
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from tests.integration.copying.writing import Record, Writer, read_records
 from tests.scrub import scrub
 
@@ -61,6 +62,7 @@ class World:
                 "HOME": str(self.home),
                 "RLMM_BOOTSTRAP_SERVER": self.kafka.bootstrap_servers,
                 "RLMM_STORAGE_URI": self.kafka.remote_dir.as_uri(),
+                "RLMM_EXPECTED_ROOT": expected_root_of(self.kafka.remote_dir),
             },
         )
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"

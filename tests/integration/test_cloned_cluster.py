@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from dev import tiering
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.scenarios]
 
@@ -46,7 +47,10 @@ def test_a_scrub_takes_nothing_that_a_clone_of_the_cluster_has_written(
     cluster_and_clone: tuple[LocalKafka, LocalKafka], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kafka, clone = cluster_and_clone
-    where = ("--bootstrap-server", kafka.bootstrap_servers, "--storage", kafka.remote_dir.as_uri())
+    where = (
+        "--bootstrap-server", kafka.bootstrap_servers, "--storage", kafka.remote_dir.as_uri(),
+        "--expected-root", expected_root_of(kafka.remote_dir),
+    )  # fmt: skip
     before = set(kafka.remote_objects())
     tiering.produce_until_remote(clone, TOPIC, 2 * SEGMENTS)
     theirs = set(kafka.remote_objects()) - before

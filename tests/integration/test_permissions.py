@@ -45,6 +45,7 @@ from airflow_provider_rlmm.storage.root import STAMP_FOLDER
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC
+from dev.roots import expected_root_in_s3
 from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
 from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S
@@ -178,6 +179,9 @@ def connections(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool
             "storage_conn_id": "tiered",
             "allow_writes": allow_writes,
             "expected_cluster_id": world.kafka.cluster_id,
+            "expected_root": expected_root_in_s3(
+                BUCKET, str(world.storage.options["aws_endpoint"]), ["kafka-tiered-storage"]
+            ),
         }
         for conn_id, conn_type, extra in (
             ("KAFKA_PROD", "kafka", world.kafka.login(USER)),

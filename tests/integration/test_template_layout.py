@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from dev import tiering
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from tests.integration.operators import connect, run_cleaner
 from tests.scrub import unfinished_segments
 
@@ -53,7 +54,8 @@ def test_a_template_that_only_the_connection_names(tmp_path: Path, monkeypatch: 
             keys[segment.remote_log_segment_id.topic_id_partition.topic_id].add(key)
         stranger = sorted(keys[gone])[0] + ".bak"
         (storage / stranger).write_bytes(b"nobody knows what this is")
-        connect(monkeypatch, kafka, storage_uri=storage.as_uri(), **CONNECTION)
+        named = expected_root_of(storage, "warm/")
+        connect(monkeypatch, kafka, storage_uri=storage.as_uri(), expected_root=named, **CONNECTION)
 
         # An object that the connection does not name as a part of a segment stays, and its segment is not finished.
         with pytest.raises(AirflowFailException, match="layout template knows no file of this kind"):

@@ -171,6 +171,21 @@ STORAGE_ROOT = [
     switched_off(
         ROOT_PROOF,
         "I2",
+        "works below what may be a current copy of the root",
+        "        if not dry_run:",
+        "lifecycle/test_current_root.py::test_a_real_run_below_a_current_copy_is_refused_and_a_dry_one_says_so",
+    ),
+    Mutation(
+        "whose storage",
+        "copies into what may be a current copy of the root",
+        ROOT_PROOF,
+        '        raise StorageRootError(f"nothing is copied: {why}")',
+        "        pass",
+        "lifecycle/test_current_root.py::test_nothing_is_copied_into_a_current_copy",
+    ),
+    switched_off(
+        ROOT_PROOF,
+        "I2",
         "takes topics that may not be described for none",
         "    if freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:",
         "lifecycle/test_root_proof.py::test_topics_that_may_not_be_described_are_not_taken_for_none",

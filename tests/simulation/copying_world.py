@@ -32,6 +32,7 @@ from airflow_provider_rlmm.policy.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import copy_actors
 from tests.simulation.actors import BROKER, Script
 from tests.simulation.baton import Baton
@@ -360,6 +361,7 @@ class CopyingWorld(World):
             cluster_id=CLUSTER_ID,
             expectation=root,
             overrides=run.limits.overrides,
+            ledger=KNOWN_FROM_THE_BEGINNING,
         )
         context = CopyContext(
             self.log,

@@ -39,6 +39,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors
 from tests.simulation.baton import Baton
 from tests.simulation.clerk import Clerk, CrashError
@@ -381,6 +382,7 @@ class World(Mistakes):
             dry_run=process.dry_run,
             should_stop=lambda: self.clerk.should_stop(process),
             root=RootExpectation(self.recorded_roots(), self.expected_root),
+            ledger=KNOWN_FROM_THE_BEGINNING,
             snapshots=self.snapshots,
         )
 

@@ -15,6 +15,7 @@ import pytest
 from airflow_provider_rlmm.resources import dags_folder
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from dev.spark import local_spark_env
 from tests.system.receivers import StatsdListener
 
@@ -123,10 +124,12 @@ def connected(local_airflow: LocalAirflow, broker: LocalKafka, work_dir: Path) -
         "storage_uri": broker.remote_dir.as_uri(),
         "allow_writes": True,
         "expected_cluster_id": broker.cluster_id,
+        "expected_root": expected_root_of(broker.remote_dir),
     }
     local_airflow.add_connection("kafka_up", {"conn_type": "kafka", "extra": kafka})
     local_airflow.add_connection("rlmm_up", {"conn_type": "rlmm", "extra": rlmm})
-    lost = rlmm | {"storage_uri": f"file://{work_dir}/missing"}
+    lost = {**rlmm, "storage_uri": f"file://{work_dir}/missing"}
+    del lost["expected_root"]
     local_airflow.add_connection("rlmm_lost", {"conn_type": "rlmm", "extra": lost})
     local_airflow.add_connection(
         "spark_default", {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from tests.integration.copying.writing import Record, Writer, read_records
 from tests.scrub import scrub
 from tests.system.test_dags import CLEANER, NOW, kafka_id
@@ -72,6 +73,7 @@ def scene(connected: LocalAirflow, broker: LocalKafka, work_dir: Path, tmp_path:
         "storage_uri": broker.remote_dir.as_uri(),
         "allow_writes": True,
         "expected_cluster_id": broker.cluster_id,
+        "expected_root": expected_root_of(broker.remote_dir),
     }
     (tmp_path / "file").touch()
     for name, more in {

@@ -23,6 +23,7 @@ from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka
 from dev.patience import Patience
+from dev.roots import expected_root_of
 from tests.scrub import scrub
 from tests.system.test_dags import ends_of, kafka_id
 
@@ -62,6 +63,7 @@ class Side:
             "storage_uri": self.kafka.remote_dir.as_uri(),
             "allow_writes": True,
             "expected_cluster_id": self.kafka.cluster_id,
+            "expected_root": expected_root_of(self.kafka.remote_dir),
         }
         return {"conn_type": "rlmm", "extra": values | extra}
 

@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from dev import formatter, tiering
 from dev.airflow import LocalAirflow
+from dev.roots import expected_root_in_s3
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from dev.s3_proxy import S3Proxy
 from dev.s3_tiering import S3Kafka
@@ -80,6 +81,8 @@ def airflow(local_airflow: LocalAirflow, scene: Scene) -> LocalAirflow:
         "former_key_prefixes": BEFORE,
         "allow_writes": True,
         "expected_cluster_id": scene.kafka.cluster_id,
+        # The place of a prefix without a / at its end is the folder above it.
+        "expected_root": expected_root_in_s3(BUCKET, scene.kafka.endpoint, ["", "kafka/before"]),
     }
     bootstrap = {"bootstrap.servers": scene.kafka.bootstrap_servers}
     local_airflow.add_connection("kafka_s3", {"conn_type": "kafka", "extra": bootstrap})

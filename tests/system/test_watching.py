@@ -24,6 +24,7 @@ from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
 from dev.patience import Patience
+from dev.roots import expected_root_of
 from tests.scrub import scrub
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900)]
@@ -57,6 +58,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, broker: LocalKafka) -> Ite
                 "storage_uri": broker.remote_dir.as_uri(),
                 "allow_writes": True,
                 "expected_cluster_id": broker.cluster_id,
+                "expected_root": expected_root_of(broker.remote_dir),
             },
         },
     }

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
@@ -31,6 +32,7 @@ from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, why_not_current
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
@@ -190,12 +192,15 @@ def test_the_storage_root() -> None:
         Sample(0, TopicIdPartition(UUID(int=topic_id), topic, partition), UUID(int=segment), place.name, (), 0)
         for topic_id, topic, partition, segment in ((7, "orders", 0, 1), (8, "payments", 3, 2))
     )
+    check = RootCheck("", (PlaceCheck(place, true, None, None, ""),))
     for freshness in (Freshness(samples, samples), Freshness(())):
         with pytest.raises(StorageRootError) as caught:
-            freshness.require(
-                [place.name], expected=(), to_paste=RootCheck("", (PlaceCheck(place, true, None, None, ""),)).to_paste
-            )
+            freshness.require([place.name], expected=(), to_paste=check.to_paste)
         assert quoted(str(caught.value))
+    log = InProcessMetadataEventLog(1)
+    assert quoted(
+        f"nothing is deleted: {why_not_current(check, Freshness(samples), NOTHING_RECORDED, log, named=False)}"
+    )
 
 
 def test_a_store_that_hangs() -> None:

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.page_data.runs import history, progress
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
+from dev.roots import expected_root_of
 from tests.scrub import scrub
 
 pytestmark = pytest.mark.integration
@@ -64,6 +65,7 @@ class Shell(NamedTuple):
             "HOME": str(self.home),
             "RLMM_BOOTSTRAP_SERVER": self.kafka.client_config()["bootstrap.servers"],
             "RLMM_STORAGE_URI": self.kafka.remote_dir.as_uri(),
+            "RLMM_EXPECTED_ROOT": expected_root_of(self.kafka.remote_dir),
             **more,
         }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from dev.broker import LocalKafka
-from tests.integration.copying.our_copier import expected_root_of
+from dev.roots import expected_root_of
 
 
 @dataclass(frozen=True)

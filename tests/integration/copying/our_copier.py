@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obstore.store import LocalStore
-
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -27,24 +25,15 @@ from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirector
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.opening import location_of
 from airflow_provider_rlmm.storage.root import RootExpectation
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 
 Notice = Callable[[str], object]
 """Told before and after each of the copier's steps that reach the world."""
 
 
 def _nothing(step: str) -> None: ...
-
-
-def expected_root_of(remote_dir: Path) -> str:
-    """
-    Say where a broker's remote storage lies, in the words of the connection's ``expected_root``.
-
-    :param remote_dir: the broker's ``rsm.config.dir``.
-    """
-    return str(location_of(LocalStore(remote_dir), LocalTieredStorageLayout.prefix))
 
 
 @dataclass(frozen=True)

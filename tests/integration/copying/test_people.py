@@ -12,10 +12,10 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from dev.broker import LocalKafka, await_condition
+from dev.roots import expected_root_of
 from tests.integration.copying.adopting import alter_of_the_how_to, await_all_remote, read_everything
 from tests.integration.copying.copies import check_copies, segment_events
 from tests.integration.copying.copy_command import CopyCommand
-from tests.integration.copying.our_copier import expected_root_of
 from tests.integration.copying.uncopied import Uncopied
 from tests.integration.copying.writing import Writer, alter_topic, log_start_offset
 from tests.integration.operators import connect, context

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.kafka import cluster as kafka_cluster
 from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from tests.kill_switch import the_api_server_knows_no_switch  # noqa: F401  # a fixture
+from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 
 
 @pytest.fixture(autouse=True)

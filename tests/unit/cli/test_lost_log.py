@@ -23,6 +23,7 @@ from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck
 from airflow_provider_rlmm.session.storage_access import StorageAccess
+from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 from tests.unit.lifecycle.builders import Cluster, add, tip
 
 CLUSTER = "cluster-1"

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encod
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.lifecycle.current_root import PlaceLedger
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
@@ -46,6 +47,7 @@ from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import RootExpectation, Stamp, stamp_key
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 BROKER = 1
@@ -136,6 +138,7 @@ class Cluster:
         self.recorded_roots: frozenset[str] = frozenset()
         self.expected_root: str | None = None
         self.snapshots: SnapshotStore | None = None
+        self.ledger: PlaceLedger = KNOWN_FROM_THE_BEGINNING
         self.sleep: Callable[[float], object] = time.sleep
         if living_topic:
             self.topics.create("alive", self.alive.topic_id)
@@ -212,6 +215,7 @@ class Cluster:
             hold=hold,
             should_stop=should_stop,
             root=RootExpectation(self.recorded_roots, self.expected_root),
+            ledger=self.ledger,
             snapshots=self.snapshots,
             sleep=self.sleep,
         )

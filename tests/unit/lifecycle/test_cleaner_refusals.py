@@ -26,6 +26,7 @@ from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.guards import CleanerLimits
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, STAMP_KEY, Cluster, add, deletion, reasons, tip, update
 
 GONE = tip()
@@ -302,6 +303,7 @@ def test_another_cluster_or_an_override_without_a_name_for_it_is_refused(
         audit=cluster.audit,
         expected_cluster_id=expected,
         clock=cluster.clock,
+        ledger=KNOWN_FROM_THE_BEGINNING,
     )
     with pytest.raises(error, match=CLUSTER_ID if expected else "expected_cluster_id"):
         cleaner.clean(0, cluster.everything())

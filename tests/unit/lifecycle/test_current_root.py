@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_rlmm.errors import StorageRootError
 from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, samples_of
+from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.root import RootExpectation
-from tests.unit.lifecycle.builders import CLUSTER_ID, HOUR_MS, START_MS, Cluster, add, update
+from tests.unit.lifecycle.builders import CLUSTER_ID, HOUR_MS, START_MS, Cluster, add, tip, update
 
 HERE = "memory://kafka-tiered-storage"
 
@@ -33,6 +34,7 @@ def proven(cluster: Cluster, folder: str, expected: str | None = None, **more: o
         expectation=RootExpectation(expected_root=expected),
         overrides={"unproven_root", "missing_living_segments"},
         ledger=WorkFolderLedger(folder, CLUSTER_ID, cluster.clock),
+        dry_run=True,
         **more,  # type: ignore[arg-type]
     )
 
@@ -116,3 +118,42 @@ def test_a_plan_keeps_what_tells(folder: str) -> None:
     samples = samples_of(proven(cluster, folder).to_dict())
     assert samples is not None
     assert proven(cluster, folder, samples=samples).not_current is None
+
+
+def test_a_real_run_below_a_current_copy_is_refused_and_a_dry_one_says_so(folder: str) -> None:
+    """All objects of the cluster lie in the copy that is mounted; what is deleted there stays in the true root."""
+    cluster, gone = Cluster(), tip("gone", 0, 7)
+    cluster.segments(gone, 5)
+    cluster.mark_and_wait()
+    cluster.ledger = WorkFolderLedger(folder, CLUSTER_ID, cluster.clock)
+    before, events = set(cluster.storage.keys), cluster.ours()
+    assert cluster.clean(dry_run=True).partitions
+    with pytest.raises(
+        StorageRootError, match=r"nothing is deleted: no broker has copied .* set expected_root = memory:"
+    ):
+        cluster.clean()
+    assert (set(cluster.storage.keys), cluster.ours()) == (before, events)
+    cluster.segment(cluster.alive, 1)
+    assert [p.outcome.value for p in cluster.clean().partitions] == ["FINISHED"]
+
+
+def test_nothing_is_copied_into_a_current_copy(folder: str) -> None:
+    cluster = Cluster()
+    ledger = WorkFolderLedger(folder, CLUSTER_ID, cluster.clock)
+
+    def ask(expected: str | None = None) -> None:
+        expectation = RootExpectation(expected_root=expected)
+        require_brokers_root(
+            cluster.topic(),
+            cluster.storage,
+            cluster_id=CLUSTER_ID,
+            expectation=expectation,
+            overrides=(),
+            ledger=ledger,
+        )
+
+    with pytest.raises(StorageRootError, match="nothing is copied: no broker has copied"):
+        ask()
+    ask(HERE)
+    cluster.segment(cluster.alive, 1)
+    ask()

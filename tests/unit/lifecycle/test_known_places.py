@@ -15,10 +15,12 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 from tests.unit.storage.test_aiven import compact, custom_prefix, tagged
 
 GONE = tip("gone", 0, 7)
+LOOKED_AT: Any = {"cluster_id": CLUSTER_ID, "overrides": (), "ledger": KNOWN_FROM_THE_BEGINNING}
 
 
 def copied(cluster: Cluster, of: TopicIdPartition, number: int, custom: bytes | None, place: int | None = 0) -> int:
@@ -37,12 +39,26 @@ def cluster() -> Cluster:
 
 def proven(cluster: Cluster) -> object:
     storage = cluster.storage
-    return prove_root(cluster.topic(), storage, cluster_id=CLUSTER_ID, expectation=UNKNOWN_ROOT, overrides=())
+    return prove_root(
+        cluster.topic(),
+        storage,
+        cluster_id=CLUSTER_ID,
+        expectation=UNKNOWN_ROOT,
+        overrides=(),
+        ledger=KNOWN_FROM_THE_BEGINNING,
+    )
 
 
 def to_be_copied(cluster: Cluster) -> object:
     storage = cluster.storage
-    return require_brokers_root(cluster.topic(), storage, cluster_id=CLUSTER_ID, expectation=UNKNOWN_ROOT, overrides=())
+    return require_brokers_root(
+        cluster.topic(),
+        storage,
+        cluster_id=CLUSTER_ID,
+        expectation=UNKNOWN_ROOT,
+        overrides=(),
+        ledger=KNOWN_FROM_THE_BEGINNING,
+    )
 
 
 @pytest.mark.parametrize("ask", [proven, to_be_copied])
@@ -171,7 +187,14 @@ def test_a_wrong_slash_is_asked_for_though_no_copy_names_its_prefix(ours: str, t
     moving = RootExpectation(move_stamp=True)
     if stamped:
         with pytest.raises(StorageRootError, match="did you mean"):
-            prove_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=moving, overrides=())
+            prove_root(
+                cluster.topic(),
+                cluster.storage,
+                cluster_id=CLUSTER_ID,
+                expectation=moving,
+                overrides=(),
+                ledger=KNOWN_FROM_THE_BEGINNING,
+            )
 
 
 def test_another_wrong_prefix_is_not_guessed() -> None:

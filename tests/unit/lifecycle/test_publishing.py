@@ -32,6 +32,7 @@ from airflow_provider_rlmm.policy.audit import DeletionRecord, DeletionSource, n
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, tip, update
 
 GONE = tip()
@@ -130,6 +131,7 @@ def publish(
         storage=cluster.storage if storage else None,
         hold=hold,
         expected_cluster_id=expected_cluster_id,
+        ledger=KNOWN_FROM_THE_BEGINNING,
         clock=cluster.clock,
         deletions=deletions,
     )

@@ -10,6 +10,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, deletion, reasons, tip, update
 
 GONE = tip()
@@ -20,6 +21,7 @@ def proven(cluster: Cluster, **changes) -> ProvenRoot:
         "cluster_id": CLUSTER_ID,
         "expectation": RootExpectation(cluster.recorded_roots),
         "overrides": (),
+        "ledger": KNOWN_FROM_THE_BEGINNING,
     }
     return prove_root(cluster.topic(), cluster.storage, **arguments | changes)
 

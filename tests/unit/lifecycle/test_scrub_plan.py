@@ -50,6 +50,7 @@ from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TAB
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.root import RootExpectation
+from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 
 TOPIC = tip("orders", 0, 7)
@@ -77,7 +78,12 @@ class Scrubs:
         self.runs += 1
         c = self.cluster
         root = prove_root(
-            c.topic(), c.storage, cluster_id=CLUSTER_ID, expectation=RootExpectation(), overrides=["unproven_root"]
+            c.topic(),
+            c.storage,
+            cluster_id=CLUSTER_ID,
+            expectation=RootExpectation(),
+            overrides=["unproven_root"],
+            ledger=KNOWN_FROM_THE_BEGINNING,
         )
         found = scrub(c.log, c.topics, c.storage, known=known, clock=c.clock)
         earlier = latest_rows(
@@ -319,6 +325,7 @@ def test_a_place_that_is_not_shown_to_be_the_clusters_is_left(tmp_path: Path) ->
         cluster_id=CLUSTER_ID,
         expectation=RootExpectation(),
         overrides=[],
+        ledger=KNOWN_FROM_THE_BEGINNING,
     ).check
     require_places(rows, check)
     unproven = replace(check, places=tuple(replace(place, how=None) for place in check.places))

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests know of a storage root before they look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
+
+
+class KnownFromTheBeginning:
+    """The ledger of a work folder that knew where each place lies before anything was copied there."""
+
+    def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
+        """Return the places as they were then."""
+        ends = dict.fromkeys(range(log.partition_count), 0)
+        return {place: FirstSeen(where, 0, log.topic_id, ends) for place, where in places.items()}
+
+
+KNOWN_FROM_THE_BEGINNING = KnownFromTheBeginning()
+
+
+@pytest.fixture(autouse=True)
+def the_work_folder_is_older_than_all_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have runs know where the storage lies since before anything was copied there; a conftest imports this by its name."""
+    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+
+    monkeypatch.setattr(CleanerSession, "root_ledger", KNOWN_FROM_THE_BEGINNING)
