@@ -86,7 +86,7 @@ class RealEffects:
 
     def stamp_root(self, check: RootCheck) -> RootCheck:
         """Leave the stamps of the verified places; return the check as it is then."""
-        if any(place.verified and not place.stamped for place in check.places):
+        if any(map(check.lacks_stamp, check.places)):
             self.publisher.require_writes("stamp the storage root")
         results = self.storage.stamp_root(check)
         for result in results:

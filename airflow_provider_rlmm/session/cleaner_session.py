@@ -26,6 +26,7 @@ from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.floors import floored
+from airflow_provider_rlmm.session.metadata_topic import StorageStamps
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
@@ -185,7 +186,8 @@ class CleanerSession:
         """
         from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
 
-        return self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
+        known = self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
+        return replace(known, metadata_topic_id=self.log.topic_id)
 
     def require_known_places(self, topic: TopicReplay) -> None:
         """
@@ -274,6 +276,9 @@ def cleaner_session(
         run is for real, or must know it.
     :raises LogBehindError: if the metadata topic ends below what was read of it, and is growing.
     :raises LostRecordsError: if the confirmation names what is not lost.
+    :raises MetadataTopicReplacedError: if the metadata topic is another one than runs of the work folder, or below the
+        storage, have worked with, the run is for real and nobody has confirmed it.
+    :raises StorageError: if the stamps of the storage cannot be read, and the run is for real.
     :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
     :raises ClockSkewError: if clocks contradict each other.
     :raises UnprovenClockError: if nothing proves the time, and writes are allowed.
@@ -285,8 +290,9 @@ def cleaner_session(
         of_run = Hold.of(hold).entries
         storage, topics, held = access.get_storage(), access.get_cluster_topics(), _fresh_hold(access, of_run)
         stop, folder = _fresh_stop(access), f"{work_uri}/{cluster_folder(cluster_id)}"
+        stamps = StorageStamps(storage, cluster_id, stop)
         only_said = dry_run and not must_know_floors
-        with floored(log, folder, dry_run=only_said, confirmation=confirmation, clock=clock) as known:
+        with floored(log, folder, dry_run=only_said, confirmation=confirmation, clock=clock, stamps=stamps) as known:
             yield CleanerSession(
                 access, storage, work_uri, cluster_id, known, topics, clock, held, stop, on_progress, of_run
             )

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageMana
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.storage.uploads import BeforeChunk, chunks_of
 
 EffectHook = Callable[[str, str], None]

@@ -51,15 +51,13 @@ from airflow_provider_rlmm.storage.root import (
     UNKNOWN_ROOT,
     Place,
     PlaceCheck,
-    PlaceLook,
     RootCheck,
     RootExpectation,
-    Stamp,
     StampOutcome,
     StampResult,
-    is_stamp,
-    stamp_key,
 )
+from airflow_provider_rlmm.storage.stamping import Stamps
+from airflow_provider_rlmm.storage.stamps import is_stamp
 from airflow_provider_rlmm.storage.uploads import BeforeChunk
 from airflow_provider_rlmm.storage.walk import Walker
 
@@ -124,6 +122,7 @@ class LayoutRemoteStorageManager:
     def __init__(self, calls: ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
         self._calls = calls
         self._layout = layout
+        self._stamps = Stamps(calls, layout)
         self._files = layout.segment_files(calls.get)
         self.inspector = inspector
         self._settings: DeletionEffect | None = None
@@ -314,54 +313,31 @@ class LayoutRemoteStorageManager:
         prefixes = [place.prefix for place in self._layout.places]
         self._checked_root = (self._require_unchanged(prefixes, self._checked_root),)
         checks = tuple(
-            self._look_at(place, cluster_id).judge(expectation, partial(self._known_object, place, topic_ids))
+            self._stamps.look_at(place, cluster_id).judge(expectation, partial(self._known_object, place, topic_ids))
             for place in self._layout.places
         )
         expectation.require_each_found(checks)
-        return RootCheck(cluster_id, checks, expectation.move_stamp)
+        return RootCheck(cluster_id, checks, expectation.move_stamp, expectation.metadata_topic_id)
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
         """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
-        return tuple(self._stamp_place(c, check) for c in check.places if c.verified and c.shown)
+        return tuple(self._stamp(c, check) for c in check.places if c.verified and c.shown)
 
-    def _stamp_place(self, place: PlaceCheck, check: RootCheck) -> StampResult:
-        name = place.place.name
-        if place.stamped:
-            return StampResult(name, StampOutcome.ALREADY_THERE, place.root_id)
+    def _stamp(self, place: PlaceCheck, check: RootCheck) -> StampResult:
+        if not check.lacks_stamp(place):
+            return StampResult(place.place.name, StampOutcome.ALREADY_THERE, place.root_id)
         with self._steady():
-            look = self._look_at(place.place, check.cluster_id)
-            stamp = look.stamp(move_stamp=check.move_stamp)
-            if stamp is not None:
-                return StampResult(name, StampOutcome.ALREADY_THERE, stamp.root_id)
-            new, why = look.new_stamp(), "the store does not show what it says is there"
-            try:
-                if self._calls.put_if_absent(new.key, new.to_json(), replace=look.raw_stamp is not None):
-                    return StampResult(name, StampOutcome.WRITTEN, new.root_id)
-            except StorageRootError:
-                raise
-            except StorageError as e:
-                why = str(e)
-            # Somebody was faster, or only the answer was lost.
-            stamp = self._stamp_again(place.place, check.cluster_id)
-        if stamp is None:
-            return _unwritable(new, why)
-        return StampResult(name, StampOutcome.ALREADY_THERE, stamp.root_id)
+            return self._stamps.stamp(place.place, check)
 
-    def _stamp_again(self, place: Place, cluster_id: str) -> Stamp | None:
-        try:
-            # One that was to be replaced and is still there was reported when the root was checked.
-            return self._look_at(place, cluster_id).stamp(move_stamp=True)
-        except StorageRootError:
-            raise
-        except StorageError:
-            return None
+    def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady():
+            return self._stamps.topics(cluster_id)
 
-    def _look_at(self, place: Place, cluster_id: str) -> PlaceLook:
-        try:
-            raw = self._calls.get(stamp_key(cluster_id, place.name))
-        except RemoteObjectNotFoundError:
-            raw = None
-        return PlaceLook(cluster_id, self._layout.name, place, self._calls.location(place.prefix), raw)
+    def confirm_metadata_topic(self, cluster_id: str, topic_id: UUID, by: str, at_ms: int) -> None:
+        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady():
+            self._stamps.confirm(cluster_id, topic_id, by, at_ms)
 
     def _known_object(self, place: Place, topic_ids: frozenset[UUID]) -> str | None:
         for prefix in self._where_topics_lie(place, topic_ids):
@@ -409,14 +385,3 @@ class LayoutRemoteStorageManager:
                 raise StorageRootError(f"the folder {prefix} below the storage root {_REPLACED}")
         self._directories |= {prefix: identity for prefix, identity in seen.items() if identity is not None}
         return root
-
-
-def _unwritable(stamp: Stamp, reason: str) -> StampResult:
-    return StampResult(
-        stamp.place,
-        StampOutcome.CANNOT_BE_WRITTEN,
-        None,
-        f"stamp {stamp.key} cannot be written: {reason}. Where it never can be (a read-only or locked bucket), set "
-        f"expected_root of the rlmm connection to {stamp.where}; until then, once no object of the cluster is left to verify "
-        "the root by, nothing is declared deleted that was not seen",
-    )

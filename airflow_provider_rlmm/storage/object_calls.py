@@ -10,7 +10,7 @@ from typing import Protocol
 
 from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.storage.uploads import BeforeChunk
 
 

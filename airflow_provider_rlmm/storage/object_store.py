@@ -40,7 +40,7 @@ from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
 from airflow_provider_rlmm.redaction import without_stores_secrets
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
 if TYPE_CHECKING:

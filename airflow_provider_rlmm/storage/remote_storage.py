@@ -307,9 +307,30 @@ class RemoteStorageManager(Protocol):
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
         """
         Leave the cluster's stamp at every verified place that shows something of it and has none. What is there is not
-        replaced, except where the check was made under the override that moves a stamp.
+        replaced, except where the check was made under the override that moves a stamp; one that names no metadata topic
+        gets the name of the one that the check knows.
 
         :param check: what :meth:`check_root` said.
         :return: what became of each; a stamp that cannot be written is no error.
         :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
+        """
+
+    def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
+        """
+        Return with which metadata topics runs have worked below this root, whatever work folder they had.
+
+        :param cluster_id: id of the cluster.
+        :return: key of the stamp → id of the metadata topic that it names, for those that name one.
+        :raises StorageError: if a stamp cannot be read.
+        """
+
+    def confirm_metadata_topic(self, cluster_id: str, topic_id: UUID, by: str, at_ms: int) -> None:
+        """
+        Have the stamps that name another metadata topic name this one; the other stays on record there.
+
+        :param cluster_id: id of the cluster.
+        :param topic_id: id of the metadata topic that was made anew.
+        :param by: who has confirmed it.
+        :param at_ms: when, ms since the epoch.
+        :raises StorageError: naming the stamp that cannot be written.
         """

@@ -12,19 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Self
-from urllib.parse import quote
+from typing import Final
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import StorageRootError
-
-STAMP_FOLDER: Final = "airflow-provider-rlmm/"
-"""Where the stamps of all clusters lie, below the root."""
-
-OLD_STAMP_KEY: Final = "airflow-provider-rlmm.json"
-"""The stamp of earlier versions. It names no location, so it verifies nothing; it is left where it is."""
+from airflow_provider_rlmm.storage.stamps import Location, Stamp, stamp_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,90 +38,6 @@ class Place:
     def did_you_mean(self) -> str:
         """Ask whether the key prefix lacks its ``/``, or has one too many."""
         return f"did you mean the key prefix {self.twin!r}?"
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a place lies. It holds no secret."""
-
-    scheme: str  # kind of store: ``file``, ``s3``, ``gs``, ``az``, ``memory``
-    endpoint: str = ""  # the store's own address or account where it is not the kind's public one, else empty
-    bucket: str = ""  # bucket or container, empty for a local folder
-    prefix: str = ""  # path within it, of a local folder the absolute path; without a trailing ``/``
-    # Of a local folder what identifies its file system, ``None`` where nothing outlives a mount.
-    device: int | None = None
-    inode: int | None = None  # of a local folder its inode, ``None`` where it does not exist
-
-    @property
-    def exists(self) -> bool:
-        """Whether it is there; of a bucket that is for a listing to tell."""
-        return self.scheme != "file" or self.inode is not None
-
-    def __str__(self) -> str:
-        """Return the location as one word, as ``expected_root`` may name it."""
-        path = "/".join(part for part in (self.bucket, quote(self.prefix.strip("/"))) if part)
-        local = {"device": self.device, "inode": self.inode} if self.scheme == "file" else {}
-        extra = {"endpoint": quote(self.endpoint, safe=":/") or None, **local}
-        query = "&".join(f"{name}={value}" for name, value in extra.items() if value is not None)
-        return f"{self.scheme}://{'/' if self.scheme == 'file' else ''}{path}{query and '?' + query}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What this package leaves beside a verified place."""
-
-    cluster_id: str  # whose place it is
-    layout: str  # name of the layout
-    place: str  # name of the place
-    root_id: str  # names this place for good; a moved stamp gets another one
-    where: Location  # where the place lay when the stamp was written
-
-    @property
-    def key(self) -> str:
-        """The object key at which it lies."""
-        return stamp_key(self.cluster_id, self.place)
-
-    def to_json(self) -> bytes:
-        """Return the content of the object."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
-
-    @classmethod
-    def from_json(cls, raw: bytes) -> Self:
-        """
-        Read the content of a stamp.
-
-        :param raw: the content.
-        :raises ValueError: if it is none.
-        """
-        try:
-            fields = json.loads(raw)
-            where = Location(**fields.pop("where"))
-            stamp = cls(**fields, where=where)
-            UUID(stamp.root_id)
-        except (ValueError, TypeError, KeyError, AttributeError) as e:
-            raise ValueError(f"no stamp: {type(e).__name__}") from e
-        return stamp
-
-
-def stamp_key(cluster_id: str, place: str) -> str:
-    """
-    Return the key of the stamp of a cluster and place.
-
-    :param cluster_id: the cluster.
-    :param place: name of the place.
-    """
-    # A dot may walk a path, whatever quote() thinks of it.
-    quoted = (quote(name, safe="").replace(".", "%2E") for name in (cluster_id, place))
-    return f"{STAMP_FOLDER}{'/'.join(quoted)}.json"
-
-
-def is_stamp(key: str) -> bool:
-    """
-    Tell whether a key is that of a stamp, of any cluster and version.
-
-    :param key: key below the root.
-    """
-    return key == OLD_STAMP_KEY or key.startswith(STAMP_FOLDER)
 
 
 MOVE_STAMP: Final = "move_stamp"
@@ -156,11 +66,13 @@ class RootExpectation:
     :param expected_root: the connection's field: for each place its root id, or its location as text; see
         :func:`expected_roots`.
     :param move_stamp: the override of this name: a stamp that names another location is written anew.
+    :param metadata_topic_id: id of the metadata topic, which a stamp that is written names; ``None`` where none is known.
     """
 
     recorded: frozenset[str] = frozenset()
     expected_root: str | None = None
     move_stamp: bool = False
+    metadata_topic_id: UUID | None = None
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -215,6 +127,7 @@ class PlaceCheck:
     :param stamped: whether a stamp that may be believed lies there.
     :param shown: whether anything of the cluster was seen there, an object or its stamp; otherwise only ``expected_root``
         names the location, and a mount that is missing looks the same.
+    :param metadata_topic_id: id of the metadata topic that the stamp names, ``None`` where it names none.
     """
 
     place: Place
@@ -224,6 +137,7 @@ class PlaceCheck:
     reason: str
     stamped: bool = False
     shown: bool = True
+    metadata_topic_id: UUID | None = None
 
     @property
     def verified(self) -> bool:
@@ -261,6 +175,8 @@ class RootCheck:
     cluster_id: str  # the cluster
     places: tuple[PlaceCheck, ...]  # one check per place of the layout
     move_stamp: bool = False  # whether it was made under the override that has a stamp written anew
+    # Id of the metadata topic that stamps are to name, ``None`` where nobody knows it.
+    metadata_topic_id: UUID | None = None
 
     @property
     def verified(self) -> bool:
@@ -296,6 +212,16 @@ class RootCheck:
     def shown_places(self) -> frozenset[str]:
         """Names of the places where anything of the cluster was seen."""
         return frozenset(check.place.name for check in self.places if check.shown)
+
+    def lacks_stamp(self, place: PlaceCheck) -> bool:
+        """
+        Tell whether a stamp is to be written, or to name the metadata topic.
+
+        :param place: one of the places.
+        """
+        return place.verified and not (
+            place.stamped and (self.metadata_topic_id is None or place.metadata_topic_id is not None)
+        )
 
     def with_stamps(self, results: tuple[StampResult, ...]) -> RootCheck:
         """
@@ -404,9 +330,25 @@ class PlaceLook:
         root = here.prefix.strip("/").removesuffix(self.place.prefix.strip("/")).strip("/")
         return where.prefix.strip("/") == f"{root}/{twin[: twin.rfind('/') + 1]}".strip("/")
 
-    def new_stamp(self) -> Stamp:
-        """Return a stamp for this place, with a root id of its own."""
-        return Stamp(self.cluster_id, self.layout, self.place.name, str(uuid4()), self.here)
+    @property
+    def read_stamp(self) -> Stamp | None:
+        """The cluster's stamp, wherever it says that it lies; ``None`` where none can be read."""
+        try:
+            stamp = None if self.raw_stamp is None else Stamp.from_json(self.raw_stamp)
+        except ValueError:
+            return None
+        return stamp if stamp is not None and stamp.cluster_id == self.cluster_id else None
+
+    def new_stamp(self, metadata_topic_id: UUID | None) -> Stamp:
+        """
+        Return a stamp for this place, with a root id of its own; the former metadata topics of the one before stay on record.
+
+        :param metadata_topic_id: id of the metadata topic, ``None`` where nobody knows it.
+        """
+        before = self.read_stamp
+        former = before.former_metadata_topics if before else ()
+        root_id = str(uuid4())
+        return Stamp(self.cluster_id, self.layout, self.place.name, root_id, self.here, metadata_topic_id, former)
 
     def _require_expected(self, expected: Collection[str], root_id: str | None) -> str:
         """Return the name by which a person expects this place."""
@@ -420,4 +362,5 @@ class PlaceLook:
         )
 
     def _check(self, how: RootProof | None, root_id: str | None, reason: str, stamp: Stamp | None) -> PlaceCheck:
-        return PlaceCheck(self.place, self.here, how, root_id, reason, stamp is not None)
+        topic_id = stamp.metadata_topic_id if stamp else None
+        return PlaceCheck(self.place, self.here, how, root_id, reason, stamp is not None, metadata_topic_id=topic_id)

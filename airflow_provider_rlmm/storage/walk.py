@@ -18,7 +18,8 @@ from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeO
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
-from airflow_provider_rlmm.storage.root import Place, is_stamp
+from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.storage.stamps import is_stamp
 
 _MAX_FAILURES: Final = 10
 """Folders in a row that cannot be listed before the others are not asked for any more: each may cost a time-out."""

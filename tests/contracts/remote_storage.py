@@ -24,6 +24,7 @@ from airflow_provider_rlmm.errors import (
     CopyCancelledError,
     LogDirectoryError,
     RemoteObjectNotFoundError,
+    StorageError,
     StorageRootError,
     StorageUnavailableError,
     UnsafeObjectKeyError,
@@ -46,7 +47,6 @@ from airflow_provider_rlmm.storage.remote_storage import (
     StoredObject,
 )
 from airflow_provider_rlmm.storage.root import (
-    OLD_STAMP_KEY,
     UNKNOWN_ROOT,
     Place,
     PlaceCheck,
@@ -54,8 +54,8 @@ from airflow_provider_rlmm.storage.root import (
     RootExpectation,
     RootProof,
     StampOutcome,
-    stamp_key,
 )
+from airflow_provider_rlmm.storage.stamps import OLD_STAMP_KEY, FormerMetadataTopic, Stamp, stamp_key
 from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
 
 LAYOUT = LocalTieredStorageLayout()
@@ -482,6 +482,9 @@ def remove_root(storage: RemovableRoot) -> None:
         storage.remove_root()
 
 
+LOG_ID, NEW_LOG_ID = UUID(int=98), UUID(int=99)
+
+
 class StorageRootContract:
     """Whose root it is: run by every implementation."""
 
@@ -654,6 +657,67 @@ class StorageRootContract:
             storage.manager.stamp_root(check)
         assert storage.read(own_stamp(storage)) == b"{}"
 
+    def test_an_old_stamp_gains_the_name_of_the_metadata_topic(self, storage: StorageUnderTest) -> None:
+        root_id = stamped(storage)
+        place(storage, segment(1))
+        assert storage.manager.stamped_topics(CLUSTER_ID) == {}
+        for _ in range(2):
+            check = check_root(storage, RootExpectation(metadata_topic_id=LOG_ID))
+            (result,) = storage.manager.stamp_root(check)
+            assert result.root_id == root_id
+            assert storage.manager.stamped_topics(CLUSTER_ID) == {own_stamp(storage): LOG_ID}
+        assert result.outcome is StampOutcome.ALREADY_THERE
+        assert check_root(storage, RootExpectation(expected_root=root_id)).verified
+        assert json.loads(storage.read(own_stamp(storage)))["metadata_topic_id"] == kafka_uuid_str(LOG_ID)
+
+    def test_a_new_stamp_names_the_metadata_topic_and_no_later_one_takes_its_place(
+        self, storage: StorageUnderTest
+    ) -> None:
+        place(storage, segment(1))
+        for topic_id in (LOG_ID, NEW_LOG_ID):
+            storage.manager.stamp_root(check_root(storage, RootExpectation(metadata_topic_id=topic_id)))
+            assert storage.manager.stamped_topics(CLUSTER_ID) == {own_stamp(storage): LOG_ID}
+
+    def test_another_metadata_topic_is_confirmed_and_the_old_one_stays_on_record(
+        self, storage: StorageUnderTest
+    ) -> None:
+        root_id = stamped(storage, RootExpectation(metadata_topic_id=LOG_ID))
+        for _ in range(2):
+            storage.manager.confirm_metadata_topic(CLUSTER_ID, NEW_LOG_ID, "anna", 7)
+        assert storage.manager.stamped_topics(CLUSTER_ID) == {own_stamp(storage): NEW_LOG_ID}
+        stamp = Stamp.from_json(storage.read(own_stamp(storage)))
+        assert stamp.former_metadata_topics == (FormerMetadataTopic(LOG_ID, "anna", 7),)
+        assert check_root(storage, RootExpectation(expected_root=root_id)).verified
+
+    def test_what_stamps_do_not_name_is_not_confirmed(self, storage: StorageUnderTest) -> None:
+        storage.manager.confirm_metadata_topic(CLUSTER_ID, NEW_LOG_ID, "anna", 7)
+        assert storage.keys() == set()
+        stamped(storage)
+        before = storage.read(own_stamp(storage))
+        storage.manager.confirm_metadata_topic(CLUSTER_ID, NEW_LOG_ID, "anna", 7)
+        assert storage.read(own_stamp(storage)) == before
+
+    def test_a_stamp_that_was_moved_remembers_the_metadata_topics(self, storage: StorageUnderTest) -> None:
+        stamped(storage, RootExpectation(metadata_topic_id=LOG_ID))
+        fields = json.loads(storage.read(own_stamp(storage)))
+        fields["where"]["bucket"] = "the-true-one"
+        storage.put(own_stamp(storage), json.dumps(fields).encode())
+        place(storage, segment(1))
+        assert storage.manager.stamped_topics(CLUSTER_ID) == {own_stamp(storage): LOG_ID}, "wherever it lay before"
+        storage.manager.confirm_metadata_topic(CLUSTER_ID, NEW_LOG_ID, "anna", 7)
+        with pytest.raises(StorageRootError, match="move_stamp"):
+            check_root(storage)
+        moving = RootExpectation(move_stamp=True, metadata_topic_id=NEW_LOG_ID)
+        storage.manager.stamp_root(check_root(storage, moving))
+        stamp = Stamp.from_json(storage.read(own_stamp(storage)))
+        assert (stamp.metadata_topic_id, [t.topic_id for t in stamp.former_metadata_topics]) == (NEW_LOG_ID, [LOG_ID])
+
+    def test_the_metadata_topic_of_another_cluster_means_nothing(self, storage: StorageUnderTest) -> None:
+        stamped(storage, RootExpectation(metadata_topic_id=LOG_ID))
+        assert storage.manager.stamped_topics("cluster-b") == {}
+        storage.put(stamp_key("cluster-b", place_of(storage).name), storage.read(own_stamp(storage)))
+        assert storage.manager.stamped_topics("cluster-b") == {}
+
 
 class RemoteStorageFaultContract:
     """Run by implementations whose store can be made to fail."""
@@ -671,6 +735,7 @@ class RemoteStorageFaultContract:
             lambda: manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition),
             lambda: manager.check_root(frozenset({TOPIC_ID}), CLUSTER_ID),
             lambda: manager.stamp_root(check),
+            lambda: manager.stamped_topics(CLUSTER_ID),
             lambda: manager.missing_keys(storage.layout.required_keys(segment(1))),
         ):
             with pytest.raises(StorageRootError):
@@ -747,6 +812,23 @@ class RemoteStorageFaultContract:
             assert part in result.reason
         assert check.with_stamps((result,)).root_ids == {}
 
+    def test_a_stamp_that_cannot_name_the_metadata_topic_is_said_and_no_error(self, storage: FaultyStorage) -> None:
+        root_id = stamped(storage)
+        place(storage, segment(1))
+        check = check_root(storage, RootExpectation(metadata_topic_id=LOG_ID))
+        storage.refuse_put()
+        (result,) = storage.manager.stamp_root(check)
+        assert (result.outcome, result.root_id) == (StampOutcome.CANNOT_BE_WRITTEN, root_id)
+        assert "refused by the test" in result.reason
+        assert "does not name the metadata topic" in result.reason
+
+    def test_a_confirmation_that_cannot_be_written_is_an_error(self, storage: FaultyStorage) -> None:
+        stamped(storage, RootExpectation(metadata_topic_id=LOG_ID))
+        storage.refuse_put()
+        with pytest.raises(StorageError, match=f"{own_stamp(storage)} cannot be written.*refused by the test"):
+            storage.manager.confirm_metadata_topic(CLUSTER_ID, NEW_LOG_ID, "anna", 7)
+        assert storage.manager.stamped_topics(CLUSTER_ID) == {own_stamp(storage): LOG_ID}
+
     @pytest.mark.parametrize("which", [place_of, partition_of])
     @pytest.mark.parametrize("another", [True, False])
     def test_a_folder_that_is_renamed_or_replaced_lists_nothing(
@@ -814,11 +896,11 @@ def unstamped(check: RootCheck) -> tuple[PlaceCheck, ...]:
     return tuple(replace(c, stamped=False, root_id=None) for c in check.places)
 
 
-def stamped(storage: StorageUnderTest) -> str:
+def stamped(storage: StorageUnderTest, expectation: RootExpectation = UNKNOWN_ROOT) -> str:
     """Stamp the root, and leave nothing else that could verify it; return its root id."""
     keys = storage.keys()
     place(storage, segment(77, partition=77))
-    (result,) = storage.manager.stamp_root(check_root(storage))
+    (result,) = storage.manager.stamp_root(check_root(storage, expectation))
     assert outcomes(storage, segment(77, partition=77)) == [DeleteOutcome.GONE]
     assert storage.keys() == keys | {own_stamp(storage)}
     return str(result.root_id)

@@ -41,7 +41,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 )
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import ReadRemoteLogMetadataOperator
-from airflow_provider_rlmm.storage.root import STAMP_FOLDER
+from airflow_provider_rlmm.storage.stamps import STAMP_FOLDER
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC

@@ -7,6 +7,8 @@ from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUA
 
 FLOORED_LOG = "event_log/floored_log.py"
 FLOORS = "event_log/floors.py"
+METADATA_TOPIC = "session/metadata_topic.py"
+STAMPING = "storage/stamping.py"
 _FLOOR = "event_log/test_floored_log.py::"
 _LOST = "lifecycle/test_lost_records.py::"
 _COMMAND = "cli/test_lost_log.py::"
@@ -68,26 +70,65 @@ LOST_RECORDS = [
     Mutation(
         "I19",
         "a metadata topic that was made anew is the one that runs have worked with",
-        "session/floors.py",
-        "    if before in (None, now) or said == now:",
-        "    if True:",
+        METADATA_TOPIC,
+        "    if others and said is None:",
+        "    if False:",
         f"{_COMMAND}test_a_metadata_topic_that_was_made_anew_is_refused_until_its_new_id_is_confirmed",
     ),
     Mutation(
         "I19",
         "a dry run records the id of a metadata topic that was made anew",
-        "session/floors.py",
-        "        if before is None or (said == now != before and not dry_run):",
-        "        if before != now:",
+        METADATA_TOPIC,
+        "    if others and not dry_run:",
+        "    if others:",
         f"{_COMMAND}test_dry_runs_on_a_metadata_topic_that_was_made_anew_are_red_and_do_not_record_it",
     ),
     Mutation(
         "I19",
         "any id confirms that the metadata topic was made anew",
-        "session/floors.py",
+        METADATA_TOPIC,
         "    if said is not None and said != now:",
         "    if False:",
         f"{_COMMAND}test_another_id_than_the_new_one_confirms_nothing",
+    ),
+    Mutation(
+        "I19",
+        "another work folder knows nothing of the metadata topic that runs have worked with",
+        "session/cleaner_session.py",
+        "confirmation=confirmation, clock=clock, stamps=stamps)",
+        "confirmation=confirmation, clock=clock)",
+        f"{_COMMAND}test_another_work_folder_learns_by_the_stamp_that_the_metadata_topic_was_made_anew",
+    ),
+    Mutation(
+        "I19",
+        "a run for real goes on though the stamps cannot be read",
+        METADATA_TOPIC,
+        "_told(stamps.named, dry_run=dry_run)",
+        "_told(stamps.named, dry_run=True)",
+        f"{_COMMAND}test_a_real_run_that_cannot_read_the_stamps_is_refused",
+    ),
+    Mutation(
+        "I19",
+        "a confirmed metadata topic is not written into the stamps",
+        METADATA_TOPIC,
+        "        stamps.confirm(now, confirmation.by, clock())\n",
+        "",
+        f"{_COMMAND}test_a_confirmed_topic_is_known_to_every_other_work_folder",
+    ),
+    Mutation(
+        "I19",
+        "an old stamp never names the metadata topic",
+        STAMPING,
+        "        if topic_id is None or stamp.metadata_topic_id is not None:",
+        "        if True:",
+        "storage/test_in_memory.py",
+    ),
+    switched_off(
+        STAMPING,
+        "I19",
+        "a confirmation goes on that another run has written over",
+        "            if now is None or now.metadata_topic_id != topic_id:",
+        "storage/test_in_memory.py::test_a_confirmation_that_another_run_writes_over_is_an_error",
     ),
     switched_off(
         CLEANER,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switched_off
 
 ROOT = "storage/root.py"
+STAMPING = "storage/stamping.py"
 OBJECT_STORE = "storage/object_store.py"
 DEADLINE = "storage/deadline.py"
 OPENING = "storage/opening.py"
@@ -209,7 +210,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes another cluster's stamp for its own",
-        ROOT,
+        "storage/stamps.py",
         "for name in (cluster_id, place))",
         'for name in ("all", place))',
         "storage/test_in_memory.py",
@@ -232,15 +233,15 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "stamps over a stamp that names another location",
-        LAYOUT_STORAGE,
-        "            stamp = look.stamp(move_stamp=check.move_stamp)",
-        "            stamp = look.stamp(move_stamp=True)",
+        STAMPING,
+        "        stamp = look.stamp(move_stamp=check.move_stamp)",
+        "        stamp = look.stamp(move_stamp=True)",
         "storage/test_in_memory.py",
     ),
     Mutation(
         "I2",
         "replaces the stamp of somebody who was faster",
-        LAYOUT_STORAGE,
+        STAMPING,
         "replace=look.raw_stamp is not None)",
         "replace=True)",
         "storage/test_in_memory.py::test_the_first_of_two_stamps_stays",

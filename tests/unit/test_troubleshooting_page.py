@@ -40,7 +40,8 @@ from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.settings import plan_uri, work_uri
 from airflow_provider_rlmm.storage.deadline import Deadline
-from airflow_provider_rlmm.storage.root import Location, Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation, Stamp
+from airflow_provider_rlmm.storage.root import Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation
+from airflow_provider_rlmm.storage.stamps import Location, Stamp
 from tests.spark_jars import jar_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()

@@ -66,7 +66,7 @@ from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import Location
+from airflow_provider_rlmm.storage.stamps import Location
 from tests.spark_jars import connector_jar
 
 PARTITIONS = 2

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +17,18 @@ from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.errors import StorageAccessError
 from airflow_provider_rlmm.event_log import floored_log
+from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED
+from airflow_provider_rlmm.event_log.floors import FloorFiles
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck
+from airflow_provider_rlmm.session.metadata_topic import NoStamps, why_replaced
 from airflow_provider_rlmm.session.storage_access import StorageAccess
+from airflow_provider_rlmm.storage.stamps import Stamp, is_stamp
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 from tests.unit.lifecycle.builders import Cluster, add, tip
 
@@ -209,6 +215,101 @@ def test_dry_runs_on_a_metadata_topic_that_was_made_anew_are_red_and_do_not_reco
     for command in (SCRUB, CLEAN, ("plan", *CLEAN[1:]), SCRUB):
         code, text = said(capsys, *command)
         assert (code, f"--confirm-metadata-topic-id {new_id}" in text) == (4, True)
+    said(capsys, *CLEAN, "--confirm-metadata-topic-id", new_id)
+    assert said(capsys, *CLEAN, *WRITES)[0] == 1, "a dry run confirms nothing"
+
+
+@pytest.fixture
+def elsewhere(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], None]:
+    """Have what comes run with a work folder that knows nothing, as on a new machine."""
+
+    def go() -> None:
+        monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "another"))
+
+    return go
+
+
+def stamped_by_a_run(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """A real run leaves the storage's stamp: something was there to be cleaned."""
+    for number in range(12, 14):
+        cluster.segment(GONE, number)
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0
+    cluster.now_ms += 30 * HOUR_MS
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0
+    assert cluster.keys_of(GONE) == set()
+
+
+def test_another_work_folder_learns_by_the_stamp_that_the_metadata_topic_was_made_anew(
+    cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamped_by_a_run(cluster, capsys)
+    new_id = make_anew(cluster)
+    keys, events = set(cluster.storage.keys), cluster.ours()
+    elsewhere()
+    for dry_run in (True, False, True, False):
+        cluster.now_ms += 80 * HOUR_MS
+        for command in (SCRUB, CLEAN):
+            code, text = said(capsys, *command, *(() if dry_run else WRITES))
+            assert (code, f"--confirm-metadata-topic-id {new_id}" in text) == (4 if dry_run else 1, True)
+            assert f"as stamp airflow-provider-rlmm/{CLUSTER}/" in text
+    assert set(cluster.storage.keys) == keys
+    assert cluster.ours() == events
+    confirmed = ("--confirm-metadata-topic-id", new_id)
+    assert said(capsys, *CLEAN, *confirmed, *WRITES)[0] == 0
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0, "once is enough"
+    (stamp,) = (Stamp.from_json(cluster.storage._objects[key][0]) for key in cluster.storage.keys if is_stamp(key))
+    assert stamp.metadata_topic_id == UUID(int=99)
+    assert [former.topic_id for former in stamp.former_metadata_topics] == [METADATA_TOPIC_ID]
+    assert said(capsys, *SCRUB, *WRITES)[0] == 4
+    assert set(cluster.storage.keys) >= keys, "the old objects of the living topic stay"
+
+
+def test_a_confirmed_topic_is_known_to_every_other_work_folder(
+    cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamped_by_a_run(cluster, capsys)
+    new_id = make_anew(cluster)
+    assert said(capsys, *SCRUB, *WRITES, "--confirm-metadata-topic-id", new_id)[0] == 4
+    elsewhere()
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0
+
+
+def test_a_real_run_that_cannot_read_the_stamps_is_refused(
+    cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamped_by_a_run(cluster, capsys)
+    new_id = make_anew(cluster)
+    events = cluster.ours()
+    elsewhere()
+    denied = StorageAccessError("cannot read airflow-provider-rlmm/: denied")
+    asked: list[str] = []
+
+    def deny_once(effect: str, key: str) -> None:
+        if effect == "get" and is_stamp(key):
+            asked.append(key)
+            if len(asked) == 1:
+                raise denied
+
+    cluster.storage.on_effect = deny_once
+    code, text = said(capsys, *CLEAN, *WRITES)
+    assert (code, str(denied) in text, len(asked)) == (1, True, 1)
+    code, text = said(capsys, *CLEAN, *WRITES)
+    assert (code, f"--confirm-metadata-topic-id {new_id}" in text) == (1, True)
+    assert cluster.ours() == events
+
+
+def test_a_reading_command_that_cannot_read_the_stamps_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unreadable(NoStamps):
+        def named(self) -> Mapping[str, UUID]:
+            raise StorageAccessError("cannot read airflow-provider-rlmm/: denied")
+
+    asked = (UUID(int=1), FloorFiles(str(tmp_path)), Unreadable(), NOTHING_CONFIRMED, system_clock)
+    assert why_replaced(*asked, dry_run=True) is None
+    assert "runs with other work folders have worked with is not known" in caplog.text
+    with pytest.raises(StorageAccessError):
+        why_replaced(*asked, dry_run=False)
 
 
 def test_another_id_than_the_new_one_confirms_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.root import Location, Stamp
+from airflow_provider_rlmm.storage.stamps import Location, Stamp
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()

@@ -3,10 +3,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageAccessError, StorageUnavailableError, UnsafeObjectKeyError
+from airflow_provider_rlmm.errors import (
+    StorageAccessError,
+    StorageRootError,
+    StorageUnavailableError,
+    UnsafeObjectKeyError,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import (
@@ -14,9 +20,11 @@ from airflow_provider_rlmm.storage.layouts import (
     LocalTieredStorageLayout,
 )
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.storage.root import Place, Stamp, StampOutcome, StampResult
+from airflow_provider_rlmm.storage.root import Place, RootExpectation, StampOutcome, StampResult
+from airflow_provider_rlmm.storage.stamps import Stamp
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
+    CLUSTER_ID,
     LAYOUT,
     OWN_STAMP,
     RemoteStorageContract,
@@ -28,6 +36,7 @@ from tests.contracts.remote_storage import (
     outcomes,
     place,
     segment,
+    stamped,
 )
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
 
@@ -177,6 +186,20 @@ def test_the_first_of_two_stamps_stays(storage: InMemoryStorage) -> None:
     (first,) = others
     assert (first.outcome, second.outcome) == (StampOutcome.WRITTEN, StampOutcome.ALREADY_THERE)
     assert first.root_id == second.root_id == Stamp.from_json(storage.read(OWN_STAMP)).root_id
+
+
+def test_a_confirmation_that_another_run_writes_over_is_an_error(storage: InMemoryStorage) -> None:
+    stamped(storage, RootExpectation(metadata_topic_id=UUID(int=1)))
+    older = storage.read(OWN_STAMP)
+
+    def another_run_writes_what_it_has_read(effect: str, key: str) -> None:
+        if effect == "put":
+            storage.memory.after_effect = None
+            storage.put(OWN_STAMP, older)
+
+    storage.memory.after_effect = another_run_writes_what_it_has_read
+    with pytest.raises(StorageRootError, match="written by another run meanwhile"):
+        storage.manager.confirm_metadata_topic(CLUSTER_ID, UUID(int=2), "anna", 7)
 
 
 def test_lost_reply_of_a_delete_is_found_out_by_the_listing(storage: InMemoryStorage) -> None:
