@@ -8,7 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.metadata.records import (
+    RemoteLogSegmentId,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.model import OURS, LogModel
@@ -23,10 +28,11 @@ CLONE = "a second writer"
 PREFIX = "a prefix that nobody named"
 AWAY = "a folder that stays away"
 COPY = "a copy of the root at the first run"
+HELD = "a topic under a hold"
 FIRST, SECOND = "one/", "two/"
 COPIED = 1
-MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY)
-PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX, AWAY)
+MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY, HELD)
+PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX, AWAY, HELD)
 """Those that seeds draw from."""
 
 
@@ -38,6 +44,8 @@ class Moves(World):
     """What brokers say of their copies."""
     cloned: set[str]
     """Objects that another cluster has written."""
+    held: str = ""
+    """The topic id that the connection's hold names, in Kafka's form; empty where it names none."""
     metadata_topic_id: UUID = METADATA_TOPIC_ID
 
     def move(self, run: int) -> None:
@@ -61,6 +69,8 @@ class Moves(World):
             self.clone_writes()
         if COPY in self.moves and not run:
             self.copy_root()
+        if HELD in self.moves:
+            self.draw_hold()
         if AWAY in self.moves and self.renamed_prefixes and self.adversary.random() < 0.2:
             self.happened["folder back"] += 1
             self.mount_true()
@@ -76,6 +86,11 @@ class Moves(World):
             return act(name, detail)
 
         return hook
+
+    def draw_hold(self) -> None:
+        """Somebody writes a deleted topic into the hold of the connection, or takes it out again."""
+        self.held = kafka_uuid_str(self.adversary.choice(self.gone).topic_id) if self.adversary.random() < 0.35 else ""
+        self.happened[HELD] += bool(self.held)
 
     def lose_end(self) -> None:
         """The newest records of a metadata partition are gone; other ones may take their offsets."""

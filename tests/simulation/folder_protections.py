@@ -12,9 +12,10 @@ from unittest import mock
 
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, unnamed_guard
+from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.policy import scrub_plan
 from airflow_provider_rlmm.session import floors
-from tests.simulation.folder_moves import AWAY, CLONE, CUT, PREFIX, REMADE
+from tests.simulation.folder_moves import AWAY, CLONE, CUT, HELD, PREFIX, REMADE
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -64,6 +65,15 @@ def _gone_unseen() -> Iterator[Any]:
     yield mock.patch.object(earlier_deletions.EarlierDeletions, "names", return_value=True)
 
 
+def _held_is_marked() -> Iterator[Any]:
+    """The marker does not ask whether a topic is held."""
+
+    def all_of_them(marker: Any, work: Any, names: Any, refusals: Any) -> Any:
+        return list(work)
+
+    yield mock.patch.object(DeletedPartitionMarker, "_not_held", all_of_them)
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
     "the metadata topic is the one before": (_any_topic, REMADE),
     "the audit log knows what a run deleted": (_gone_unseen, AWAY),
@@ -71,6 +81,7 @@ FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
     "a log holds what was read of it": (_no_floor, CUT),
     "one object without a record bars all of them": (_garbage_beside_strangers, CLONE),
     "what no record names is no garbage": (_garbage, CLONE),
+    "a held topic is not marked": (_held_is_marked, HELD),
     "every place of living copies is known": (_any_prefix, PREFIX),
 }
 """Name → what switches it off, and the move of the world that it is there for."""

@@ -3,8 +3,9 @@
 Runs of one work folder, as seen from outside: what each has read, listed and begun, and what no later one may forget.
 
 The rules that :class:`~tests.simulation.witness.Process` has for a single run hold here, too. Beyond them, wrong is: a living
-object goes; anything is finished while an object of it lies there that a record read by this work folder, or a listing of
-it, had named; a run that could have known says nothing that needs a person.
+object goes; a held topic is written about, or an object of it goes; anything is finished while an object of it lies there
+that a record read by this work folder, or a listing of it, had named; a run that could have known says nothing that needs a
+person.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
@@ -144,6 +147,7 @@ class FolderRun(Process):
         self._remember()
         event: Event = deserialize(effect.value)  # type: ignore[assignment]  # the witness judges what it is
         assert not self.scrubs, f"I13: a scrub writes {event}"
+        self._require_not_held(topic_id_partition_of(event), event)
         self._require_same_world(effect.metadata_partition, event)
         super()._before_publish(effect)
         if isinstance(event, RemotePartitionDeleteMetadata) and int(event.state) == FINISHED:
@@ -152,6 +156,9 @@ class FolderRun(Process):
             left = [key for key, segment in objects if segment is not None and self.knows(segment)]
             away = self.world.renamed.keys() >= set(left)
             assert not left or away, f"I18: {tip} is finished, and runs of this work folder know of {left}"
+
+    def _require_not_held(self, tip: TopicIdPartition, what: object) -> None:
+        assert kafka_uuid_str(tip.topic_id) != self.folder.held, f"hold: {what}, though {tip} is held"
 
     def _require_same_world(self, number: int, what: object) -> None:
         self.folder.require_untouched(number, what)
@@ -162,6 +169,7 @@ class FolderRun(Process):
         segment = self.world.segment_of(key)
         assert segment is not None, f"deleted a key of no known segment: {key}"
         tip = segment.topic_id_partition
+        self._require_not_held(tip, f"deleting {key}")
         self._require_same_world(self.world.home_of(tip), f"deleting {key}")
         if not self.scrubs:
             super()._before_delete(key)

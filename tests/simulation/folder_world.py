@@ -84,6 +84,7 @@ class FolderWorld(Moves):
             allow_writes=True,
             expected_cluster_id=CLUSTER_ID,
             expected_root=self.expected_root,
+            hold=self.held,
         )
 
     # --- the layout --------------------------------------------------------------------------------------------------
