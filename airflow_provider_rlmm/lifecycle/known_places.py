@@ -8,9 +8,9 @@ such a prefix, if only those of some segments: one copy of a living topic there 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import ForeignPrefixError, StorageRootError, UnsafeObjectKeyError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3
 _MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)
-_MOST_PREFIXES: Final = 10
-"""So many are looked for: whoever makes them up is not to keep us busy."""
+_MOST_PREFIXES: Final = 100
+"""So many are told apart: whoever makes them up is not to keep us busy."""
 
 
 def require_known_places(
@@ -43,7 +43,8 @@ def require_known_places(
     :param living: ids of the topics that are known to exist; others are asked for by name where they have such a copy.
     :param layout: knows the prefixes of the connection.
     :param nothing: what a refusal prevents, for the message.
-    :raises StorageRootError: naming each prefix, its topics, one record of each, and what to set.
+    :raises StorageRootError: naming each prefix, its topics, one record of each, and what to set; or if there are too many to
+        tell.
     :raises ClusterMismatchError: if the topics are those of another cluster than the log.
     :raises EventLogError: if the cluster cannot be asked.
     """
@@ -100,19 +101,30 @@ def _foreign(copied: pa.Table, layout: Layout) -> Iterator[_ForeignPrefix]:
     settled = layout.names_only(custom).to_numpy(zero_copy_only=False).astype(bool)
     found = 0
     for number in np.flatnonzero(~settled).tolist():
-        if settled[number] or found == _MOST_PREFIXES:
+        if settled[number]:
             continue
         settled[number] = True
         try:
             layout.places_of(metadata_of(copied.slice(number, 1).to_pylist()[0]))
         except ForeignPrefixError as e:
             found += 1
+            if found > _MOST_PREFIXES:
+                raise StorageRootError(_too_many(e.prefix, copied.slice(number, 1).to_pylist()[0])) from None
             same = layout.names_only(custom, (e.prefix,)).to_numpy(zero_copy_only=False) & ~settled
             same[number] = True
             settled |= same
             yield _with_topics(e.prefix, copied.filter(same))
         except UnsafeObjectKeyError:
             continue
+
+
+def _too_many(prefix: str, row: Mapping[str, Any]) -> str:
+    return (
+        f"copies name more than {_MOST_PREFIXES} key prefixes that are none of the rlmm connection's, and nobody can tell "
+        f"whether copies of living topics lie below them (see metadata partition {row['metadata_partition']}, offset "
+        f"{row['event_offset']}: {in_quotes(prefix)}): add former key.prefixes of the brokers to former_key_prefixes, or "
+        "find out who writes such records"
+    )
 
 
 def _with_topics(prefix: str, copies: pa.Table) -> _ForeignPrefix:

@@ -54,6 +54,8 @@ class ListedObjects:
         """Folder → why not all of it was listed."""
         self.foreign: list[str] = []
         """Folders of no topic, which were not looked into."""
+        self.unseen: dict[str, str] = {}
+        """Those of them of which nobody knows whether they hold folders of topics → why."""
 
     def add(self, found: StoredObject | Folder) -> None:
         """
@@ -70,6 +72,9 @@ class ListedObjects:
                 self._append(found, readings[0] if readings else None)
         elif found.state is FolderState.FOREIGN:
             self.foreign.append(found.prefix)
+        elif found.state is FolderState.UNSEEN:
+            self.foreign.append(found.prefix)
+            self.unseen[found.prefix] = found.why
         elif found.state is FolderState.BROKEN:
             self.broken[found.prefix] = found.why
         else:

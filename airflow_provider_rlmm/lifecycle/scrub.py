@@ -21,7 +21,7 @@ from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogR
 from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, with_observations
+from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, unmarkable, with_observations
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
@@ -53,7 +53,10 @@ class Scrub:
         holds objects that no record names.
     :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
     :param foreign: folders of no topic, which were not looked into.
+    :param unseen: those of them of which nobody knows whether they hold folders of topics → why.
     :param forgotten: key prefixes that finished segments name and the connection does not, with what lies there.
+    :param forgotten_left_out: how many records name further prefixes, of which nobody has looked what lies there.
+    :param unmarkable: topic id and partition of objects that no record names and for which no marker will ever come.
     :param incomplete: folder → why not all of it was listed.
     :param doubtful: metadata partition → why what it does not say proves nothing.
     :param lost: metadata partition → what to do, where it has lost what an earlier run had read and nobody has confirmed it.
@@ -65,7 +68,10 @@ class Scrub:
     objects: pa.Table
     missing: pa.Table
     foreign: tuple[str, ...]
+    unseen: Mapping[str, str]
     forgotten: tuple[ForgottenPrefix, ...]
+    forgotten_left_out: int
+    unmarkable: frozenset[tuple[bytes, int]]
     incomplete: Mapping[str, str]
     doubtful: Mapping[int, str]
     lost: Mapping[int, str]
@@ -117,7 +123,10 @@ def scrub(
         below.added_to(classes),
         missing,
         tuple(folder for folder in sorted(listed.foreign) if not below.names(folder)),
+        {folder: why for folder, why in sorted(listed.unseen.items()) if not below.names(folder)},
         below.prefixes,
+        reading.prefix_records_left_out,
+        unmarkable(classes, reading),
         listed.broken,
         reading.doubtful,
         {number: lost.what_to_do for number, lost in log.losses.items() if lost.is_open},

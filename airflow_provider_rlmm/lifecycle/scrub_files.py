@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -140,7 +140,7 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
     """
     import pyarrow.compute as pc
 
-    topics, unnamed = _per_topic(rows), _unnamed(rows)
+    topics, unnamed = _per_topic(rows), _unnamed(rows, scrub.unmarkable)
     in_use = scrub.objects.filter(pc.equal(scrub.objects["class"], ScrubClass.IN_USE.value))
     classes = {ScrubClass.IN_USE.value: _amount(in_use)} | {
         kind: _amount(rows.filter(pc.equal(rows["class"], kind))) for kind in pc.unique(rows["class"]).to_pylist()
@@ -168,7 +168,10 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
         doubtful=scrub.doubtful,
         lost=scrub.lost,
         forgotten=scrub.forgotten,
+        forgotten_left_out=scrub.forgotten_left_out,
         foreign_folders=len(scrub.foreign),
+        unseen_folders=len(scrub.unseen),
+        unseen=tuple(Told(folder, why) for folder, why in list(scrub.unseen.items())[:MAX_KEYS]),
         price_micros=origin.price_micros,
         file=file,
     )
@@ -195,7 +198,7 @@ def _per_topic(rows: pa.Table) -> tuple[TopicAmount, ...]:
     return tuple(sorted(found, key=lambda amount: (-amount.bytes, amount.topic_id, amount.kind)))
 
 
-def _unnamed(rows: pa.Table) -> tuple[UnnamedTopic, ...]:
+def _unnamed(rows: pa.Table, unmarkable: Collection[tuple[bytes, int]]) -> tuple[UnnamedTopic, ...]:
     """Return what no record names and must stay, whatever is waited for: the largest first."""
     found: dict[tuple[bytes, str, str], list[dict[str, Any]]] = {}
     for row in rows.filter(are_unnamed(rows)).to_pylist():
@@ -208,7 +211,9 @@ def _unnamed(rows: pa.Table) -> tuple[UnnamedTopic, ...]:
             now_ms=None,
             min_absence_ms=0,
         )
-        if kept in (Kept.NOT_ABSENT, Kept.YOUNGER):
+        if kept is Kept.UNMARKED and (row["topic_id"], row["partition"]) in unmarkable:
+            kept = Kept.UNMARKABLE
+        if kept in (Kept.NOT_ABSENT, Kept.YOUNGER, Kept.UNMARKABLE):
             why = row["why"] if kept is Kept.NOT_ABSENT else f"{row['why']}; {kept.value}"
             found.setdefault((row["topic_id"], row["topic"], why), []).append(row | {"bars": kept is Kept.NOT_ABSENT})
     topics = [

@@ -55,6 +55,8 @@ class ScrubReading:
         self._listed = segment_ids
         self._layout = layout
         self._prefixes: set[str] = set()
+        self.prefix_records_left_out = 0
+        """Records that name further key prefixes, of which nobody has looked what lies there."""
         # Of finished segments only the listed ones are remembered: there may be many more.
         self._of_listed = ColumnarState.empty(keep_finished=True)
         self._mentioned: list[Any] = []
@@ -96,10 +98,14 @@ class ScrubReading:
         column = decoded.column("custom_metadata")
         custom = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
         others = custom.filter(pc.invert(self._layout.names_only(custom, tuple(self._prefixes))))
-        for value in pc.unique(others).to_pylist():
-            prefix = self._layout.recorded_prefix(value)
-            if prefix is not None and len(self._prefixes) < MAX_PREFIXES:
+        for found in pc.value_counts(others).to_pylist():
+            prefix = self._layout.recorded_prefix(found["values"])
+            if prefix is None or prefix in self._prefixes:
+                continue
+            if len(self._prefixes) < MAX_PREFIXES:
                 self._prefixes.add(prefix)
+            else:
+                self.prefix_records_left_out += found["counts"]
 
     def forgotten_prefixes(self) -> list[str]:
         """

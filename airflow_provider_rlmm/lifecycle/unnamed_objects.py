@@ -61,6 +61,24 @@ def observed(rows: pa.Table, reading: ScrubReading, topics: ClusterTopics, log: 
     return Observed(dict(seen.observations), marked_ms)
 
 
+def unmarkable(rows: pa.Table, reading: ScrubReading) -> frozenset[tuple[bytes, int]]:
+    """
+    Return the user partitions, as topic id and partition, of objects that no record names and of which no marker will ever
+    come: the log names no unfinished segment of theirs, and no deletion under way.
+
+    :param rows: objects with their classes.
+    :param reading: the log.
+    """
+    state = reading.state.state
+    unnamed, segments = (
+        table.select(["topic_id", "partition"]).group_by(["topic_id", "partition"]).aggregate([])
+        for table in (rows.filter(are_unnamed(rows)), state.segments)
+    )
+    of_unnamed, worked_on = ({(r["topic_id"], r["partition"]) for r in t.to_pylist()} for t in (unnamed, segments))
+    under_way = {(tip.topic_id.bytes, tip.partition) for tip in state.deletions_under_way()}
+    return frozenset(of_unnamed - worked_on - under_way)
+
+
 def with_observations(rows: pa.Table, found: Observed) -> pa.Table:
     """
     Add :data:`~airflow_provider_rlmm.policy.unnamed.OBSERVED_COLUMNS` to objects.

@@ -34,6 +34,9 @@ MAX_LISTED = 1_000
 MAX_KEYS = 20
 """Keys that the document lists of the objects of one topic that no record names; all are counted."""
 
+_SHOWN = 3
+"""Of what a sentence shows at most."""
+
 GIGABYTE = 2**30
 """Bytes of the gigabyte that stores charge for."""
 
@@ -64,6 +67,7 @@ class ScrubProblem(StrEnum):
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"  # a folder could not be listed whole
     # finished segments name a key prefix that the connection does not, and objects lie there, or nobody can tell
     FORGOTTEN_PREFIX = "FORGOTTEN_PREFIX"
+    UNSEEN_FOLDERS = "UNSEEN_FOLDERS"  # nobody knows whether folders of no topic hold folders of topics
     SCRUB_NOT_LISTED = "SCRUB_NOT_LISTED"  # there is more than the document lists
 
 
@@ -147,7 +151,10 @@ class ScrubSummary:
     :param doubtful: metadata partitions of which not all records count.
     :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: what to do.
     :param forgotten: key prefixes that only finished segments name, and that the connection does not.
+    :param forgotten_left_out: how many records name further prefixes, of which nobody has looked what lies there.
     :param foreign_folders: folders of no topic, which were not looked into.
+    :param unseen_folders: how many of these nobody has looked into to see whether they hold folders of topics.
+    :param unseen: the first of them, at most :data:`MAX_KEYS`, and why.
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
     :param file: the table.
     """
@@ -172,7 +179,10 @@ class ScrubSummary:
     doubtful: Mapping[int, str]
     lost: Mapping[int, str]
     forgotten: tuple[ForgottenPrefix, ...]
+    forgotten_left_out: int
     foreign_folders: int
+    unseen_folders: int
+    unseen: tuple[Told, ...]
     price_micros: int | None
     file: PlanFile
 
@@ -233,6 +243,7 @@ _UNNAMED = strict.record(
         "keys": strict.array(strict.string),
     },
 )  # fmt: skip
+_TOLD = strict.array(strict.record(Told, {"what": strict.string, "why": strict.string}))
 _FILE = strict.record(
     PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
 )
@@ -245,7 +256,9 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
             "topics_left_out",
             "unnamed_left_out",
             "incomplete_left_out",
+            "forgotten_left_out",
             "foreign_folders",
+            "unseen_folders",
         ),
         strict.integer,
     ),
@@ -259,7 +272,8 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
     "forgotten": strict.array(
         strict.record(ForgottenPrefix, {**dict.fromkeys(("prefix", "why"), strict.string), **_AMOUNTS})
     ),
-    "incomplete": strict.array(strict.record(Told, {"what": strict.string, "why": strict.string})),
+    "incomplete": _TOLD,
+    "unseen": _TOLD,
     "doubtful": strict.by_partition(strict.string),
     "lost": strict.by_partition(strict.string),
     "price_micros": strict.optional(strict.integer),
@@ -270,7 +284,8 @@ _FIELDS: Mapping[str, strict.Reader[Any]] = {
 UNNAMED_ADVICE = (
     "a broker names a segment before it uploads it: look whether the metadata topic has lost records (the doctor tells), "
     "whether a second cluster writes to this storage (a clone of this one), and whether the principal may describe every "
-    "topic. Nothing deletes these objects"
+    "topic. Nothing deletes these objects: once you know whose they are, delete them by the store's own means (the keys are "
+    f"in {SCRUB_TABLE}), or acknowledge them"
 )
 _ELSEWHERE_ADVICE = (
     "if they lie below a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection, then scrub "
@@ -331,6 +346,7 @@ def problems(
                 "if it is a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection: the next "
                 "scrub then says what lies there, and what is finished goes",
             )
+    yield from _unseen(summary)
     for row in unknown:
         yield Attention(
             ScrubProblem.SCRUB_UNKNOWN.value,
@@ -356,3 +372,25 @@ def problems(
                 acknowledgeable=False,
                 count=count,
             )
+
+
+def _unseen(summary: ScrubSummary) -> Iterator[Attention]:
+    """Yield what a scrub did not look at, with its size."""
+    if count := summary.forgotten_left_out:
+        yield Attention(
+            ScrubProblem.FORGOTTEN_PREFIX.value,
+            f"{count} records that name further key prefixes",
+            f"{len(summary.forgotten)} key prefixes that the connection does not name were looked below, and no more are: "
+            "nobody can tell what lies below the others",
+            "add those that are former key.prefixes of the brokers to former_key_prefixes of the rlmm connection, then scrub "
+            "again",
+        )
+    if count := summary.unseen_folders:
+        first = ", ".join(f"{in_quotes(told.what)} ({told.why})" for told in summary.unseen[:_SHOWN])
+        yield Attention(
+            ScrubProblem.UNSEEN_FOLDERS.value,
+            f"{count} folders of no topic",
+            f"nobody could look whether they hold folders of topics that the log knows: {first}",
+            "give the principal the right to list them, or the storage a bucket of its own; acknowledge it if you know that "
+            "they are somebody else's",
+        )

@@ -36,6 +36,7 @@ class Kept(StrEnum):
 
     NOT_ABSENT = "its topic id lives, or nobody can tell"
     UNMARKED = "no marker says since when its topic is absent, or somebody wrote about it after that"
+    UNMARKABLE = "no marker will come, as the log names no unfinished segment of its user partition"
     YOUNGER = "it is younger than the marker of its topic: somebody has written it since"
     MIN_ABSENCE = "its topic was marked less than min_absence ago"
 

@@ -76,6 +76,9 @@ class FolderState(StrEnum):
     FOREIGN = "foreign"
     """It is of no topic of this layout, and was not looked into."""
 
+    UNSEEN = "unseen"
+    """It does not name a topic, and nobody could look whether it holds folders that do: it is of no topic for all we know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -83,7 +86,7 @@ class Folder:
 
     prefix: str  # empty, or ending in ``/``
     state: FolderState  # what is known of it
-    why: str = ""  # what the store said, where it is broken
+    why: str = ""  # what the store said, where it is broken or unseen
 
 
 @dataclass(frozen=True, slots=True)

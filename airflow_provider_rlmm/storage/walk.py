@@ -25,7 +25,7 @@ _MAX_FAILURES: Final = 10
 """Folders in a row that cannot be listed before the others are not asked for any more: each may cost a time-out."""
 
 
-_MAX_PEEKS: Final = 1_000
+MAX_PEEKS: Final = 1_000
 """Folders of others that are looked into, one level deep: a shared bucket may hold any number of them."""
 
 _ID_LENGTH: Final = 22
@@ -104,28 +104,31 @@ class Walker:
             elif any(self._is_of_topics(directory, place) for place in places):
                 if any(self._is_wanted(directory, place) for place in places):
                     yield from self._folder(directory)
-            elif self._holds_known_topics(directory):
+            elif (peeked := self._peek(directory)) is None:
                 yield from self._folder(directory)
             else:
-                yield Folder(directory, FolderState.FOREIGN)
+                yield peeked
 
-    def _holds_known_topics(self, directory: str) -> bool:
-        """Tell whether a folder that the layout would not build, or one right in it, names a topic id that is known."""
+    def _peek(self, directory: str) -> Folder | None:
+        """
+        Return what a folder is that the layout would not build; ``None`` where it, or one right in it, names a topic id that
+        is known.
+        """
         ids = {kafka_uuid_str(tip.topic_id) for tip in self.known}
         if not ids or self.topic_ids is not None:
-            return False
+            return Folder(directory, FolderState.FOREIGN)
         if named_id(directory, ids) is not None:
-            return True
+            return None
         self._peeks += 1
-        if self._peeks > _MAX_PEEKS:
-            return False
+        if self._peeks > MAX_PEEKS:
+            return Folder(directory, FolderState.UNSEEN, f"no more than {MAX_PEEKS} of them are looked into")
         try:
-            return any(named_id(name, ids) is not None for name in self.calls.level(directory)[0])
+            holds = any(named_id(name, ids) is not None for name in self.calls.level(directory)[0])
         except StorageRootError:
             raise
-        except StorageError:
-            # Somebody else's, for all that anybody can tell.
-            return False
+        except StorageError as e:
+            return Folder(directory, FolderState.UNSEEN, str(e))
+        return None if holds else Folder(directory, FolderState.FOREIGN)
 
     def _is_of_topics(self, directory: str, place: Place) -> bool:
         if not self.layout.folders_name_topics:

@@ -368,6 +368,7 @@ def scrub() -> ScrubSummary:
         forgotten=(ForgottenPrefix(EVIL, 7, 2**30, EVIL), ForgottenPrefix("old/", 0, 0, "")),
         unnamed=(UnnamedTopic(EVIL, EVIL, EVIL, True, 21, 2**30, (EVIL,)),), unnamed_left_out=6,
         incomplete=(Told(EVIL, EVIL),), incomplete_left_out=1, doubtful={0: EVIL}, lost={0: EVIL}, foreign_folders=0,
+        unseen_folders=1, unseen=(Told(EVIL, EVIL),), forgotten_left_out=1,
         price_micros=23_000, file=FILE,
     )  # fmt: skip
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.errors import StorageError
+from airflow_provider_rlmm.lifecycle import scrub_reading
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
+from airflow_provider_rlmm.storage import walk
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import Cluster, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
@@ -128,3 +130,51 @@ def test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic(tmp_path: P
     (problem,) = problems_of(summary, rows)
     assert problem.kind == "SCRUB_UNKNOWN"
     assert "former_key_prefixes" in problem.what_to_do
+
+
+def test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person(
+    scrubs: Scrubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrub_reading, "MAX_PREFIXES", 2)
+    for number, prefix in enumerate(("one/", "two/", "one/", "three/", "four/", "three/")):
+        for key in leaked(scrubs.cluster, prefix, number):
+            del scrubs.cluster.storage._objects[key]
+    summary, rows = scrubs.scrub()
+    assert ([p.prefix for p in summary.forgotten], summary.forgotten_left_out) == (["one/", "two/"], 3)
+    (problem,) = problems_of(summary, rows)
+    assert (problem.kind, problem.what) == ("FORGOTTEN_PREFIX", "3 records that name further key prefixes")
+    assert "former_key_prefixes" in problem.what_to_do
+
+
+def folders_of_others(scrubs: Scrubs) -> None:
+    for number in range(5):
+        scrubs.cluster.storage.put_object(f"others-{number}/deep/down.tar", b"x")
+
+
+def test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "MAX_PEEKS", 3)
+    scrubs = Scrubs(tmp_path, Cluster(2, layout=AivenLayout("")))
+    folders_of_others(scrubs)
+    summary, rows = scrubs.scrub(known=[TOPIC])
+    assert (summary.foreign_folders, summary.unseen_folders) == (5, 2)
+    (problem,) = problems_of(summary, rows)
+    assert (problem.kind, problem.what) == ("UNSEEN_FOLDERS", "2 folders of no topic")
+    assert "others-3/" in problem.why
+    assert problem.acknowledgeable
+
+
+def test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:
+    scrubs = Scrubs(tmp_path, Cluster(2, layout=AivenLayout("")))
+    folders_of_others(scrubs)
+
+    def refuse(effect: str, key: str) -> None:
+        if effect == "list" and key.startswith("others-2/"):
+            raise StorageError("access denied")
+
+    scrubs.cluster.storage.on_effect = refuse
+    summary, rows = scrubs.scrub(known=[TOPIC])
+    assert (summary.foreign_folders, summary.unseen_folders) == (5, 1)
+    (problem,) = problems_of(summary, rows)
+    assert (problem.kind, "'others-2/' (access denied)" in problem.why) == ("UNSEEN_FOLDERS", True)

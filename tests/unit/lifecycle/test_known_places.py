@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.errors import PlanError, StorageRootError
+from airflow_provider_rlmm.lifecycle import known_places
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root, require_brokers_root, require_places_of_plan
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
@@ -86,6 +87,22 @@ def test_every_prefix_is_named_at_once(cluster: Cluster) -> None:
         copied(cluster, cluster.alive, number, custom_prefix(prefix), None)
     with pytest.raises(StorageRootError, match=r"'two/'.*'three/'"):
         proven(cluster)
+
+
+@pytest.mark.parametrize("ask", [proven, to_be_copied])
+def test_more_prefixes_than_are_told_apart_refuse_the_run(
+    cluster: Cluster, ask: Callable[[Cluster], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a deleted topic names is no reason to refuse, but behind it a living one may name something, too."""
+    monkeypatch.setattr(known_places, "_MOST_PREFIXES", 2)
+    for number, prefix in enumerate(("two/", "three/"), 1):
+        copied(cluster, GONE, number, custom_prefix(prefix), None)
+    copied(cluster, cluster.alive, 3, custom_prefix("one/"))
+    ask(cluster)
+    copied(cluster, cluster.alive, 4, custom_prefix("four/"), None)
+    copied(cluster, cluster.alive, 5, custom_prefix("one/"))
+    with pytest.raises(StorageRootError, match=r"more than 2 key prefixes.*former_key_prefixes"):
+        ask(cluster)
 
 
 def test_prefixes_of_the_connection_are_ours(cluster: Cluster) -> None:

@@ -15,12 +15,13 @@ from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ConfigurationError, StorageError
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.unnamed import Kept, why_kept
-from tests.unit.lifecycle.builders import DAY_MS, add, tip, update
+from tests.unit.lifecycle.builders import DAY_MS, add, deletion, tip, update
 from tests.unit.lifecycle.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited
 
 THIRD = tip("third", 0, 60)
@@ -152,6 +153,27 @@ def test_what_no_marker_calls_absent_stays(scrubs: Scrubs) -> None:
     scrubs.wait(1)
     scrubs.scrub()
     assert set(scrubs.plan()[1]) == keys
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_no_marker_will_ever_come_for_needs_a_person(scrubs: Scrubs, ended: bool) -> None:
+    """The log names no unfinished segment of the user partition, so the cleaner has nothing to do there."""
+    other = tip("settled", 0, 60)
+    scrubs.cluster.segment(other, 30, S.DELETE_SEGMENT_FINISHED, objects=False)
+    if ended:
+        for state in (P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED, P.DELETE_PARTITION_FINISHED):
+            scrubs.cluster.foreign(deletion(other, state))
+    keys = scrubs.put(31, other)
+    assert not any("settled" in line for line in scrubs.cluster.mark().marked)
+    summary, rows = scrubs.scrub()
+    (problem,) = problems_of(summary, rows)
+    assert (problem.kind, problem.topic, problem.acknowledgeable) == ("UNNAMED_OBJECTS", "settled", True)
+    assert "no marker will come" in problem.why
+    assert min(keys) in problem.why
+    assert "by the store's own means" in problem.what_to_do
+    scrubs.wait()
+    scrubs.scrub()
+    assert scrubs.plan()[1] == []
 
 
 def test_an_event_after_the_marker_makes_it_void(scrubs: Scrubs) -> None:
