@@ -34,27 +34,35 @@ def beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     :param path: the other one, whose place it may take; directories are made, and are durable as the file is.
     :raises OSError: if it cannot be made.
     """
-    _make_folder(path.parent)
-    _remove_leftovers(path)
-    file, temporary = _open_beside(path)
-    with file:
-        try:
-            yield file, temporary
-        except OSError as e:
-            raise _with_remedy(e, path) from e
-        finally:
-            # While it is still locked: afterwards another writer would take it for a leftover.
-            temporary.unlink(missing_ok=True)
-    # The new name is durable once the directory is.
-    _sync_folder(path.parent)
+    with telling_of_full_disks(path):
+        _make_folder(path.parent)
+        _remove_leftovers(path)
+        file, temporary = _open_beside(path)
+        with file:
+            try:
+                yield file, temporary
+            finally:
+                # While it is still locked: afterwards another writer would take it for a leftover.
+                temporary.unlink(missing_ok=True)
+        # The new name is durable once the directory is.
+        _sync_folder(path.parent)
 
 
-def _with_remedy(error: OSError, path: Path) -> OSError:
-    """Return an error that names the file and what helps where the disk is full: a write does not know its path."""
-    if error.errno in _FULL and error.filename is None:
-        words = f"{os.strerror(error.errno)}: make room there, or choose a folder on another disk, then run again"
-        return OSError(error.errno, words, str(path))
-    return error
+@contextmanager
+def telling_of_full_disks(path: Path) -> Iterator[None]:
+    """
+    Name the file and what helps where the disk is full: a write does not know its path, and nobody knows a passing file's.
+
+    :param path: of the file that is written in the block.
+    :raises OSError: that one, in the place of another one.
+    """
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in _FULL:
+            raise
+        words = f"{os.strerror(e.errno)}: make room there, or choose a folder on another disk, then run again"
+        raise OSError(e.errno, words, str(path)) from e
 
 
 def _make_folder(folder: Path) -> None:

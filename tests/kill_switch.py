@@ -12,3 +12,11 @@ def the_api_server_knows_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_provider_rlmm.hooks import kill_switch
 
     monkeypatch.setattr(kill_switch, "_require_unset", lambda name: None)
+
+
+@pytest.fixture(autouse=True)
+def the_pages_know_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the pages find no such variable: Airflow's database is not there."""
+    from airflow_provider_rlmm.plugins import switches
+
+    monkeypatch.setattr(switches, "_value_of", lambda name: None)

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMast
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
+from airflow_provider_rlmm.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
@@ -281,7 +282,8 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
         with hook.naming_connection():
             state = observe_cluster(hook.get_cluster_topics(), metadata_topic, system_clock)
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
-        (folder / "cluster_state.json").write_text(state.to_json())
+        with telling_of_full_disks(folder / "cluster_state.json"):
+            (folder / "cluster_state.json").write_text(state.to_json())
         return {
             "--bootstrap-servers": hook.bootstrap_servers(),
             "--topic": metadata_topic,

@@ -14,6 +14,7 @@ from uuid import uuid4
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import local_path
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.redaction import secrets_of
 from airflow_provider_rlmm.resources import spark_job_path
@@ -64,7 +65,8 @@ class JobFolder:
 
         :param driver_id: what the master has called it.
         """
-        (self.path / _DRIVER).write_text(driver_id)
+        with telling_of_full_disks(self.path / _DRIVER):
+            (self.path / _DRIVER).write_text(driver_id)
 
     def driver(self) -> str | None:
         """Return the driver that was given this folder, ``None`` where none is known."""
@@ -102,7 +104,8 @@ class JobFolder:
                 "name it in kafka_properties_file"
             )
         path = self.path / "client.properties"
-        path.write_text(hook.java_client_properties())
+        with telling_of_full_disks(path):
+            path.write_text(hook.java_client_properties())
         return str(path)
 
     def last_word(self) -> str | None:

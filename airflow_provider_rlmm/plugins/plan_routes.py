@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ from airflow_provider_rlmm.plugins.pages import PlanPart, plan_page
 from airflow_provider_rlmm.plugins.plan_downloads import csv_chunks, parquet_chunks
 from airflow_provider_rlmm.plugins.plan_rows import planned_segments, planned_topics
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
-from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shown
+from airflow_provider_rlmm.plugins.serving import readable_document, shell_of_run, shown
 from airflow_provider_rlmm.policy.plan import SUMMARY_NAME, PlanSummary, Reason
 from airflow_provider_rlmm.settings import work_uri
 
@@ -63,7 +62,8 @@ def show_plan(
     page: _PageNumber = 1,
 ) -> HTMLResponse:
     """Show a plan, and what it names: topic by topic, or segment by segment."""
-    plan, shell = readable_plan(rights, name), shell_of(request)
+    plan = readable_plan(rights, name)
+    shell = shell_of_run(request, name, plan.cluster_id)
     read, columns = (planned_topics, TOPIC_COLUMNS) if by == "topic" else (planned_segments, SEGMENT_COLUMNS)
     found: Sequence[Any] = ()
     total, why_not = 0, ""
@@ -79,7 +79,7 @@ def show_plan(
     address = shell.to("plans", name)
     listing = Listing(address, found, total, page, search, str(state), sort, down, fixed=(("by", by),))
     part = PlanPart(listing, columns, by, why_not, of_plan(name, rights, shell))
-    return HTMLResponse(plan_page(name, json.loads(plan.to_json()), replace(shell, cluster_id=plan.cluster_id), part))
+    return HTMLResponse(plan_page(name, json.loads(plan.to_json()), shell, part))
 
 
 @router.get("/rows.csv")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -18,13 +17,11 @@ from airflow_provider_rlmm.page_data.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.plugins.actions import of_run
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
-from airflow_provider_rlmm.plugins.dag_ids import connections_of
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.run_view import RunView, run_view
-from airflow_provider_rlmm.plugins.serving import shell_of
-from airflow_provider_rlmm.plugins.switches import set_switches
+from airflow_provider_rlmm.plugins.serving import shell_of, shell_of_run
 from airflow_provider_rlmm.policy.run_summary import RunKind
 from airflow_provider_rlmm.settings import artifact_name_of, is_artifact_name, work_uri
 
@@ -96,7 +93,6 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     if run.summary is not None and not rights.may_read(run.summary.dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else None
-    stopped = tuple(set_switches(connections_of(artifact)).values())
-    shell = replace(shell_of(request), cluster_id=cluster_id, active="runs", stopped=stopped)
+    shell = shell_of_run(request, artifact, cluster_id, "runs")
     is_asked = run.asked is not None and run.answer is None
     return run, {"shell": shell, "run": run, "actions": of_run(airflows, is_asked, rights, shell)}

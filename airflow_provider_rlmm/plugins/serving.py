@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -12,10 +13,12 @@ from fastapi import HTTPException, Request
 
 from airflow_provider_rlmm.file_systems import folder_in_words
 from airflow_provider_rlmm.page_data.documents import read_json_object
+from airflow_provider_rlmm.plugins.dag_ids import connections_of
 from airflow_provider_rlmm.plugins.heavy_answers import LARGE_BYTES
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
-from airflow_provider_rlmm.settings import is_artifact_name, work_uri
+from airflow_provider_rlmm.plugins.switches import set_switches
+from airflow_provider_rlmm.settings import connections, is_artifact_name, work_uri
 
 
 def shell_of(request: Request) -> Shell:
@@ -25,6 +28,20 @@ def shell_of(request: Request) -> Shell:
     :param request: the request for it.
     """
     return Shell(root=str(request.scope.get("root_path", "")).rstrip("/"))
+
+
+def shell_of_run(request: Request, artifact: str, cluster_id: object, active: str = "") -> Shell:
+    """
+    Return what stands around a page of a run, or of what it has written: its kill switch is said on each.
+
+    :param request: the request for it.
+    :param artifact: name of the run's folder; where no connection has a DAG of it, the switch of any may concern it.
+    :param cluster_id: of the cluster, as a document has it.
+    :param active: part of the cluster's pages to which it belongs.
+    """
+    stopped = tuple(set_switches(connections_of(artifact) or connections()).values())
+    known = cluster_id if isinstance(cluster_id, str) else None
+    return replace(shell_of(request), cluster_id=known, active=active, stopped=stopped)
 
 
 def readable_document(rights: Rights, name: str, file: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -33,7 +32,7 @@ from airflow_provider_rlmm.plugins.pages import (
 )
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
 from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
-from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shown
+from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shell_of_run, shown
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.quoting import printable
@@ -111,8 +110,7 @@ def _add_routes(app: FastAPI, page: str) -> None:
     def show(request: Request, rights: RightsDep, name: str) -> HTMLResponse:
         file, render = _PAGES[page]
         document = readable_document(rights, name, file)
-        cluster_id = document.get("cluster_id")
-        shell = replace(shell_of(request), cluster_id=cluster_id if isinstance(cluster_id, str) else None)
+        shell = shell_of_run(request, name, document.get("cluster_id"))
         with shown(name, file):
             return HTMLResponse(render(name, document, shell))
 

@@ -143,12 +143,13 @@ ANSWERS = [
         "failed=(),",
         "airflow/test_operators.py::test_the_report_names_the_task_that_died_what_others_said_and_where_their_logs_are",
     ),
-    switched_off(
-        LOCAL_WRITING,
+    Mutation(
         "answers",
         "a full disk is told without its path",
-        "    if error.errno in _FULL and error.filename is None:",
-        "test_file_systems.py::test_what_cannot_be_created_whole_where_there_are_no_hard_links_is_not_there",
+        LOCAL_WRITING,
+        "        raise OSError(e.errno, words, str(path)) from e",
+        "        raise",
+        "test_file_systems.py::test_a_full_disk_names_file_and_remedy_at_whatever_step",
     ),
     switched_off(
         OVERVIEW,

@@ -109,4 +109,12 @@ KILL_SWITCH = [
         "        return self.connections\n",
         "airflow/test_cluster_pages.py::test_where_only_the_command_has_told_of_a_cluster_the_switch_of_any_connection_is_shown",
     ),
+    Mutation(
+        "kill switch",
+        "the page of a document does not say it",
+        "plugins/serving.py",
+        "    return replace(shell_of(request), cluster_id=known, active=active, stopped=stopped)",
+        "    return replace(shell_of(request), cluster_id=known, active=active)",
+        "airflow/test_pages.py::test_every_document_says_that_the_kill_switch_is_on",
+    ),
 ]

@@ -344,8 +344,8 @@ SCRUBS = [
         "I21",
         "calls a folder of a topic that the log knows one of no topic",
         WALK,
-        "            elif self._holds_known_topics(directory):",
-        "            elif False:",
+        "            elif (peeked := self._peek(directory)) is None:",
+        "            elif (peeked := Folder(directory, FolderState.FOREIGN)) is None:",
         _FORGOTTEN_TEST + "test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic",
     ),
     switched_off(

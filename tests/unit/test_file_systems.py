@@ -328,6 +328,19 @@ def test_what_cannot_be_created_whole_where_there_are_no_hard_links_is_not_there
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("step", ["mkdir", "open", "replace", "hardlink_to"])
+def test_a_full_disk_names_file_and_remedy_at_whatever_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(path: Path, *_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "full", str(path))
+
+    monkeypatch.setattr(Path, step, full)
+    write = replace_file if step == "replace" else create_file
+    with pytest.raises(OSError, match=r"make room there, or choose a folder on another disk.*/new/file\.json'"):
+        write(str(tmp_path / "new" / "file.json"), [b"mine"])
+
+
 # --- object stores ---------------------------------------------------------------------------------------------------
 
 

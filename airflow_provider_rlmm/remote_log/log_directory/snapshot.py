@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
 from airflow_provider_rlmm.remote_log.log_directory.disk import (
     CLEAN_SHUTDOWN,
@@ -116,7 +117,7 @@ def _link_or_copy(file: Path, target: Path, hard_links: bool) -> None:
 
 
 def _copy(file: Path, target: Path) -> None:
-    with open_regular(file) as old, target.open("xb") as new:
+    with telling_of_full_disks(target), open_regular(file) as old, target.open("xb") as new:
         status = os.fstat(old.fileno())
         shutil.copyfileobj(old, new, _COPY_CHUNK_BYTES)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -447,3 +447,28 @@ def test_a_report_shows_what_was_archived_and_one_of_before_archives_is_shown_as
     without = report()
     assert without.pop("archive") is None
     assert "archived in" not in report_page("report-1", without)
+
+
+@pytest.mark.parametrize("name", ["rlmm_stop", "rlmm_stop__rlmm_default"])
+@pytest.mark.parametrize(
+    "artifact", ["remote_log_cleaner.run-1", "a_dag_of_ours.run-1", "clean.2027-01-15T08-00-00Z.7"]
+)
+def test_every_document_says_that_the_kill_switch_is_on(
+    client: TestClient, work_dir: Path, monkeypatch: pytest.MonkeyPatch, name: str, artifact: str
+) -> None:
+    documents = {
+        "plans/summary.json": plan().to_json(), "reports/report.json": json.dumps(report()),
+        "doctor/doctor.json": json.dumps(diagnosis()), "scrubs/scrub.json": scrub().to_json(),
+        "scrub-plans/scrub-plan.json": scrub_plan().to_json(),
+    }  # fmt: skip
+    folder = work_dir / "work" / artifact
+    folder.mkdir()
+    for where, text in documents.items():
+        page, file = where.split("/")
+        (folder / file).write_text(text)
+        assert "the kill switch is on" not in client.get(f"/{page}/{artifact}").text
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", {name: ""}.get)
+    for where in documents:
+        answer = client.get(f"/{where.split('/')[0]}/{artifact}")
+        assert answer.status_code == 200
+        assert f"the kill switch is on: the Airflow variable {name} is set" in answer.text, where
