@@ -43,6 +43,25 @@ def determined(world: CopyingWorld) -> Iterator[None]:
         yield
 
 
+def _copy(world: CopyingWorld) -> None:
+    """Copiers run side by side, sometimes beside a cleaner; their owner believes what they say, and time passes."""
+    adversary = world.adversary
+    world.draw_root()
+    world.draw_rights()
+    runs: list[Process] = [world.draw_copier() for _ in range(adversary.choice([1, 1, 2]))]  # type: ignore[misc]
+    if adversary.random() < 0.2:
+        runs.append(draw_process(world))
+    world.happened[f"{len(runs)} processes"] += 1
+    ends = world.run(*runs)
+    for run, end in zip(runs, ends, strict=True):
+        world.happened[f"ended: {end or 'well'}"] += 1
+        if isinstance(run, CopierRun):
+            run.ended = end
+    world.mount_true()
+    world.owner_adopts([run for run in runs if isinstance(run, CopierRun)])
+    world.let_time_pass(adversary.choice([0, 31, 61, 600]))
+
+
 def play_copying(seed: int) -> CopyingWorld:
     """
     Play one seed: copiers on log directories of all kinds, beside others and cleaners, then peace until all is copied.
@@ -54,20 +73,9 @@ def play_copying(seed: int) -> CopyingWorld:
     try:
         with determined(world):
             for _ in range(adversary.randint(1, 3)):
-                world.draw_root()
-                world.draw_rights()
-                runs: list[Process] = [world.draw_copier() for _ in range(adversary.choice([1, 1, 2]))]  # type: ignore[misc]
-                if adversary.random() < 0.2:
-                    runs.append(draw_process(world))
-                world.happened[f"{len(runs)} processes"] += 1
-                ends = world.run(*runs)
-                for run, end in zip(runs, ends, strict=True):
-                    world.happened[f"ended: {end or 'well'}"] += 1
-                    if isinstance(run, CopierRun):
-                        run.ended = end
-                world.mount_true()
-                world.owner_adopts([run for run in runs if isinstance(run, CopierRun)])
-                world.let_time_pass(adversary.choice([0, 31, 61, 600]))
+                _copy(world)
+            if world.left_out:
+                _copy(world)
             world.converge()
     except Exception as e:
         raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e

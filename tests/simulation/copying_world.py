@@ -58,6 +58,8 @@ class CopyingWorld(World):
         self.announced_ms: dict[UUID, int] = {}
         self.deleted_by_leaders: set[UUID] = set()
         self.cleaned = False
+        self.left_out: set[TopicIdPartition] = set()
+        """Of which a copier has left segments to expire."""
         self.undecodable: dict[int, set[int]] = defaultdict(set)
         self.crossed: set[UUID] = set()
         """Copies that were finished late and taken back at the same moment: what they hold is copied again."""
@@ -70,7 +72,7 @@ class CopyingWorld(World):
 
     def _add_led(self, led: Led) -> None:
         self.led.append(led)
-        for segment in led.segments[: self.random.choice([0, 1, 1, 2])]:
+        for segment in led.segments[: self.random.choice([0, 0, 1, 2])]:
             if led.log_start <= segment.end_offset < led.stable:
                 for _ in self.broker_copies(led, segment):
                     pass
@@ -320,7 +322,8 @@ class CopyingWorld(World):
         for led in self.led:
             about = [run for run in runs if run.tip == led.tip]
             green = about and not any(run.told or run.ended for run in about)
-            if green and self.is_led(led) and self.owner.random() < 0.5:
+            waited = led.tip in self.left_out
+            if green and self.is_led(led) and (waited or self.owner.random() < 0.5):
                 self.happened["adopted"] += 1
                 led.configs = replace(led.configs, remote_log_copy_disable=False, retention_ms=-1)
                 if led.tip not in self.damaged:
@@ -329,14 +332,17 @@ class CopyingWorld(World):
     # --- what is under test ------------------------------------------------------------------------------------------
 
     def draw_copier(self) -> CopierRun:
-        """Return a run of a copier on a log directory of some replica."""
+        """Return a run of a copier on a log directory of some replica, often a shorter one after segments were left out."""
         adversary = self.adversary
-        led = adversary.choice(self.led)
-        crashes, in_changes = adversary.random() < 0.5, adversary.random() < 0.7
+        again = [led for led in self.led if led.tip in self.left_out]
+        short = bool(again) and adversary.random() < 0.7
+        led = adversary.choice(again if short else self.led)
+        self.happened["copied again from less"] += short
+        crashes, in_changes = not short and adversary.random() < 0.5, adversary.random() < 0.7
         crash_at = adversary.randint(1, 30 if in_changes else 120) if crashes else None
         return CopierRun(
             self,
-            draw_replica(adversary, led),
+            draw_replica(adversary, led, short=short),
             CopyLimits(
                 bytes_per_second=adversary.choice([None, None, None, 1]),
                 max_segments=adversary.choice([None, None, None, 1]),
@@ -376,6 +382,9 @@ class CopyingWorld(World):
         report = RemoteLogCopier(context, CLUSTER_ID, root).copy(run.replica)
         self.happened["copied"] += len(report.copied)
         self.happened["taken back"] += len(report.taken_back)
+        self.happened["left to expire"] += len(report.expiring)
+        if report.expiring:
+            self.left_out.add(run.tip)
         if report.stopped_by is not None:
             run.told.append(report.stopped_by)
             yield "needs a person" if report.needs_person else "left to a later run"

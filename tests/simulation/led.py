@@ -87,18 +87,19 @@ def draw_led(draw: random.Random, tip: TopicIdPartition, now_ms: int) -> Led:
     """Return a user partition of two to four closed segments."""
     epochs = LeaderEpochCheckpoint(draw.choice(LINEAGES))
     bases = range(0, SEGMENT_OFFSETS * draw.randint(2, 4), SEGMENT_OFFSETS)
+    written_ms = now_ms - draw.choice([0, 0, 4 * HOUR_MS + 1, 4 * HOUR_MS + 1])
     segments = tuple(
         LocalSegment(
             base,
             base + SEGMENT_OFFSETS - 1,
             1000,
-            now_ms + (base // SEGMENT_OFFSETS) * 6 * HOUR_MS,
+            written_ms + (base // SEGMENT_OFFSETS) * 6 * HOUR_MS,
             epochs.in_range(base, base + SEGMENT_OFFSETS).entries,
             True,
         )
         for base in bases
     )
-    retention_ms = draw.choice([-1, -1, -1, 5 * HOUR_MS, 20 * HOUR_MS])
+    retention_ms = draw.choice([-1, -1, -1, 5 * HOUR_MS, 5 * HOUR_MS, 20 * HOUR_MS])
     led = Led(tip, epochs, segments, configs=replace(NOT_COPIED, retention_ms=retention_ms))
     led.control = frozenset(draw.choice([[], [], [9], [19, 20], [s.end_offset for s in segments]]))
     led.log_start = draw.choice([0, 0, 0, 5])
@@ -167,10 +168,20 @@ class Replica:
         return self.diverged_from is None or end_offset < self.diverged_from
 
 
-def draw_replica(draw: random.Random, led: Led) -> Replica:
-    """Return a log directory, whole and equal to the leader's as often as not."""
+SHORT = ("empty", "empty", "emptied", "behind", "truncated")
+"""What a log directory is that holds some of the closed segments only, or none."""
+
+
+def draw_replica(draw: random.Random, led: Led, *, short: bool = False) -> Replica:
+    """
+    Return a log directory, whole and equal to the leader's as often as not.
+
+    :param draw: decides.
+    :param led: the leader's log.
+    :param short: whether it is to hold less than the leader does.
+    """
     replica = whole_replica(led)
-    what = draw.choice(["whole"] * 5 + ["behind", "gap", "damaged", "diverged", "truncated", "empty", "emptied"])
+    what = draw.choice(SHORT if short else ["whole"] * 5 + ["gap", "damaged", "diverged", *SHORT])
     some = draw.choice(led.segments)
     if what == "behind":
         replica.segments = tuple(s for s in led.segments if s.base_offset < some.base_offset)
