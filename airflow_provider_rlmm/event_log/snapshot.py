@@ -52,6 +52,7 @@ class Snapshot:
     :param routed: metadata partition → number of its good records.
     :param late_updates: (metadata partition, offset) of an update of a segment that the state does not know → whether it came
         after the segment was finished, as somebody has looked up in the log.
+    :param key_prefixes: below which copies were made, as the records below these offsets name them.
     """
 
     identity: TopicIdentity
@@ -63,6 +64,7 @@ class Snapshot:
     quarantined: tuple[QuarantinedRecord, ...] = ()
     routed: Mapping[int, int] = field(default_factory=dict)
     late_updates: Mapping[tuple[int, int], bool] = field(default_factory=dict)
+    key_prefixes: frozenset[str] = frozenset()
 
     def check(
         self, identity: TopicIdentity, beginning_offsets: Mapping[int, int], high_water_marks: Mapping[int, int]

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, Topic
 from airflow_provider_rlmm.file_systems import read_file, replace_file
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 """Of the file's format; the state in it has a version of its own."""
 
 _MAGIC = b"RLMMSNAP"
@@ -118,6 +118,7 @@ def _description(snapshot: Snapshot) -> dict[str, Any]:
         "quarantined": [_quarantined_to_json(record) for record in snapshot.quarantined],
         "routed": {str(p): count for p, count in snapshot.routed.items()},
         "late_updates": [[p, offset, late] for (p, offset), late in snapshot.late_updates.items()],
+        "key_prefixes": sorted(snapshot.key_prefixes),
     }
 
 
@@ -151,6 +152,7 @@ def _snapshot(description: bytes, state: Any) -> Snapshot:
             quarantined=tuple(map(_quarantined_of_json, raw["quarantined"])),
             routed={int(p): int(count) for p, count in raw["routed"].items()},
             late_updates={(int(p), int(offset)): bool(late) for p, offset, late in raw["late_updates"]},
+            key_prefixes=frozenset(map(str, raw["key_prefixes"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise SnapshotRefusedError(f"its description cannot be understood ({type(e).__name__}: {e})") from e

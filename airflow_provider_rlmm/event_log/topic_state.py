@@ -105,6 +105,8 @@ class TopicState:
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
         self.late_updates: dict[tuple[int, int], bool] = dict(snapshot.late_updates) if snapshot else {}
         """See :class:`~airflow_provider_rlmm.event_log.snapshot.Snapshot`; whoever looks something up adds it here."""
+        self.key_prefixes: set[str] = set(snapshot.key_prefixes) if snapshot else set()
+        """See :class:`~airflow_provider_rlmm.event_log.snapshot.Snapshot`; whoever can read them adds them here."""
         tails = snapshot.tails if snapshot else {}
         self.tails = {p: LogTail(p, tails.get(p, ())) for p in range(self.identity.partition_count)}
         self.refusal: str | None = None
@@ -121,7 +123,7 @@ class TopicState:
         :param options: as the constructor takes them.
         :return: a state that :meth:`advance` brings up to date; its ``refusal`` says why a snapshot was not taken.
         """
-        fresh = cls(log, topics, **options)
+        fresh, snapshot = cls(log, topics, **options), None
         try:
             snapshot = snapshots.read()
             snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
@@ -129,6 +131,9 @@ class TopicState:
             resumed._require_tails()
         except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
             fresh.refusal = str(e)
+            if snapshot is not None and snapshot.identity.cluster_id == fresh.identity.cluster_id:
+                # What the log has lost may have named them; whoever looks there finds something, or does not.
+                fresh.key_prefixes |= snapshot.key_prefixes
             level = logging.INFO if isinstance(e.__cause__, FileNotFoundError) else logging.WARNING
             logger.log(level, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots, e)
             return fresh
@@ -187,6 +192,7 @@ class TopicState:
             quarantined=tuple(self.quarantined),
             routed=dict(self.routed),
             late_updates=self.late_updates,
+            key_prefixes=frozenset(self.key_prefixes),
         )
 
     def incomplete_history(self) -> pa.Table:

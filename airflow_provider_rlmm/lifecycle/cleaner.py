@@ -202,7 +202,7 @@ class RemoteLogCleaner:
         The topic may come from a snapshot and only names them. What is done goes by the replay: all of it is read from the
         log itself, from its beginning.
         """
-        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots, layout=self.storage.layout)
         topic.advance({metadata_partition})
         wanted = topic.under_way(metadata_partition) | topic.unresolved(metadata_partition)
         replay = MetadataPartitionReplay(self.log, metadata_partition, wanted, topic.end(metadata_partition))

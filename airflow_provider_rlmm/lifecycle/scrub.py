@@ -10,7 +10,7 @@ listed are held. Nothing is written or deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -86,6 +86,7 @@ def scrub(
     storage: RemoteStorageManager,
     *,
     known: Iterable[TopicIdPartition],
+    known_prefixes: Collection[str] = (),
     clock: Clock,
     max_copy_ms: int = DEFAULT_MAX_COPY_MS,
 ) -> Scrub:
@@ -96,6 +97,7 @@ def scrub(
     :param topics: the cluster.
     :param storage: remote storage, listed only; its root was proved before.
     :param known: user partitions that are looked for by name where the folder above them cannot be listed.
+    :param known_prefixes: key prefixes that records named which the log may have lost since.
     :param clock: time.
     :param max_copy_ms: for how long a copy may be under way, ms.
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
@@ -108,7 +110,7 @@ def scrub(
     for found in storage.walk(known):
         listed.add(found)
     after = log.high_water_marks()
-    reading = ScrubReading(log, topics, clock, listed.segment_ids(), storage.layout)
+    reading = ScrubReading(log, topics, clock, listed.segment_ids(), storage.layout, known_prefixes)
     reading.read(after)
     objects = listed.table(reading.names())
     view = reading.view(before, began_at_ms - max_copy_ms)
@@ -125,7 +127,7 @@ def scrub(
         tuple(folder for folder in sorted(listed.foreign) if not below.names(folder)),
         {folder: why for folder, why in sorted(listed.unseen.items()) if not below.names(folder)},
         below.prefixes,
-        reading.prefix_records_left_out,
+        reading.prefixes.left_out if reading.prefixes else 0,
         unmarkable(classes, reading),
         listed.broken,
         reading.doubtful,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.topic_state import TopicState
+from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.policy.scrub import LogView
 from airflow_provider_rlmm.storage.layouts import Layout
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.metadata.columnar import ApplyReport
-
-
-MAX_PREFIXES = 100
-"""Key prefixes that are looked for: whoever makes them up is not to keep us busy."""
 
 
 class ScrubReading:
@@ -33,6 +30,7 @@ class ScrubReading:
     :param clock: time.
     :param segment_ids: ids of the segments that were listed.
     :param layout: knows the key prefixes of the connection; ``None`` looks for no others.
+    :param known_prefixes: key prefixes that records named which the log may have lost.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     :raises EventLogError: if the log cannot be read.
     """
@@ -44,6 +42,7 @@ class ScrubReading:
         clock: Clock,
         segment_ids: pa.Array,
         layout: Layout | None = None,
+        known_prefixes: Collection[str] = (),
     ) -> None:
         from airflow_provider_rlmm.metadata.columnar import ColumnarState
 
@@ -53,10 +52,8 @@ class ScrubReading:
         """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
         self.records = 0
         self._listed = segment_ids
-        self._layout = layout
-        self._prefixes: set[str] = set()
-        self.prefix_records_left_out = 0
-        """Records that name further key prefixes, of which nobody has looked what lies there."""
+        self.prefixes = None if layout is None else NamedPrefixes(layout, set(known_prefixes))
+        """The key prefixes that records name."""
         # Of finished segments only the listed ones are remembered: there may be many more.
         self._of_listed = ColumnarState.empty(keep_finished=True)
         self._mentioned: list[Any] = []
@@ -82,44 +79,20 @@ class ScrubReading:
         import pyarrow.compute as pc
 
         self.records += decoded.num_rows
-        self._note_prefixes(decoded)
+        if self.prefixes is not None:
+            self.prefixes.note(decoded)
         mine = decoded.filter(pc.is_in(decoded.column("segment_id"), value_set=self._listed))
         if mine.num_rows:
             self._mentioned.append(pc.unique(mine.column("segment_id")))
             self._of_listed, _report = self._of_listed.apply(mine)
 
-    def _note_prefixes(self, decoded: Any) -> None:
-        """Remember the key prefixes that records name and the connection does not."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if self._layout is None:
-            return
-        column = decoded.column("custom_metadata")
-        custom = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-        others = custom.filter(pc.invert(self._layout.names_only(custom, tuple(self._prefixes))))
-        for found in pc.value_counts(others).to_pylist():
-            prefix = self._layout.recorded_prefix(found["values"])
-            if prefix is None or prefix in self._prefixes:
-                continue
-            if len(self._prefixes) < MAX_PREFIXES:
-                self._prefixes.add(prefix)
-            else:
-                self.prefix_records_left_out += found["counts"]
-
     def forgotten_prefixes(self) -> list[str]:
         """
-        Return the key prefixes that only finished segments name, and that the connection does not, at most
-        :data:`MAX_PREFIXES`. Of the others each segment is told as what nobody can find.
+        Return the key prefixes that only finished segments name, and that the connection does not. Of the others each segment
+        is told as what nobody can find.
         """
-        import pyarrow.compute as pc
-
-        if self._layout is None or not self._prefixes:
-            return []
         unfinished = self.state.state.segments["custom_metadata"]
-        others = unfinished.filter(pc.invert(self._layout.names_only(unfinished)))
-        named = {self._layout.recorded_prefix(value) for value in pc.unique(others).to_pylist()}
-        return sorted(self._prefixes - named)
+        return [] if self.prefixes is None else self.prefixes.foreign(unfinished)
 
     def names(self) -> frozenset[tuple[bytes, str]]:
         """Return every topic id that the log names, with every name."""

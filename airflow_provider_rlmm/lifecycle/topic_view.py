@@ -22,6 +22,7 @@ from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogR
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
 from airflow_provider_rlmm.lifecycle.late_updates import without_add
+from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
@@ -29,6 +30,9 @@ from airflow_provider_rlmm.policy.plan import Count
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_rlmm.metadata.columnar import ApplyReport
+    from airflow_provider_rlmm.storage.layouts import Layout
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +48,7 @@ class TopicReplay:
     :param clock: time.
     :param snapshots: where an earlier task may have left a snapshot; ``None`` reads the log from its beginning.
     :param on_progress: told how far each reading is.
+    :param layout: tells which key prefixes records name; ``None`` where nobody asks for them.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     :raises EventLogError: if the log cannot be read.
     """
@@ -56,6 +61,7 @@ class TopicReplay:
         snapshots: SnapshotStore | None = None,
         *,
         on_progress: ProgressListener = ignore_progress,
+        layout: Layout | None = None,
     ) -> None:
         self.log = log
         self.topics = topics
@@ -67,6 +73,7 @@ class TopicReplay:
             if snapshots is None
             else TopicState.resume(snapshots, log, topics, clock=clock, keep_finished=True)
         )
+        self._prefixes = None if layout is None else NamedPrefixes(layout, self._topic.key_prefixes)
         self.resumed_at: Mapping[int, int] = dict(self._topic.next_offsets)
         """Metadata partition → first offset that is not in the snapshot, inclusive; 0 where there was none."""
         self.records_read = 0
@@ -90,7 +97,7 @@ class TopicReplay:
             self._on_progress(progress)
 
         try:
-            self._topic.advance(note, only=only)
+            self._topic.advance(note, self._note_prefixes, only)
         finally:
             if self.records_read != read_before:
                 for name in _OF_THE_STATE:
@@ -101,6 +108,15 @@ class TopicReplay:
         if only is None:
             self.is_behind = False
             logger.info("metadata topic: %s", self.what_was_read)
+
+    def _note_prefixes(self, decoded: Any, _: ApplyReport) -> None:
+        if self._prefixes is not None:
+            self._prefixes.note(decoded)
+
+    @property
+    def key_prefixes(self) -> frozenset[str]:
+        """The key prefixes below which copies were made, as far as records name them and a layout was given."""
+        return frozenset(self._topic.key_prefixes)
 
     @property
     def what_was_read(self) -> str:

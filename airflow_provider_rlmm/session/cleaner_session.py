@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
     from airflow_provider_rlmm.policy.audit import DeletionRecord
     from airflow_provider_rlmm.policy.plan import PlanSummary
+    from airflow_provider_rlmm.storage.layouts import Layout
     from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
 
@@ -103,12 +104,22 @@ class CleanerSession:
         logger.warning("%s. A real run would end here", why)
         return f"{why}. A real run would end here"
 
+    @property
+    def _layout(self) -> Layout | None:
+        """Where objects of segments lie, ``None`` where nobody has said where storage is."""
+        from airflow_provider_rlmm.storage.layouts import layout_named
+
+        settings = self.access.get_connection_settings()
+        return None if settings.storage_uri is None else layout_named(settings.layout, settings.layout_options)
+
     @contextmanager
     def topic(self) -> Iterator[TopicReplay]:
         """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
         from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 
-        topic = TopicReplay(self.log, self.topics, self.clock, self.snapshots, on_progress=self.on_progress)
+        topic = TopicReplay(
+            self.log, self.topics, self.clock, self.snapshots, on_progress=self.on_progress, layout=self._layout
+        )
         try:
             yield topic
         finally:

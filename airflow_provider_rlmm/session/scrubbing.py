@@ -71,9 +71,12 @@ def scrub(
         looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
         root = session.prove_root(topic, looking, storage, dry_run=True)
         topic.advance()
-        known = topic.partitions()
+        known, prefixes = topic.partitions(), topic.key_prefixes
     with step(uri_of(name), "scrub"):
-        found = compare(session.log, session.topics, storage, known=known, clock=session.clock, max_copy_ms=max_copy_ms)
+        found = compare(
+            session.log, session.topics, storage, known=known, known_prefixes=prefixes, clock=session.clock,
+            max_copy_ms=max_copy_ms,
+        )  # fmt: skip
     proven = proven and _is_proven(session.clock, limits)
     topic_id = session.log.topic_id
     earlier = scrub_files.latest_rows(session.cluster_uri, uri_of, session.cluster_id, topic_id)

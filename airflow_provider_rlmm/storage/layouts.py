@@ -74,7 +74,7 @@ class Layout(Protocol):
 
     def below(self, key_prefix: str) -> Layout:
         """
-        Return the same keys below one other prefix, for listings.
+        Return the same layout below one other prefix.
 
         :param key_prefix: what they begin with, as custom metadata name it.
         :raises ConfigurationError: if no store can address it.
@@ -358,6 +358,10 @@ class AivenLayout(TemplateLayout):
             key_prefixes=(key_prefix, *former_key_prefixes),
             files={None: ".log"},
         )
+
+    def below(self, key_prefix: str) -> AivenLayout:
+        """See :class:`Layout`."""
+        return AivenLayout(key_prefix)
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """See :class:`Layout`. A copy whose prefix was recorded lies there and nowhere else."""

@@ -382,8 +382,8 @@ SCRUBS = [
     Mutation(
         "I21",
         "records that name more key prefixes than are looked for are not counted",
-        "lifecycle/scrub_reading.py",
-        '                self.prefix_records_left_out += found["counts"]\n',
+        "lifecycle/named_prefixes.py",
+        "                self.left_out += sum(prefix is not None for prefix in named_by)\n",
         "                pass\n",
         "lifecycle/test_forgotten_prefixes.py::test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person",
     ),
@@ -417,5 +417,13 @@ SCRUBS = [
         "            kept = Kept.UNMARKABLE\n",
         "            pass\n",
         "lifecycle/test_unnamed_objects.py::test_what_no_marker_will_ever_come_for_needs_a_person",
+    ),
+    Mutation(
+        "I21",
+        "a key prefix is forgotten with the records that named it",
+        "event_log/topic_state.py",
+        "            key_prefixes=frozenset(self.key_prefixes),\n",
+        "",
+        "lifecycle/test_forgotten_prefixes.py::test_a_snapshot_knows_the_prefixes_that_the_log_has_lost",
     ),
 ]

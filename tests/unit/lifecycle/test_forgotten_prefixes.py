@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_rlmm.errors import StorageError
-from airflow_provider_rlmm.lifecycle import scrub_reading
+from airflow_provider_rlmm.lifecycle import named_prefixes
+from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
 from airflow_provider_rlmm.storage import walk
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from tests.unit.lifecycle.builders import Cluster, add, tip, update
+from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 
 TOPIC = tip("orders", 0, 7)
@@ -135,7 +138,7 @@ def test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic(tmp_path: P
 def test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person(
     scrubs: Scrubs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrub_reading, "MAX_PREFIXES", 2)
+    monkeypatch.setattr(named_prefixes, "MAX_PREFIXES", 2)
     for number, prefix in enumerate(("one/", "two/", "one/", "three/", "four/", "three/")):
         for key in leaked(scrubs.cluster, prefix, number):
             del scrubs.cluster.storage._objects[key]
@@ -178,3 +181,35 @@ def test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty(tmp_pa
     assert (summary.foreign_folders, summary.unseen_folders) == (5, 1)
     (problem,) = problems_of(summary, rows)
     assert (problem.kind, "'others-2/' (access denied)" in problem.why) == ("UNSEEN_FOLDERS", True)
+
+
+def lose_beginning(cluster: Cluster, number: int) -> None:
+    cluster.log.truncate(number, cluster.log.high_water_marks()[number])
+
+
+def lose_end(cluster: Cluster, number: int) -> None:
+    cluster.log.cut_off(number, 1)
+
+
+@pytest.mark.parametrize("lose", [lose_beginning, lose_end])
+@pytest.mark.parametrize("later", ["now/", "two/"])
+def test_a_snapshot_knows_the_prefixes_that_the_log_has_lost(later: str, lose: Callable[[Cluster, int], None]) -> None:
+    """Those of the connection among them: the next one may not name them any more."""
+    cluster = Cluster(2, layout=AivenLayout("now/"))
+    cluster.snapshots = SnapshotInMemory()
+    for number, prefix in enumerate(("one/", "now/", "one/")):
+        leaked(cluster, prefix, number)
+    topic = TopicReplay(cluster.log, cluster.topics, cluster.clock, cluster.snapshots, layout=cluster.layout)
+    topic.advance()
+    assert topic.key_prefixes == {"one/", "now/"}
+    topic.keep()
+    lose(cluster, cluster.metadata_partition_of(TOPIC))
+    resumed = TopicReplay(cluster.log, cluster.topics, cluster.clock, cluster.snapshots, layout=cluster.layout)
+    assert resumed.key_prefixes == {"one/", "now/"}
+    cluster.layout = cluster.storage._layout = AivenLayout(later)
+    found = scrub(
+        cluster.log, cluster.topics, cluster.storage, known=[], known_prefixes=resumed.key_prefixes, clock=cluster.clock
+    )
+    # The living topic lies below the prefix of the connection.
+    expected = {"one/": 6} | ({"now/": 6} if later == "two/" else {})
+    assert {p.prefix: p.objects for p in found.forgotten} == expected
