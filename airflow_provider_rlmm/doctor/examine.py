@@ -257,7 +257,10 @@ class _Examination:
 
     def lost_records(self, losses: Mapping[int, LostRecords]) -> None:
         """Report the metadata partitions that do not hold what earlier runs have read of them."""
-        for number, lost in sorted(losses.items()):
+        # Of a topic that was made anew each metadata partition says the same.
+        causes = {lost.why: number for number, lost in sorted(losses.items(), reverse=True)}
+        for number in sorted(causes.values()):
+            lost = losses[number]
             row = {"metadata_partition": number, "offset": lost.end}
             severity = None if lost.is_open else Severity.WARNING
             self.findings.add_one(FindingKind.LOST_RECORDS, row, f"{lost.name}: {lost.why}", severity)

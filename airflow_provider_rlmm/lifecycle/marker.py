@@ -96,7 +96,7 @@ class DeletedPartitionMarker:
         for metadata_partition in range(self.topic.log.partition_count):
             lost = topic.log.losses.get(metadata_partition)
             if lost is not None and lost.is_open:
-                refusals.append(refusal_of_lost(lost))
+                refusals += {refusal_of_lost(lost)}.difference(refusals)
                 continue
             topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
             if only is not None:

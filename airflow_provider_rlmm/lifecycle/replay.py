@@ -122,10 +122,13 @@ class MetadataPartitionView:
 
 def refusal_of_lost(lost: LostRecords) -> Refusal:
     """
-    Return what is refused where the log does not hold what earlier runs have read of it.
+    Return what is refused where the log does not hold what earlier runs have read of it: the same one for all metadata
+    partitions of a topic that was made anew.
 
     :param lost: what was lost.
     """
+    if lost.replaced is not None:
+        return Refusal("the metadata topic", lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS)
     what, number = f"metadata partition {lost.metadata_partition}", lost.metadata_partition
     return Refusal(what, lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS, number, lost.end)
 

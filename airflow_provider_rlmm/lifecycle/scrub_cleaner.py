@@ -236,9 +236,8 @@ class ScrubCleaner:
         """
         import pyarrow.compute as pc
 
-        for lost in self.log.losses.values():
-            if lost.is_open:
-                report.note_problem(refusal_of_lost(lost))
+        for refusal in dict.fromkeys(refusal_of_lost(lost) for lost in self.log.losses.values() if lost.is_open):
+            report.note_problem(refusal)
         reading = ScrubReading(self.log, self.topics, self.clock, pc.unique(planned["segment_id"]))
         # From the end of each folder on: what comes behind is gone, so that listings stay short.
         rows = planned.sort_by([("key", "descending")]).to_pylist()

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.lifecycle.scrub import Scrub
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import MAX_PLAN_FILE_BYTES, PlanFile
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.policy.scrub import LOST, ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import (
     FORGOTTEN,
     MAX_KEYS,
@@ -241,6 +241,8 @@ def problems_of(summary: ScrubSummary, rows: pa.Table) -> list[Attention]:
     # Of a folder that was not listed whole the listing is the problem.
     incomplete = "the listing of its folder ended early"
     mask = pc.and_(pc.equal(rows["class"], ScrubClass.UNKNOWN.value), pc.not_equal(rows["why"], incomplete))
+    # Of a metadata partition that has lost records the loss is.
+    mask = pc.and_(mask, pc.not_equal(rows["why"], LOST))
     # Of a forgotten prefix the prefix is.
     mask = pc.and_(mask, pc.invert(pc.starts_with(rows["why"], FORGOTTEN)))
     groups = rows.filter(mask).group_by(["topic_id", "topic", "metadata_partition", "why"]).aggregate([])

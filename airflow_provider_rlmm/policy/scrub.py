@@ -80,6 +80,9 @@ class LogView:
     closed: Collection[int] = frozenset()
 
 
+LOST = "its metadata partition has lost what an earlier run had read of it"
+"""Why nothing is believed of what the log says about an object."""
+
 ELSEWHERE = "its folder names a topic id that the log knows, at a place that the connection does not name"
 """Why nothing can be told of an object in a folder that the layout would not build."""
 
@@ -122,7 +125,7 @@ def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa
         (pc.is_null(rows["topic_id"]), ScrubClass.NOT_OF_THIS_LAYOUT, "the layout builds no such key"),
         (pc.is_null(rows["place"]), ScrubClass.UNKNOWN, ELSEWHERE),
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, "the listing of its folder ended early"),
-        (closed, ScrubClass.UNKNOWN, "its metadata partition has lost what an earlier run had read of it"),
+        (closed, ScrubClass.UNKNOWN, LOST),
         (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),
         (pc.and_(finished, long_ago), ScrubClass.FINISHED, "its segment was finished before it was listed"),
         (finished, ScrubClass.IN_USE, "its segment was finished while storage was listed"),

@@ -294,6 +294,17 @@ _ELSEWHERE_ADVICE = (
 _BARS = "; while they are there, no object that no record names is deleted, under whatever topic id"
 
 
+def _losses(summary: ScrubSummary) -> Iterator[Attention]:
+    """Yield what is lost, by cause: of a topic that was made anew every metadata partition says the same."""
+    causes: dict[tuple[str, str], list[int]] = {}
+    for number, todo in summary.lost.items():
+        causes.setdefault((summary.doubtful[number], todo), []).append(number)
+    for (why, todo), numbers in causes.items():
+        one = numbers[0] if len(numbers) == 1 else None
+        what = f"{len(numbers)} metadata partitions" if one is None else f"metadata partition {one}"
+        yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=one)
+
+
 def problems(
     summary: ScrubSummary, missing: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
 ) -> Iterator[Attention]:
@@ -332,9 +343,7 @@ def problems(
             f"it could not be listed whole, so nothing there was judged: {told.why}",
             "give the principal the right to list it, or move the key that the store cannot address out of it",
         )
-    for number, todo in summary.lost.items():
-        what, why = f"metadata partition {number}", summary.doubtful[number]
-        yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=number)
+    yield from _losses(summary)
     for forgotten in summary.forgotten:
         if forgotten.objects or forgotten.why:
             broken = f"; it cannot be listed whole, so nobody can tell all that lies there: {forgotten.why}"

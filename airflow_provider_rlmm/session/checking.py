@@ -85,7 +85,7 @@ def check(
         verified["root"] = ". ".join(root.sentences)
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))
         lost = [f"{lost.why}. What to do: {lost.what_to_do}" for lost in session.log.losses.values()]
-        verified["topic"] = ". ".join([topic.what_was_read, *lost])
+        verified["topic"] = ". ".join([topic.what_was_read, *dict.fromkeys(lost)])
         verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
     kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
     verified["work"] = _check_work_folder(uri, kept, session, limits)

@@ -57,8 +57,8 @@ def check_whole(
 
 def _lost(session: CleanerSession) -> list[ConnectionFinding]:
     """Say what the metadata topic does not hold of what earlier runs of the work folder have read of it."""
-    losses = session.log.losses.values()
-    return [ConnectionFinding(not lost.is_open, f"{lost.why}. What to do: {lost.what_to_do}") for lost in losses]
+    said = {f"{lost.why}. What to do: {lost.what_to_do}": lost.is_open for lost in session.log.losses.values()}
+    return [ConnectionFinding(not is_open, sentence) for sentence, is_open in said.items()]
 
 
 def _root(session: CleanerSession, topic: TopicReplay) -> str:
