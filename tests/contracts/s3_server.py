@@ -9,6 +9,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
@@ -18,12 +19,40 @@ _PAGE = 1_000
 _TIME = "2026-01-01T00:00:00.000Z"
 
 
+class FolderObjects(MutableMapping[str, bytes]):
+    """The files below a folder as the objects of a bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, key: str) -> bytes:
+        path = self._folder / key
+        if not path.is_file():
+            raise KeyError(key)
+        return path.read_bytes()
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        path = self._folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value)
+
+    def __delitem__(self, key: str) -> None:
+        (self._folder / key).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class S3Server(ThreadingHTTPServer):
     """
-    ``objects`` is the bucket, ``uploads`` holds the parts of unfinished uploads. Where ``read_only`` is set, writing is
-    forbidden; where ``full``, there is no room. ``allowed`` holds the IAM actions that the client has, ``None`` for
-    all; they decide as on S3, where a missing object is denied to whoever may not list the bucket. What is read was
-    written just now.
+    ``objects`` is the bucket, ``others`` holds those of other names, ``uploads`` the parts of unfinished uploads. Where
+    ``read_only`` is set, writing is forbidden; where ``full``, there is no room. ``allowed`` holds the IAM actions that the
+    client has in the bucket, ``None`` for all, ``allowed_in_others`` those in others; they decide as on S3, where a missing
+    object is denied to whoever may not list the bucket. Where ``expired`` is set, each request is refused as S3 refuses a
+    session that is over: its answer repeats the token. What is read was written just now.
     """
 
     daemon_threads = True
@@ -33,12 +62,20 @@ class S3Server(ThreadingHTTPServer):
         self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.full = False
+        self.expired = False
         self.read_only = False
         self.allowed: frozenset[str] | None = None
+        self.others: dict[str, dict[str, bytes]] = {}
+        self.allowed_in_others: dict[str, frozenset[str]] = {}
 
-    def allows(self, action: str) -> bool:
+    def allows(self, action: str, bucket: str) -> bool:
         """Tell whether the client may do this."""
-        return self.allowed is None or action in self.allowed
+        allowed = self.allowed if bucket == BUCKET else self.allowed_in_others.get(bucket)
+        return allowed is None or action in allowed
+
+    def objects_of(self, bucket: str) -> MutableMapping[str, bytes]:
+        """Return what a bucket holds."""
+        return self.objects if bucket == BUCKET else self.others.setdefault(bucket, {})
 
     @property
     def options(self) -> dict[str, str]:
@@ -66,20 +103,33 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: S3Server
+    bucket = BUCKET
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        if self.server.expired:
+            self._body()
+            token = self.headers.get("x-amz-security-token", "")
+            why = (
+                f"<Code>ExpiredToken</Code><Message>The provided token has expired.</Message><Token-0>{token}</Token-0>"
+            )
+            self._answer(400, f"<Error>{why}</Error>".encode())
+        return not self.server.expired
 
     def do_GET(self) -> None:
         key, query = self._request()
         needed = {"s3:GetObject"} if key else {"s3:ListBucket"}
-        if key and key not in self.server.objects:
+        if key and key not in self._objects:
             needed.add("s3:ListBucket")
-        if not all(map(self.server.allows, needed)):
+        if not all(map(self._allows, needed)):
             self._error(403, "AccessDenied")
         elif not key:
             self._answer(200, self._listing(query))
-        elif key not in self.server.objects:
+        elif key not in self._objects:
             self._error(404, "NoSuchKey")
         else:
-            self._send_object(self.server.objects[key])
+            self._send_object(self._objects[key])
 
     do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
 
@@ -88,15 +138,15 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self.server.full:
             self._error(507, "XMinioStorageFull")
-        elif self.server.read_only or not self.server.allows("s3:PutObject"):
+        elif self.server.read_only or not self._allows("s3:PutObject"):
             self._error(403, "AccessDenied")
-        elif self.headers.get("If-None-Match") == "*" and key in self.server.objects:
+        elif self.headers.get("If-None-Match") == "*" and key in self._objects:
             self._error(412, "PreconditionFailed")
         elif "uploadId" in query:
             self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
             self._answer(200, b"", ETag='"part"')
         else:
-            self.server.objects[key] = body
+            self._objects[key] = body
             self._answer(200, b"", ETag='"tag"')
 
     def do_DELETE(self) -> None:
@@ -113,17 +163,17 @@ class _Handler(BaseHTTPRequestHandler):
         if "uploadId" in query:
             parts = self.server.uploads.pop(query["uploadId"][0])
             self._body()
-            self.server.objects[key] = b"".join(parts[number] for number in sorted(parts))
+            self._objects[key] = b"".join(parts[number] for number in sorted(parts))
             self._answer(200, b"<Done><ETag>tag</ETag></Done>")
             return
         keys = re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL)
-        if not self.server.allows("s3:DeleteObject"):
+        if not self._allows("s3:DeleteObject"):
             denied = "<Code>AccessDenied</Code><Message>refused by the test</Message>"
             refusals = "".join(f"<Error><Key>{key}</Key>{denied}</Error>" for key in keys)
             self._answer(200, f"<DeleteResult>{refusals}</DeleteResult>".encode())
             return
         for key in keys:
-            self.server.objects.pop(unescape(key, {"&quot;": '"', "&apos;": "'"}), None)
+            self._objects.pop(unescape(key, {"&quot;": '"', "&apos;": "'"}), None)
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
         self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
@@ -144,13 +194,13 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, delimiter, after, token = (
             query.get(name, [""])[0] for name in ("prefix", "delimiter", "start-after", "continuation-token")
         )
-        keys = sorted(k for k in self.server.objects if k.startswith(prefix) and k > max(after, token))
+        keys = sorted(k for k in self._objects if k.startswith(prefix) and k > max(after, token))
         folders = sorted({prefix + k[len(prefix) :].partition("/")[0] + "/" for k in keys if "/" in k[len(prefix) :]})
         if delimiter:
             keys = [k for k in keys if "/" not in k[len(prefix) :]]
         page = keys[:_PAGE]
         parts = [
-            f"<Contents><Key>{escape(k)}</Key><Size>{len(self.server.objects[k])}</Size>"
+            f"<Contents><Key>{escape(k)}</Key><Size>{len(self._objects[k])}</Size>"
             f"<LastModified>{_TIME}</LastModified><ETag>tag</ETag></Contents>"
             for k in page
         ]
@@ -162,9 +212,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _request(self) -> tuple[str, dict[str, list[str]]]:
         parts = urlsplit(self.path)
-        return unquote(parts.path.removeprefix(f"/{BUCKET}").removeprefix("/")), parse_qs(
-            parts.query, keep_blank_values=True
-        )
+        self.bucket, _, key = unquote(parts.path.removeprefix("/")).partition("/")
+        return key, parse_qs(parts.query, keep_blank_values=True)
+
+    @property
+    def _objects(self) -> MutableMapping[str, bytes]:
+        return self.server.objects_of(self.bucket)
+
+    def _allows(self, action: str) -> bool:
+        return self.server.allows(action, self.bucket)
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))

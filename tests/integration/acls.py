@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -34,19 +34,31 @@ def allow_exactly(kafka: LocalKafka, user: str, acls: Collection[Acl]) -> None:
     :param user: one of its users.
     :param acls: what is allowed.
     """
+    allow_each(kafka, {user: acls})
+
+
+def allow_each(kafka: LocalKafka, acls: Mapping[str, Collection[Acl]]) -> None:
+    """
+    Let each of some users do what is theirs and nothing else; take from all others what they might do.
+
+    :param kafka: a broker with an authorizer.
+    :param acls: user → what is allowed.
+    """
     admin = AdminClient(kafka.client_config())
     for future in admin.delete_acls([_EVERY]).values():
         future.result(TIMEOUT_S)
+    wanted = {(f"User:{user}", *acl) for user, theirs in acls.items() for acl in theirs}
     bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in acls
+        AclBinding(kind, name, ResourcePatternType.LITERAL, user, "*", operation, AclPermissionType.ALLOW)
+        for user, kind, name, operation in wanted
     ]
     # librdkafka takes no empty list.
     for future in admin.create_acls(bindings).values() if bindings else ():
         future.result(TIMEOUT_S)
 
-    def granted() -> set[Acl]:
-        return {(b.restype, b.name, b.operation) for b in admin.describe_acls(_EVERY).result(TIMEOUT_S)}
+    def granted() -> set[tuple[str, ResourceType, str, AclOperation]]:
+        found = admin.describe_acls(_EVERY).result(TIMEOUT_S)
+        return {(b.principal, b.restype, b.name, b.operation) for b in found}
 
     # The controller has them; the broker, which decides, learns of them a moment later.
-    await_condition(lambda: granted() == set(acls), "the ACLs", TIMEOUT_S)
+    await_condition(lambda: granted() == wanted, "the ACLs", TIMEOUT_S)

@@ -27,6 +27,8 @@ class StatsdListener:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="statsd", daemon=True)
         self.port: int = self._socket.getsockname()[1]
+        self.names: set[str] = set()
+        """Of all that came, with their tags."""
         self.gauges: dict[str, float] = {}
         self.counters: dict[str, float] = {}
 
@@ -49,7 +51,8 @@ class StatsdListener:
                 continue
             for line in datagram.decode().splitlines():
                 name, _, said = line.partition(":")
-                value, kind = said.split("|")[:2]
+                value, kind, *tags = said.split("|")
+                self.names.add(" ".join([name, *tags]))
                 if kind == "g":
                     self.gauges[name] = float(value)
                 elif kind == "c":
