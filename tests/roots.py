@@ -9,6 +9,8 @@ import pytest
 
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.storage.root import RootExpectation
 
 
 class KnownFromTheBeginning:
@@ -21,6 +23,17 @@ class KnownFromTheBeginning:
 
 
 KNOWN_FROM_THE_BEGINNING = KnownFromTheBeginning()
+
+
+def naming(storage: RemoteStorageManager, cluster_id: str) -> RootExpectation:
+    """
+    Name every place of a storage where it lies now, as somebody does who takes a wait away.
+
+    :param storage: the storage.
+    :param cluster_id: whose it is.
+    """
+    places = storage.check_root(frozenset(), cluster_id).places
+    return RootExpectation(expected_root=" ".join(str(check.where) for check in places))
 
 
 @pytest.fixture(autouse=True)

@@ -4,18 +4,21 @@ Is a storage root the one that brokers write to, or a copy of it that is current
 
 A copy holds whatever was copied before it was made, so nothing that is older tells them apart. What tells is a segment whose
 copy began after the work folder had recorded where the root lies, and that lies there. Offsets of the metadata topic say what
-is older, no clock does. Our own copier writes where the connection says: its copies prove nothing.
+is older, no clock does. Our own copier writes where the connection says: its copies prove nothing. Who takes a wait away has
+no time for such a copy, and names the root.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.policy.guards import WAIT_OVERRIDES
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.root import RootCheck
 
 COMPARE: Final = "compare it with rsm.config.* in a broker's properties: brokers do not tell it"
@@ -47,6 +50,28 @@ class FirstSeen:
         return sample.broker_id >= 0 and end is not None and added is not None and added >= end
 
 
+@dataclass(frozen=True, slots=True)
+class NotCurrent:
+    """
+    A root of which nothing shows that it is the one that brokers write to now: no real run works below it.
+
+    :param why: what is missing.
+    :param what_to_do: what a person can do.
+    """
+
+    why: str
+    what_to_do: str
+
+    def __str__(self) -> str:
+        return f"{self.why}. What to do: {self.what_to_do}"
+
+    def to_refusal(self) -> Refusal:
+        """Return what a dry run or a plan has to say of the real one."""
+        return Refusal(
+            "the storage root", f"a real run would be refused: {self.why}", self.what_to_do, RefusalKind.STORAGE
+        )
+
+
 class PlaceLedger(Protocol):
     """Remembers since when places lie where they do."""
 
@@ -72,31 +97,47 @@ NOTHING_RECORDED: Final[PlaceLedger] = NothingRecorded()
 
 
 def why_not_current(
-    check: RootCheck, freshness: Freshness, ledger: PlaceLedger, log: MetadataLogReader, *, named: bool
-) -> str | None:
+    check: RootCheck,
+    freshness: Freshness,
+    ledger: PlaceLedger,
+    log: MetadataLogReader,
+    *,
+    named: bool,
+    overrides: Collection[str] = (),
+) -> NotCurrent | None:
     """
     Tell why nothing shows that a root is the one that brokers write to now, ``None`` where something does.
 
-    Where no living topic has a copy nothing can: other rules hold there.
+    Where no living topic has a copy nothing can: other rules hold there, unless the run takes a wait away.
 
     :param check: whose root it is.
     :param freshness: whether it is up to date.
     :param ledger: since when it is known.
     :param log: the metadata event log.
     :param named: whether a person has named every place.
+    :param overrides: overrides in force.
     :raises PlanError: if what was recorded cannot be read.
     :raises EventLogError: if the log does not answer.
     """
     first = check.places[0]
     place, where = first.place.name, str(first.where)
     known = ledger.seen({c.place.name: str(c.where) for c in check.places}, log).get(place)
-    if named or freshness.verdict(place) not in (FreshnessVerdict.FRESH, FreshnessVerdict.PARTLY_MISSING):
+    pinned = f"set {check.to_paste} in the rlmm connection, and {COMPARE}"
+    if named:
+        return None
+    if hasty := sorted(WAIT_OVERRIDES.intersection(overrides)):
+        return NotCurrent(
+            f"the override {hasty[0]!r} takes the wait away, and no person has named the storage root, {where}: it may be a "
+            "current copy of the root that brokers write to",
+            f"wait, without the override, or {pinned}",
+        )
+    if freshness.verdict(place) not in (FreshnessVerdict.FRESH, FreshnessVerdict.PARTLY_MISSING):
         return None
     there = [sample for sample in freshness.samples if sample.place == place and sample not in freshness.missing]
     if known is not None and known.where == where and any(map(known.is_before, there)):
         return None
-    return (
+    return NotCurrent(
         f"no broker has copied a segment of a living topic to {place} since this work folder first recorded that it lies at "
-        f"{where}, so it may be a current copy of the root that brokers write to. Look again when one has, or set "
-        f"{check.to_paste} in the rlmm connection, and {COMPARE}"
+        f"{where}, so it may be a current copy of the root that brokers write to",
+        f"look again when one has, or {pinned}",
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import (
     COMPARE,
     NOTHING_RECORDED,
+    NotCurrent,
     PlaceLedger,
     why_not_current,
 )
@@ -35,6 +36,7 @@ from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.layouts import Layout
@@ -201,7 +203,7 @@ class ProvenRoot:
     effect: DeletionEffect  # whether deletion frees space there
     recorded: frozenset[str] = frozenset()  # root ids that earlier plans and reports of the cluster recorded
     # Why a real run would be refused, ``None`` where something shows that it is no current copy of the root.
-    not_current: str | None = None
+    not_current: NotCurrent | None = None
 
     @property
     def shown(self) -> bool:
@@ -228,7 +230,15 @@ class ProvenRoot:
             }
             for check in self.check.places
         ]
-        return {"places": places, "deletion": self.effect.to_dict(), **self.freshness.to_dict()}
+        refused = self.not_current and asdict(self.not_current)
+        return {
+            "places": places, "deletion": self.effect.to_dict(), **self.freshness.to_dict(), "not_current": refused,
+        }  # fmt: skip
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why a real run would be refused below it, for plans and dry runs."""
+        return (self.not_current.to_refusal(),) if self.not_current else ()
 
 
 def _place_in_words(check: PlaceCheck) -> str:
@@ -291,13 +301,13 @@ def prove_root(
     freshness = replace(freshness, lost=lost if living else ())
     freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
     named = bool(expectation.expected)
-    not_current = why_not_current(check, freshness, ledger, topic.log, named=named)
+    not_current = why_not_current(check, freshness, ledger, topic.log, named=named, overrides=overrides)
     if not_current is not None and samples is not None:
         # What was copied since the plan was made may tell.
         newer, living = _of_all_that_lives(topic, living, storage)
         freshness = replace(freshness, samples=newer.samples, missing=newer.missing)
         freshness.require(places, check.expected_places, overrides)
-        not_current = why_not_current(check, freshness, ledger, topic.log, named=named)
+        not_current = why_not_current(check, freshness, ledger, topic.log, named=named, overrides=overrides)
     if not_current is not None:
         if not dry_run:
             raise StorageRootError(f"nothing is deleted: {not_current}")

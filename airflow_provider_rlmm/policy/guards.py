@@ -27,7 +27,7 @@ QUARANTINE_KINDS = frozenset(code.name for code in ErrorCode if code is not Erro
 """Kinds of records that cannot be used."""
 
 OVERRIDES = {
-    "short_min_absence": "min_absence below 24 h",
+    "short_min_absence": "min_absence below 24 h, below a storage root that expected_root names",
     "settle_missing": "finish segments whose objects were never seen",
     "settle_changed_prefix": "finish segments whose deletion no record of ours tells and that are at none of several places",
     "move_stamp": "write the stamp of the storage root anew where it names another location",
@@ -35,10 +35,13 @@ OVERRIDES = {
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
     "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
-    "short_unreferenced_wait": "delete objects that no record names after less than 24 h",
+    "short_unreferenced_wait": "delete what no record names after less than 24 h, below a root that expected_root names",
     "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
+
+WAIT_OVERRIDES = frozenset({"short_min_absence", "short_unreferenced_wait"})
+"""Those of them that take a wait away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,17 +305,27 @@ def _losses(summary: ScrubSummary) -> Iterator[Attention]:
         yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=one)
 
 
+def _of_the_root(summary: ScrubSummary) -> Iterator[Attention]:
+    """Yield why nothing would be deleted below the storage root, as far as that was known when it was scrubbed."""
+    if (refused := summary.root.get("not_current")) is not None:
+        why = f"a real run would be refused: {refused['why']}"
+        yield Attention(
+            RefusalKind.STORAGE.value, "the storage root", why, refused["what_to_do"], acknowledgeable=False
+        )
+
+
 def problems(
     summary: ScrubSummary, missing: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
 ) -> Iterator[Attention]:
     """
-    Yield what needs a person: missing objects, what no record names and must stay, folders that were not listed whole, and
-    what nothing can be told of.
+    Yield what needs a person: a root below which nothing would be deleted, missing objects, what no record names and must
+    stay, folders that were not listed whole, and what nothing can be told of.
 
     :param summary: of the scrub.
     :param missing: the first rows of class ``MISSING``, one per segment.
     :param unknown: one row per topic, metadata partition and reason of class ``UNKNOWN``, the first of them.
     """
+    yield from _of_the_root(summary)
     for row in missing:
         yield Attention(
             RefusalKind.MISSING_OBJECTS.value,

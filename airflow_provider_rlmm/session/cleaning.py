@@ -92,11 +92,11 @@ def plan(
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic() as topic:
-        # A plan deletes nothing; whoever applies it asks again.
+        # A plan deletes nothing: it says what whoever applies it would be refused for.
         root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
-    refusals = first_refusals([*unknown, *made.summary.refusals])
+    refusals = first_refusals([*root.refusals, *unknown, *made.summary.refusals])
     proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock), refusals=refusals)
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)

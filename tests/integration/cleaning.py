@@ -34,7 +34,7 @@ from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev.broker import LocalKafka
-from tests.roots import KNOWN_FROM_THE_BEGINNING
+from tests.roots import naming
 
 HOUR_MS = 3_600_000
 RUN = RunIdentity("test", "test", "test", "nobody")
@@ -136,7 +136,7 @@ class Cleaning:
             limits=self._limits,
             audit=AuditFiles(self._work, self._cluster_id, RUN, metadata_partition, system_clock),
             expected_cluster_id=self._cluster_id,
-            ledger=KNOWN_FROM_THE_BEGINNING,
+            root=naming(self._storage, self._cluster_id),
             snapshots=self._snapshots,
         )
         return cleaner.clean(metadata_partition, {key: frozenset(ids) for key, ids in planned.items()})

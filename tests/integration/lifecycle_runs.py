@@ -35,7 +35,7 @@ from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageM
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
-from tests.roots import KNOWN_FROM_THE_BEGINNING
+from tests.roots import naming
 from tests.scrub import scrub, unfinished_segments
 
 RUN = RunIdentity("test", "test", "test", "nobody")
@@ -99,17 +99,18 @@ class Runs:
     def clean(
         self, metadata_partition: int, planned: Planned, storage: RemoteStorageManager | None = None
     ) -> MetadataPartitionReport:
+        storage = storage or self.open_storage()
         with KafkaMetadataEventLog(self.config) as log:
             cleaner = RemoteLogCleaner(
                 log,
                 GuardedPublisher(log, allow_writes=True),
                 KafkaOffsetStore(self.config, GROUP_ID),
                 KafkaClusterTopics(self.config),
-                storage or self.open_storage(),
+                storage,
                 limits=NO_WAIT,
                 audit=AuditFiles(self.work, self.kafka.cluster_id, RUN, metadata_partition, system_clock),
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
-                ledger=KNOWN_FROM_THE_BEGINNING,
+                root=naming(storage, self.kafka.cluster_id),
                 snapshots=self.snapshots,
             )
             return cleaner.clean(metadata_partition, planned)

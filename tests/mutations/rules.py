@@ -366,8 +366,8 @@ RULES = [
         "hold",
         "a hold of the connection that names nothing is green",
         "session/cleaning.py",
-        "first_refusals([*unknown, *made.summary.refusals])",
-        "first_refusals([*made.summary.refusals])",
+        "first_refusals([*root.refusals, *unknown, *made.summary.refusals])",
+        "first_refusals([*root.refusals, *made.summary.refusals])",
         "airflow/test_hold_names.py::test_a_hold_of_the_connection_that_names_nothing_needs_a_person_and_the_run_goes_on",
     ),
     Mutation(

@@ -176,6 +176,28 @@ STORAGE_ROOT = [
         "        if not dry_run:",
         "lifecycle/test_current_root.py::test_a_real_run_below_a_current_copy_is_refused_and_a_dry_one_says_so",
     ),
+    switched_off(
+        CURRENT_ROOT,
+        "I2",
+        "takes the wait away below a root that nobody has named",
+        "    if hasty := sorted(WAIT_OVERRIDES.intersection(overrides)):",
+        "cli/test_current_root.py::test_who_takes_the_wait_away_names_the_root_whatever_was_copied_since",
+    ),
+    Mutation(
+        "I12",
+        "promises in a plan what the real run would be refused for below the root",
+        CLEANING,
+        "first_refusals([*root.refusals, *unknown,",
+        "first_refusals([*unknown,",
+        "cli/test_current_root.py::test_a_dry_run_and_a_plan_say_first_what_the_real_run_would_be_refused_for",
+    ),
+    switched_off(
+        "policy/scrub_summary.py",
+        "I12",
+        "calls a scrub green below what may be a current copy of the root",
+        '    if (refused := summary.root.get("not_current")) is not None:',
+        "cli/test_current_root.py::test_a_dry_run_and_a_plan_say_first_what_the_real_run_would_be_refused_for",
+    ),
     Mutation(
         "whose storage",
         "copies into what may be a current copy of the root",

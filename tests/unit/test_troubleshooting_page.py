@@ -199,9 +199,9 @@ def test_the_storage_root() -> None:
             freshness.require([place.name], expected=(), to_paste=check.to_paste)
         assert quoted(str(caught.value))
     log = InProcessMetadataEventLog(1)
-    assert quoted(
-        f"nothing is deleted: {why_not_current(check, Freshness(samples), NOTHING_RECORDED, log, named=False)}"
-    )
+    for overrides in ((), ("short_min_absence",)):
+        why = why_not_current(check, Freshness(samples), NOTHING_RECORDED, log, named=False, overrides=overrides)
+        assert quoted(f"nothing is deleted: {why}")
 
 
 def test_a_store_that_hangs() -> None:

@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_rlmm.cli.main import rlmm
 from dev import tiering
 from dev.broker import LocalKafka
+from dev.roots import expected_root_of
 from tests.scrub import scrub
 
 pytestmark = pytest.mark.integration
@@ -51,11 +52,12 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
             "HOME": str(tmp_path),
             "RLMM_BOOTSTRAP_SERVER": kafka.bootstrap_servers,
             "RLMM_STORAGE_URI": kafka.remote_dir.as_uri(),
+            "RLMM_EXPECTED_ROOT": expected_root_of(kafka.remote_dir),
             "CLUSTER_ID": kafka.cluster_id,
         }
         (settings, *blocks) = [block for _, block in examples()]
         assert re.findall(r"^export (\w+)=", settings, re.MULTILINE) == [
-            "RLMM_BOOTSTRAP_SERVER", "RLMM_STORAGE_URI", "RLMM_LAYOUT",
+            "RLMM_BOOTSTRAP_SERVER", "RLMM_STORAGE_URI", "RLMM_LAYOUT", "RLMM_EXPECTED_ROOT",
         ]  # fmt: skip
         said = ""
         for block in (b for b in blocks if not b.startswith(NEEDS_A_STOPPED_BROKER)):

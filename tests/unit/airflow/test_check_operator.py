@@ -58,15 +58,18 @@ def check(**arguments: Any) -> dict[str, str]:
     return CheckRemoteLogCleanupOperator(task_id="check", **arguments).execute(context())
 
 
-def test_the_check_says_what_it_verified_and_changes_nothing(cluster: Cluster, work: Path) -> None:
+def test_the_check_says_what_it_verified_and_changes_nothing(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, expected_root=None)
     events, keys = cluster.events, cluster.storage.keys
-    verified = check(limits=NOW)
+    verified = check()
     assert "cluster-1" in verified["cluster"]
     assert "newest copied segments of 1 living topics are at" in verified["root"]
     assert ": new, it has no root id yet; " in verified["root"]
     assert verified["writes"] == "allowed"
     assert verified["topic"].endswith("records were read, all that there are")
-    assert check(limits=NOW)["topic"].startswith("0 records were read; the ")
+    assert check()["topic"].startswith("0 records were read; the ")
     assert (cluster.events, cluster.storage.keys) == (events, keys)
 
 
@@ -198,12 +201,15 @@ def test_a_canary_plans_no_more_than_it_is_told(cluster: Cluster, work: Path) ->
     assert json.loads((work / "dag.run" / "summary.json").read_text())["by_reason"]["ORPHANED"]["segments"] == 1
 
 
-def test_a_cleaned_root_is_recorded_for_the_runs_that_follow(cluster: Cluster, work: Path) -> None:
+def test_a_cleaned_root_is_recorded_for_the_runs_that_follow(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_all()
+    connect(monkeypatch, expected_root=None)
     roots = json.loads((work / "cluster-cluster-1" / "roots.json").read_text())
     assert roots["cluster_id"] == "cluster-1"
     assert len(roots["root_ids"]) == 1
     (root_id,) = roots["root_ids"].values()
-    assert f": root {root_id}, expected; " in check(limits=NOW)["root"]
+    assert f": root {root_id}, expected; " in check()["root"]
     (work / "cluster-cluster-1" / "roots.json").unlink()
-    assert f": root {root_id}, which no earlier run has recorded; " in check(limits=NOW)["root"]
+    assert f": root {root_id}, which no earlier run has recorded; " in check()["root"]

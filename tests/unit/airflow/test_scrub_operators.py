@@ -97,10 +97,7 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
     monkeypatch.setattr(RemoteLogMetadataHook, "get_offset_store", lambda self: cluster.offsets)
     cluster.topics.describe_metadata_topic = lambda topic: SimpleNamespace(authorized_operations=None)  # type: ignore[attr-defined]
     cluster.segments(GONE, 5)
-    limits: Any = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
     run = Run()
-    run.scrub()
-    run.plan()
 
     def elsewhere() -> None:
         cluster.foreign(add(cluster.alive, 500))
@@ -108,17 +105,19 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
         cluster.foreign(event)
 
     MarkDeletedPartitionsOperator(task_id="mark").execute(Run("clean").context)
-    cluster.now_ms += 1000
-    [planned] = PlanRemoteLogCleanupOperator(task_id="plan", limits=limits, blast_radius={"max_share": 1.0}).execute(
+    cluster.now_ms += 30 * HOUR_MS
+    [planned] = PlanRemoteLogCleanupOperator(task_id="plan", blast_radius={"max_share": 1.0}).execute(
         Run("clean").context
     )
+    run.scrub()
+    run.plan()
     elsewhere()
     before = (set(cluster.storage.keys), dict(cluster.log.high_water_marks()))
     for step in (
         lambda: CheckRemoteLogCleanupOperator(task_id="check", dry_run_only=True).execute(run.context),
         lambda: CheckRemoteLogCleanupOperator(task_id="check").execute(run.context),
         lambda: MarkDeletedPartitionsOperator(task_id="mark").execute(run.context),
-        lambda: PlanRemoteLogCleanupOperator(task_id="plan", limits=limits).execute(run.context),
+        lambda: PlanRemoteLogCleanupOperator(task_id="plan").execute(run.context),
         run.scrub,
         run.delete,
     ):
@@ -129,9 +128,7 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
     named.storage._objects.update(cluster.storage._objects)
     monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", lambda self: named.storage)
     with pytest.raises(PlanError, match=r"made for the places kafka, .* names kafka, two now"):
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=planned, limits=limits).execute(
-            Run("clean").context
-        )
+        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=planned).execute(Run("clean").context)
     assert (set(cluster.storage.keys), dict(cluster.log.high_water_marks())) == before
     MarkDeletedPartitionsOperator(task_id="mark").execute(run.context)
     run.scrub(fail_on_problems=False)
