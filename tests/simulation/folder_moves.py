@@ -32,7 +32,7 @@ HELD = "a topic under a hold"
 FIRST, SECOND = "one/", "two/"
 COPIED = 1
 MOVES = (CUT, REMADE, CLONE, PREFIX, AWAY, COPY, HELD)
-PLAYED: tuple[str, ...] = (CUT, REMADE, CLONE, PREFIX, AWAY, HELD)
+PLAYED: tuple[str, ...] = MOVES
 """Those that seeds draw from."""
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, unnamed_guard
+from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, root_proof, unnamed_guard
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.policy import scrub_plan
 from airflow_provider_rlmm.session import floors
-from tests.simulation.folder_moves import AWAY, CLONE, CUT, HELD, PREFIX, REMADE
+from tests.simulation.folder_moves import AWAY, CLONE, COPY, CUT, HELD, PREFIX, REMADE
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -74,7 +74,13 @@ def _held_is_marked() -> Iterator[Any]:
     yield mock.patch.object(DeletedPartitionMarker, "_not_held", all_of_them)
 
 
+def _no_copy() -> Iterator[Any]:
+    """What holds everything that was copied to this day is the root that brokers write to."""
+    yield mock.patch.object(root_proof, "why_not_current", return_value=None)
+
+
 FOLDER_PROTECTIONS: dict[str, tuple[Callable[[], Iterator[Any]], str]] = {
+    "a root is shown to be no current copy": (_no_copy, COPY),
     "the metadata topic is the one before": (_any_topic, REMADE),
     "the audit log knows what a run deleted": (_gone_unseen, AWAY),
     "storage is asked before every end": (_unasked_storage, CLONE),

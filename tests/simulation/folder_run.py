@@ -85,6 +85,7 @@ class FolderRun(Process):
     :param name: of its folder below the work folder.
     :param scrubs: whether it is a scrub.
     :param elsewhere_at_first: whether brokers had said before it that they copy below a prefix that nobody named.
+    :param below_a_copy: whether a copy of the root was mounted before it, in place of the one that brokers write to.
     :param strangers_at_first: whether another cluster had written below a living topic id before it.
     :param confirms: the losses that a person confirms with it, by name.
     :param confirms_topic: whether that person confirms the metadata topic that is there now, too.
@@ -94,6 +95,7 @@ class FolderRun(Process):
     name: str = ""
     scrubs: bool = False
     elsewhere_at_first: bool = False
+    below_a_copy: bool = False
     strangers_at_first: bool = False
     confirms: tuple[str, ...] = ()
     confirms_topic: bool = False

@@ -125,6 +125,7 @@ class FolderWorld(Moves):
             confirms=self.to_confirm if self.adversary.random() < 0.5 else (),
             confirms_topic=self.asks_for_topic and self.adversary.random() < 0.5,
             elsewhere_at_first=self.knows_another_prefix(),
+            below_a_copy=self.hidden is not None,
             strangers_at_first=self.written_by_another(),
             name=f"run-{self.runs}",
             scrubs=scrubs,
@@ -212,6 +213,7 @@ class FolderWorld(Moves):
         quiet = not run.told and not crashed
         assert not (lost and quiet), f"I18: {run.name} is green, and {lost} have lost what was read of them"
         assert not (run.elsewhere_at_first and quiet), f"I18: {run.name} is green, and copies lie below another prefix"
+        assert not (run.below_a_copy and quiet), f"I2: {run.name} is green, and a copy of the root is mounted"
         strangers = run.strangers_at_first and run.scrubs
         assert not (strangers and quiet), f"I20: {run.name} is green, and storage holds what the log does not name"
         self.memory.add(self.memory_to_be)
@@ -267,6 +269,8 @@ class FolderWorld(Moves):
             self.converge()
 
     def converge(self) -> None:
+        # No run may have come so far that the work folder knows where the root lies: a person names it.
+        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage"))
         self.trouble, self.baton = CALM, Baton(self.adversary, 0.0)
         self.clerk.end_trouble()
         for _ in range(5):
