@@ -13,7 +13,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, CopyRefusedError, DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.errors import (
+    ClusterMismatchError,
+    CopyRefusedError,
+    DamagedObjectError,
+    LogDirectoryError,
+    StorageRootError,
+)
 from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_json
 from airflow_provider_rlmm.policy.copying import Candidates, CopyHole, CopyLimits, LocalSegment
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
     from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
     from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+    from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+    from airflow_provider_rlmm.storage.root import RootExpectation
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +49,7 @@ class PartitionCopy:
     report: CopyReport | None = None  # what was copied, ``None`` where nothing was begun
     planned: Candidates | None = None  # what a dry run would copy
     refused: str | None = None  # why nothing of it may be copied
+    wrong_root: str | None = None  # in a dry run, why the storage root would be refused; ``None`` where it would not
 
     @property
     def segments(self) -> int:
@@ -85,7 +94,7 @@ class PartitionCopy:
             return self.report.stopped_by
         if self.planned is None:
             return self.refused
-        reasons = (self.hole_ahead, self.planned.obstacle)
+        reasons = (self.wrong_root, self.hole_ahead, self.planned.obstacle)
         return "; ".join(why for why in reasons if why is not None) or None
 
     def to_json(self) -> dict[str, Any]:
@@ -183,7 +192,6 @@ def copy_topic(
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
     from airflow_provider_rlmm.lifecycle.plan_files import write_document
-    from airflow_provider_rlmm.lifecycle.root_proof import require_brokers_root
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
     from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
@@ -211,24 +219,39 @@ def copy_topic(
             metrics=metrics,
         )
         expectation = session.root_expectation(CleanerLimits())
-        if not dry_run:
-            with session.topic() as replay:
-                require_brokers_root(
-                    replay,
-                    context.storage,
-                    cluster_id=session.cluster_id,
-                    expectation=expectation,
-                    overrides=limits.overrides,
-                    ledger=session.root_ledger,
-                )
+        wrong_root = _wrong_root(session, context, expectation, dry_run=dry_run)
         copier = RemoteLogCopier(context, session.cluster_id, expectation)
-        found = TopicCopy(topic, dry_run, tuple(_copy_partition(copier, disk, p, dry_run=dry_run) for p in wanted))
+        copies = (_copy_partition(copier, disk, p, wrong_root, dry_run=dry_run) for p in wanted)
+        found = TopicCopy(topic, dry_run, tuple(copies))
     write_document(uri, COPY_DOCUMENT, json.dumps({"cluster_id": session.cluster_id, **found.to_json()}, indent=2))
     return found
 
 
+def _wrong_root(
+    session: CleanerSession, context: CopyContext, expectation: RootExpectation, *, dry_run: bool
+) -> str | None:
+    """Refuse a root that is not shown to be the one that brokers copy to now; return in a dry run why it would be refused."""
+    from airflow_provider_rlmm.lifecycle.root_proof import require_brokers_root
+
+    try:
+        with session.topic() as replay:
+            require_brokers_root(
+                replay,
+                context.storage,
+                cluster_id=session.cluster_id,
+                expectation=expectation,
+                overrides=context.limits.overrides,
+                ledger=session.root_ledger,
+            )
+    except StorageRootError as e:
+        if not dry_run:
+            raise
+        return f"a real run would be refused: {e}"
+    return None
+
+
 def _copy_partition(
-    copier: RemoteLogCopier, disk: LogDisk, partition: TopicPartition, *, dry_run: bool
+    copier: RemoteLogCopier, disk: LogDisk, partition: TopicPartition, wrong_root: str | None, *, dry_run: bool
 ) -> PartitionCopy:
     from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
     from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
@@ -237,7 +260,7 @@ def _copy_partition(
     try:
         source = DirectorySource(LogDirectory.open(disk, partition))
         if dry_run:
-            found = PartitionCopy(topic, number, planned=copier.plan(source))
+            found = PartitionCopy(topic, number, planned=copier.plan(source), wrong_root=wrong_root)
         else:
             found = PartitionCopy(topic, number, report=copier.copy(source))
     except (CopyRefusedError, LogDirectoryError, DamagedObjectError) as e:

@@ -199,6 +199,14 @@ STORAGE_ROOT = [
         "cli/test_current_root.py::test_a_dry_run_and_a_plan_say_first_what_the_real_run_would_be_refused_for",
     ),
     Mutation(
+        "I12",
+        "promises a copy that the storage root would be refused for",
+        "session/copying.py",
+        "(self.wrong_root, self.hole_ahead,",
+        "(self.hole_ahead,",
+        "airflow/test_copying_operator.py::test_a_dry_run_says_first_that_the_storage_would_be_refused",
+    ),
+    Mutation(
         "whose storage",
         "copies into what may be a current copy of the root",
         ROOT_PROOF,

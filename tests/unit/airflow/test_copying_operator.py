@@ -29,6 +29,7 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
+from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED
 from airflow_provider_rlmm.metadata.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
@@ -197,6 +198,31 @@ def test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage(world: Decomm
     lose(world, "orders")
     events = world.events
     with pytest.raises(StorageRootError, match="nothing is copied there; check storage URI, layout and mount"):
+        copy(world)
+    assert world.events == events
+
+
+@pytest.mark.parametrize("wrong", ["an old copy", "a copy that may be current"])
+def test_a_dry_run_says_first_that_the_storage_would_be_refused(
+    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    why = "nothing is copied there; check storage URI, layout and mount"
+    if wrong == "an old copy":
+        lose(world, "orders")
+    else:
+        ledger = property(lambda session: NOTHING_RECORDED)
+        monkeypatch.setattr("airflow_provider_rlmm.session.cleaner_session.CleanerSession.root_ledger", ledger)
+        connect(monkeypatch, allow_copy=True, expected_cluster_id=CLUSTER_ID, expected_root=None)
+        monkeypatch.delenv("RLMM_EXPECTED_ROOT")
+        why = "nothing is copied: no broker has copied a segment of a living topic"
+    events = world.events
+    with pytest.raises(AirflowFailException, match="2 partitions need a person, such as: a real run would be refused"):
+        copy(world, dry_run_only=True)
+    assert {p["needs_person"] for p in PUSHED["return_value"]["partitions"]} == {True}
+    assert all(why in p["stopped_by"] for p in PUSHED["return_value"]["partitions"])
+    assert run(["copy", str(world.log_dir), "living", "--json"]) == 4
+    assert why in capsys.readouterr().out
+    with pytest.raises(StorageRootError, match=why):
         copy(world)
     assert world.events == events
 
