@@ -57,7 +57,7 @@ def _no_floor() -> Iterator[Any]:
 
 def _any_topic() -> Iterator[Any]:
     """The metadata topic that is there is the one that runs have always worked with."""
-    yield mock.patch.object(floors, "_why_replaced", return_value=None)
+    yield mock.patch.object(floors, "why_replaced", return_value=None)
 
 
 def _gone_unseen() -> Iterator[Any]:
