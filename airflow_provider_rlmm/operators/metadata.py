@@ -69,8 +69,8 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
         with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             report = read_to_parquet(log, uri, start_offsets=starts, end_offsets=ends)
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
-        if lost := [loss for loss in log.losses.values() if loss.is_open]:
-            said = "; ".join(f"{loss.why}. What to do: {loss.what_to_do}" for loss in lost)
+        if lost := [f"{loss.why}. What to do: {loss.what_to_do}" for loss in log.losses.values() if loss.is_open]:
+            said = "; ".join(dict.fromkeys(lost))
             raise LostRecordsError(f"{report.rows} records are in {uri}, and more were there once: {said}")
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}

@@ -354,7 +354,7 @@ class PublishRetentionPlanOperator(CheckedOperator):
         context["ti"].xcom_push(key="plan", value=uri)
         with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             # The job compares the log with its own last read only.
-            lost = [refusal_of_lost(loss) for loss in log.losses.values()]
+            lost = dict.fromkeys(refusal_of_lost(loss) for loss in log.losses.values())
         seen = [*lost, *summary.refusals]
         refused = [Attention.of_refusal(refusal) for refusal in seen if refusal.kind.needs_person]
         judgement = judged(self.log, refused, summary.cluster_id)

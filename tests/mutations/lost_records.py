@@ -262,8 +262,8 @@ LOST_RECORDS = [
         "I18",
         "the check is green where records are lost",
         "session/whole_check.py",
-        "[ConnectionFinding(not lost.is_open, f",
-        "[ConnectionFinding(True, f",
+        "[ConnectionFinding(not is_open, sentence)",
+        "[ConnectionFinding(True, sentence)",
         f"{_COMMAND}test_check_says_it",
     ),
 ]

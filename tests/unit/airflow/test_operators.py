@@ -443,6 +443,18 @@ def test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_
         PublishRetentionPlanOperator(task_id="publish").execute(context())
 
 
+def test_a_topic_that_was_made_anew_is_read_in_red_and_said_once(cluster: Cluster, work: Path, tmp_path: Path) -> None:
+    mark_and_plan()
+    cluster.log.topic_id = cluster.topics.metadata_topic_id = UUID(int=99)
+    for number in range(PARTITIONS):
+        cluster.log.cut_off(number, 0)
+    with pytest.raises(LostRecordsError, match="it was deleted and made anew") as refused:
+        read_all(tmp_path / "anew")
+    assert str(refused.value).count("made anew") == 1
+    with pytest.raises(AirflowFailException, match=r"1 thing needs a person.*it was deleted and made anew"):
+        PublishRetentionPlanOperator(task_id="publish").execute(context())
+
+
 def test_publishing_goes_through_the_guard(cluster: Cluster) -> None:
     event = {"topic_id": kafka_uuid_str(GONE[0].topic_id), "topic": "gone", "partition": 0}
     marked = {**event, "state": "DELETE_PARTITION_MARKED"}
