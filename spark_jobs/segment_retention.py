@@ -50,6 +50,7 @@ DEFAULT_EXPIRES_IN_MS = 24 * HOUR_MS
 WHAT_IF_NAME = "what-if.json"
 
 _RAISED = re.compile(r"[\w.]+(Error|Exception): ")
+_BY_PY4J, _CAUSE = "An error occurred while calling", "Caused by: "
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -292,8 +293,13 @@ def _say_why(why: str, last_word: Path | None) -> None:
 def _one_line(message: str) -> str:
     """Return what went wrong: Spark's messages go on for pages of stack trace, and executors have logged theirs already."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    raised = [line for line in lines if _RAISED.match(line)] if "Traceback" in message else []
-    return (raised or lines or [""])[-1 if raised else 0]
+    if "Traceback" in message and (raised := [line for line in lines if _RAISED.match(line)]):
+        return raised[-1]
+    if lines and lines[0].startswith(_BY_PY4J):
+        # Which call it was says nothing; Java's own words do, and most of all those of what caused it.
+        said = [line for line in lines if line.startswith((": ", _CAUSE))]
+        return said[-1].removeprefix(_CAUSE).removeprefix(": ") if said else lines[0]
+    return lines[0] if lines else ""
 
 
 def _read_cluster_state(path: Path) -> ClusterState:

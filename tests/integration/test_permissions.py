@@ -12,12 +12,9 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -26,39 +23,34 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.event_log.protocol import Unknown
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
-from airflow_provider_rlmm.operators.cleaner import (
-    CleanMetadataPartitionOperator,
-    MarkDeletedPartitionsOperator,
-    PlanRemoteLogCleanupOperator,
-    ReportRemoteLogCleanupOperator,
-)
-from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
-from airflow_provider_rlmm.operators.metadata import ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
 from airflow_provider_rlmm.storage.stamps import STAMP_FOLDER
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC
 from dev.roots import expected_root_in_s3
-from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
+from tests.contracts.s3_server import BUCKET, FolderObjects, S3Server, running_s3_server
 from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S
 from tests.integration.lifecycle_runs import Runs, check_health, objects_of, write_event
+from tests.integration.permission_jobs import HELD, JOBS, MORE, SEGMENTS, context_of, doctor, run, whole_run
 from tests.unit.metadata.events import started
 
 pytestmark = pytest.mark.integration
 
 PAGE = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
 USER = "principal"
-LIVING, ORPHANED, HELD = "orders", "gone", "held"
-SEGMENTS = 6
-LIMITS = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
+LIVING, ORPHANED = "orders", "gone"
+ARCHIVES = "archives"
+"""A bucket beside that of the work folder."""
+
+LONG = ("Archiving", "Scrubbing")
+"""Jobs that take too long to be tried without each right in CI."""
 _ROW = re.compile(
     r"\| (?:(?P<kind>topic|group) )?`(?P<name>[^`]+)` \| (?P<right>[\w:]+) "
     r"\| (?P<job>[a-z ]+?)(?P<goes_on> goes on)?: `(?P<said>[^`]+)` \|"
@@ -90,6 +82,12 @@ class Right:
 
 
 def rights_of(role: str) -> list[Right]:
+    """Return the rows of a section, after those of the section that it says it builds on."""
+    before = rights_of("Cleaning") if role == "Archiving" else []
+    return before + own_rights_of(role)
+
+
+def own_rights_of(role: str) -> list[Right]:
     section = PAGE.partition(f"\n## {role}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| where ")]
     rows = [_ROW.fullmatch(line) for line in lines]
@@ -102,46 +100,21 @@ def rights_of(role: str) -> list[Right]:
     ]
 
 
-class FolderObjects(MutableMapping[str, bytes]):
-    """The files below a folder as the objects of a bucket."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __getitem__(self, key: str) -> bytes:
-        path = self._folder / key
-        if not path.is_file():
-            raise KeyError(key)
-        return path.read_bytes()
-
-    def __setitem__(self, key: str, value: bytes) -> None:
-        path = self._folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(value)
-
-    def __delitem__(self, key: str) -> None:
-        (self._folder / key).unlink()
-
-    def __iter__(self) -> Iterator[str]:
-        return (str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 @dataclass(frozen=True)
 class World:
     """
     :param kafka: a broker with an authorizer, a living topic and an orphaned one.
     :param orphan: id of the latter.
     :param storage: serves the broker's storage root.
-    :param work: serves the work folder.
+    :param work: serves the work folder, and archives.
+    :param forgotten: objects of a finished segment, by key; empty before the first scrub.
     """
 
     kafka: AuthorizedKafka
     orphan: UUID
     storage: S3Server
     work: S3Server
+    forgotten: dict[str, bytes] = field(default_factory=dict)
 
     def allow(self, rights: Iterable[Right]) -> None:
         """Let the principal do this and nothing else."""
@@ -150,8 +123,19 @@ class World:
         allow_exactly(self.kafka, USER, {(kinds[r.kind], r.name, AclOperation[r.right]) for r in rights if r.kind})
         for place, server in (("storage_uri", self.storage), ("work_uri", self.work)):
             server.allowed = frozenset(r.right for r in rights if r.name == place)
+        self.work.allowed_in_others[ARCHIVES] = frozenset(r.right for r in rights if r.name == "archive_uri")
         shutil.rmtree(self.kafka.remote_dir / STAMP_FOLDER, ignore_errors=True)
         self.work.objects.clear()
+        self.work.others.clear()
+
+    def forget_a_segment(self) -> None:
+        """Have objects of a segment lie in storage that the log calls finished."""
+        if not self.forgotten:
+            self.allow(rights_of("Cleaning"))
+            there = dict(self.storage.objects)
+            run()
+            self.forgotten.update({key: data for key, data in there.items() if key not in self.storage.objects})
+        self.storage.objects.update(self.forgotten)
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +161,7 @@ def connections(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool
             "kafka_conn_id": "kafka_prod",
             "storage_uri": f"s3://{BUCKET}",
             "storage_conn_id": "tiered",
+            "archive_uri": f"s3://{ARCHIVES}/kept",
             "allow_writes": allow_writes,
             "expected_cluster_id": world.kafka.cluster_id,
             "expected_root": expected_root_in_s3(
@@ -197,81 +182,13 @@ def connections(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool
     return connect
 
 
-# -- the jobs --------------------------------------------------------------------------------------------------------------
+# -- the tests -----------------------------------------------------------------------------------------------------------
 
 
-class TaskInstance:
-    """What a task tells Airflow is not looked at here."""
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        """Forget it."""
-
-    def get_ti_count(self, **_: Any) -> int:
-        return 0
-
-
-def context_of(run_id: str) -> Any:
-    run = SimpleNamespace(dag_id="dag", run_id=run_id, start_date=datetime.now(UTC))
-    return {"ti": TaskInstance(), "dag_run": run, "outlet_events": {}}
-
-
-def connection_test() -> None:
-    good, text = RemoteLogMetadataHook().test_connection()
-    if not good:
-        raise AirflowFailException(text)
-
-
-def read() -> None:
-    result = ReadRemoteLogMetadataOperator(task_id="read", output_uri=f"s3://{BUCKET}/read").execute(context_of("read"))
-    assert result["rows"] > 2 * SEGMENTS
-
-
-def doctor() -> None:
-    result = RemoteLogMetadataDoctorOperator(task_id="doctor").execute(context_of("doctor"))
-    assert result["segments"] > 0
-
-
-def mark() -> None:
-    assert MarkDeletedPartitionsOperator(task_id="mark").execute(context_of("mark"))["marked"] > 0
-
-
-def whole_run(*, dry_run: bool, most: int | None) -> dict[str, Any]:
-    """All tasks of the DAG ``remote_log_cleaner``, one after the other."""
-    context, common = context_of("run"), {"limits": LIMITS, "dry_run_only": dry_run}
-    planning = {
-        "blast_radius": {"max_share": 1.0},
-        "max_segments_this_run": most,
-        "hold": [HELD],
-    }
-    CheckRemoteLogCleanupOperator(task_id="check", **common, **planning).execute(context)
-    MarkDeletedPartitionsOperator(task_id="mark", hold=[HELD], **common).execute(context)
-    partitions = PlanRemoteLogCleanupOperator(task_id="plan", **common, **planning).execute(context)
-    for partition in partitions:
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=partition, hold=[HELD], **common).execute(
-            context
-        )
-    return ReportRemoteLogCleanupOperator(task_id="report", dry_run_only=dry_run).execute(context)
-
-
-def dry_run() -> None:
-    assert whole_run(dry_run=True, most=None)["would_delete_segments"] > 0
-
-
-def run() -> None:
-    assert whole_run(dry_run=False, most=1)["segments_deleted"] == 1
-
-
-JOBS: Mapping[str, Mapping[str, Callable[[], None]]] = {
-    "Reading": {"connection test": connection_test, "read": read, "doctor": doctor, "dry run": dry_run},
-    "Marking": {"mark": mark},
-    "Cleaning": {"connection test": connection_test, "run": run},
-}
-
-
-def outcomes(role: str) -> dict[str, str]:
+def outcomes(role: str, more: Mapping[str, Callable[[], None]] | None = None) -> dict[str, str]:
     """Do the jobs of a role; return what those said that refused. Anything but a typed refusal is an error of the test."""
     said = {}
-    for name, job in JOBS[role].items():
+    for name, job in {**JOBS[role], **(more or {})}.items():
         try:
             job()
         except (RlmmError, AirflowFailException, OSError) as refusal:
@@ -280,24 +197,33 @@ def outcomes(role: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def role(request: pytest.FixtureRequest, world: World, connections: Callable[[bool], None]) -> str:
-    """Connect for a role; for the marker there is something to mark."""
+def role(request: pytest.FixtureRequest, world: World, connections: Callable[[bool], None]) -> Iterator[str]:
+    """Connect for a role; there is something to mark for the marker, and something to delete for the scrub."""
     name: str = request.param
     connections(name != "Reading")
     if name == "Marking":
         write_event(world.kafka, started(1, partition=TopicIdPartition(uuid4(), HELD, 0)))
-    return name
+    if name == "Scrubbing":
+        world.forget_a_segment()
+    yield name
+    for key in world.forgotten:
+        world.storage.objects.pop(key, None)
 
 
-@pytest.mark.parametrize("role", JOBS, indirect=True)
+def tried(role: str, *more: object, name: str = "") -> object:
+    """Return a case; of a job that takes long it is a scenario."""
+    return pytest.param(role, *more, id=name or role, marks=[pytest.mark.scenarios] if role in LONG else [])
+
+
+@pytest.mark.parametrize("role", [tried(role) for role in JOBS], indirect=True)
 def test_each_job_runs_with_exactly_the_rights_of_its_table(role: str, world: World) -> None:
     world.allow(rights_of(role))
-    assert outcomes(role) == {}
+    assert outcomes(role, MORE.get(role)) == {}
 
 
 @pytest.mark.parametrize(
     ("role", "missing"),
-    [pytest.param(role, right, id=f"{role}-{right}") for role in JOBS for right in rights_of(role)],
+    [tried(role, right, name=f"{role}-{right}") for role in JOBS for right in own_rights_of(role)],
     indirect=["role"],
 )
 def test_without_any_one_right_the_job_says_which(

@@ -57,3 +57,23 @@ airflow_provider_rlmm.errors.ConfigurationError: the executors' Python has pyspa
         "[PATH_NOT_FOUND] Path does not exist: x"
     )
     assert job._one_line("") == ""
+
+
+_CALL = "An error occurred while calling o1.collectToPython."
+_DENIED = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [t]"
+_NO_STORE = 'java.io.IOException: No FileSystem for scheme "s3"'
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            f"{_CALL}\n: org.apache.spark.SparkException: Job aborted.\n\tat a.b\nCaused by: {_DENIED}\n\tat a.c",
+            _DENIED,
+        ),
+        (f"{_CALL}\n: {_NO_STORE}\n\tat a.b\n", _NO_STORE),
+        (_CALL, _CALL),
+    ],
+)
+def test_what_java_says_is_told_and_not_which_call_it_was(job: ModuleType, message: str, said: str) -> None:
+    assert job._one_line(message) == said
