@@ -187,7 +187,7 @@ def test_an_override_needs_an_expected_cluster(connect: Any, monkeypatch: pytest
     connect("kafka_default", "kafka", {"bootstrap.servers": "b:9092"})
     hook = RemoteLogMetadataHook()
     assert hook.check_cluster() == "cluster-1"
-    with pytest.raises(ConfigurationError, match="need expected_cluster_id"):
+    with pytest.raises(ConfigurationError, match="set expected_cluster_id in the rlmm connection"):
         hook.check_cluster(frozenset({"short_min_age"}))
 
 
