@@ -9,9 +9,6 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 
 AZURITE := azurite@3.37.0
 
 SIDE_BY_SIDE ?= 3
-# Each lane prints as a whole when it ends; an old make mixes their lines.
-SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
@@ -38,7 +35,7 @@ demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow
 LANES := integration simulate system unit spark differential package docs
 
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
-	$(MAKE) --no-print-directory -j$(SIDE_BY_SIDE) $(SYNC) $(LANES)
+	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
