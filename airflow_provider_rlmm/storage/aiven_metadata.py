@@ -9,6 +9,7 @@ are passed over, as are bytes behind the last tag, and what a known tag says of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -79,8 +80,13 @@ def _string(reader: Reader, name: str) -> str:
     if not 0 <= size <= MAX_STRING_BYTES:
         raise MalformedMetadataError(f"{name} claims {size} bytes")
     # As Java does: what is no UTF-8 is replaced, so it is equal to no prefix and no key that there can be.
-    return reader.array(size, name).decode("utf-8", "replace")
+    return _SURROGATE.sub(_REPLACEMENT, reader.array(size, name)).decode("utf-8", "replace")
 
+
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""Half of a surrogate pair: Java replaces it, whole or cut, by one character, and Python each byte of it."""
 
 _SIZE_FIELD: Final = rb"(?:\x00[\x00-\x7f][\x80-\xff]{0,9}[\x00-\x7f])?"
 """The field remote_size, where there is one."""

@@ -23,6 +23,7 @@ from dev.peers import peer_command
 GOLDEN = Path(__file__).parents[1] / "data" / "aiven" / "golden_custom_metadata.jsonl"
 FIELDS = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
 BROKEN_COPIES = 100
+ODD_TEXTS = 20_000
 UNREADABLE = "!"
 
 
@@ -70,6 +71,34 @@ def broken_copies(draw: random.Random) -> Iterator[bytes]:
             yield bytes(copy[: draw.randint(1, len(copy))] if draw.random() < 0.3 else copy)
 
 
+def odd_texts(draw: random.Random) -> Iterator[bytes]:
+    """Prefixes of bytes at which decoders of UTF-8 part."""
+    odd = (
+        0x00,
+        0x41,
+        0x7F,
+        0x80,
+        0x8F,
+        0x90,
+        0x9F,
+        0xA0,
+        0xBF,
+        0xC0,
+        0xC2,
+        0xDF,
+        0xE0,
+        0xED,
+        0xEF,
+        0xF0,
+        0xF4,
+        0xF5,
+        0xFF,
+    )
+    for _ in range(ODD_TEXTS):
+        text = bytes(draw.choice(odd) for _ in range(draw.randint(1, 6)))
+        yield bytes((1, 1, len(text) + 1, len(text) + 1)) + text
+
+
 def ours(data: bytes) -> str:
     try:
         found = read_custom_metadata(data)
@@ -81,7 +110,8 @@ def ours(data: bytes) -> str:
 
 @pytest.mark.timeout(300)
 def test_this_package_reads_broken_bytes_as_kafkas_classes_do(differential_seed: int) -> None:
-    copies = list(broken_copies(random.Random(differential_seed)))
+    draw = random.Random(differential_seed)
+    copies = [*broken_copies(draw), *odd_texts(draw)]
     answers = ask([f"r {data.hex()}" for data in copies])
     assert UNREADABLE in answers
     differing = [
