@@ -13,7 +13,7 @@ from tests.simulation.runs import play_many, remembered_decoding
 from tests.simulation.witness import Process
 from tests.simulation.world import World
 
-EXHAUSTIVE_SEEDS = (0, 1, 3)
+EXHAUSTIVE_SEEDS = (1, 0, 3)
 """Worlds with two, one and three partitions to clean, of 200 to 300 effects each."""
 
 EVERY_TROUBLE = {
@@ -61,16 +61,15 @@ def test_without_trouble_one_run_cleans_everything() -> None:
     world.converge()
 
 
-@pytest.mark.parametrize("seed", EXHAUSTIVE_SEEDS)
-def test_a_crash_at_every_effect_converges(seed: int) -> None:
-    calm = World(seed)
+def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
+    calm = World(exhaustive_seed)
     process = Process(calm)
     calm.run(process)
     with remembered_decoding():
         for crash_at in range(1, process.effects + 1):
-            world = World(seed)
+            world = World(exhaustive_seed)
             (end,) = world.run(Process(world, crash_at=crash_at))
-            assert end.startswith(("before ", "after ")), f"seed {seed}: effect {crash_at} did not crash: {end}"
+            assert end.startswith(("before ", "after ")), f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
             world.converge()
 
 

@@ -14,7 +14,7 @@ from tests.simulation.copying_world import CopyingWorld
 from tests.simulation.led import whole_replica
 from tests.simulation.runs import play_many, remembered_decoding
 
-EXHAUSTIVE_SEEDS = (2, 8)
+EXHAUSTIVE_SEEDS = (8, 2)
 
 EVERY_TROUBLE = {
     *(
@@ -46,18 +46,17 @@ def test_without_trouble_one_run_copies_everything() -> None:
     assert world.happened["all copied"] == len(world.led)
 
 
-@pytest.mark.parametrize("seed", EXHAUSTIVE_SEEDS)
-def test_a_crash_at_every_effect_converges(seed: int) -> None:
-    calm = CopyingWorld(seed)
+def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
+    calm = CopyingWorld(exhaustive_seed)
     run = CopierRun(calm, whole_replica(calm.led[0]))
     with remembered_decoding(), determined(calm):
         calm.run(run)
         assert run.announced
     for crash_at in range(1, run.effects + 1):
-        world = CopyingWorld(seed)
+        world = CopyingWorld(exhaustive_seed)
         with remembered_decoding(), determined(world):
             (end,) = world.run(CopierRun(world, whole_replica(world.led[0]), crash_at=crash_at))
-            assert end.startswith(("before ", "after ")), f"seed {seed}: effect {crash_at} did not crash: {end}"
+            assert end.startswith(("before ", "after ")), f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
             world.converge()
 
 
