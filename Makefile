@@ -10,7 +10,7 @@ AZURITE := azurite@3.37.0
 
 SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
+.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration full manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
 	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
@@ -32,7 +32,7 @@ demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
 # The longest first. A lane keeps about half a core busy on average: brokers and schedulers are waited for.
-LANES := integration simulate system unit spark differential package docs
+LANES := system integration unit spark simulate differential package docs
 
 # All 2,000 stories of `make simulate` are 9 minutes of processor time.
 test: export SEEDS ?= 400
@@ -69,7 +69,10 @@ differential: setup ## 200,000 random events: the same as Kafka's own classes in
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
 
 integration: setup ## Tests on a real Kafka broker
-	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios" tests/integration
+	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios and not full" tests/integration
+
+full: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster (minutes)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m full tests/integration tests/system tests/spark
 
 manager: setup ## Consuming, snapshots and the doctor on real brokers that restart, die and are poisoned (minutes)
 	$(PYTEST) -m manager tests/integration
@@ -90,7 +93,7 @@ soak: setup ## 20,000 segments, three cleaners at once, an S3 server and a broke
 	$(BIN)/python -m tests.soak $(if $(SEGMENTS),--segments=$(SEGMENTS))
 
 spark: setup ## Tests on a real Spark
-	$(PYTEST) tests/spark
+	$(PYTEST) -m "not full" tests/spark
 
 test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)
 	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
@@ -99,7 +102,7 @@ export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with 
 	$(PYTEST) -s tests/export_scale $(if $(GIB),--gib=$(GIB))
 
 system: setup ## Tests on a real Airflow with its scheduler
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters" tests/system
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters and not full" tests/system
 
 two-clusters: setup ## Two clusters at once, schedules, plans that start cleaners and people who are asked, under a real scheduler (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m clusters tests/system

@@ -25,7 +25,7 @@ from dev.roots import expected_root_of
 from tests.integration.copying.writing import Record, Writer, read_records
 from tests.scrub import scrub
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.full]
 
 PARTITIONS = 2
 SEGMENTS = 6

@@ -117,6 +117,7 @@ class TestOffsetStoreOfALongLife:
 
         assert store.committed() == {0: 7}
 
+    @pytest.mark.full
     def test_a_client_opened_before_a_kill_commits_after_it(self, mortal):
         topic, group = create_topic(mortal, 1), f"cleaner-{uuid4().hex}"
         store = KafkaOffsetStore(config_of(mortal), group, topic)
@@ -267,6 +268,7 @@ class TestOpenedAhead:
         assert reader.high_water_marks() == {0: 0}
 
 
+@pytest.mark.full
 class TestBrokerDies:
     @pytest.fixture(autouse=True)
     def alive_again(self, mortal):

@@ -221,6 +221,7 @@ def test_each_job_runs_with_exactly_the_rights_of_its_table(role: str, world: Wo
     assert outcomes(role, MORE.get(role)) == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("role", "missing"),
     [tried(role, right, name=f"{role}-{right}") for role in JOBS for right in own_rights_of(role)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-
 WHOLE = 2000
 """From this many seeds on, each kind of trouble has to come up."""
 

@@ -69,7 +69,9 @@ def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
         for crash_at in range(1, process.effects + 1):
             world = World(exhaustive_seed)
             (end,) = world.run(Process(world, crash_at=crash_at))
-            assert end.startswith(("before ", "after ")), f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
+            assert end.startswith(("before ", "after ")), (
+                f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
+            )
             world.converge()
 
 

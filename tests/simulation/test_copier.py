@@ -56,7 +56,9 @@ def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
         world = CopyingWorld(exhaustive_seed)
         with remembered_decoding(), determined(world):
             (end,) = world.run(CopierRun(world, whole_replica(world.led[0]), crash_at=crash_at))
-            assert end.startswith(("before ", "after ")), f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
+            assert end.startswith(("before ", "after ")), (
+                f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
+            )
             world.converge()
 
 

@@ -24,6 +24,8 @@ from dev.broker import LocalKafka
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from tests.integration.copying.writing import read_records
 
+pytestmark = pytest.mark.full
+
 PARTITIONS = 2
 SEGMENTS = 3
 

@@ -20,7 +20,13 @@ from dev.patience import Patience
 from dev.spark import local_spark_env
 from tests.spark_scale.standalone import StandaloneSpark, lean_python
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.full,
+]
 
 OF_A_DRIVER = ("pandas", "pandas.libs", "dateutil", "pytz", "six.py", "tzdata")
 RETENTION = "remote_log_retention"
