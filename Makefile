@@ -31,8 +31,8 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-# The longest first. A lane keeps about half a core busy on average: brokers and schedulers are waited for.
-LANES := system integration unit spark simulate differential package docs
+# The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for.
+LANES := system unit integration package spark simulate differential docs
 
 # All 2,000 stories of `make simulate` are 9 minutes of processor time.
 test: export SEEDS ?= 400
@@ -72,7 +72,7 @@ integration: setup ## Tests on a real Kafka broker
 	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios and not full" tests/integration
 
 full: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster (minutes)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m full tests/integration tests/system tests/spark
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m full tests/integration tests/system tests/spark tests/package
 
 manager: setup ## Consuming, snapshots and the doctor on real brokers that restart, die and are poisoned (minutes)
 	$(PYTEST) -m manager tests/integration
@@ -121,7 +121,7 @@ dev/target/azurite/.ready:
 	touch $@
 
 package: setup ## Build the wheel and try it in a clean environment
-	$(PYTEST) tests/package
+	$(PYTEST) -m "not full" tests/package
 
 docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
 	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
