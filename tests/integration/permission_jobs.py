@@ -28,6 +28,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 )
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.scrub import (
     DeleteScrubbedObjectsOperator,
     PlanRemoteStorageScrubOperator,
@@ -35,10 +36,11 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from dev import ensure_spark_jars
 from tests.contracts.s3_server import BUCKET
 
 HELD = "held"
-SEGMENTS = 6
+SEGMENTS = 8
 """Of the deleted topic."""
 
 LIMITS = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
@@ -89,7 +91,7 @@ def survey() -> None:
 
 
 def whole_run(*, dry_run: bool, most: int | None, archive: bool = False) -> dict[str, Any]:
-    """All tasks of the DAG ``remote_log_cleaner``, one after the other; where it archives, a person approves it, too."""
+    """All tasks of the DAG ``remote_log_cleaner``, one after the other; a person approves what would be deleted."""
     context, common = context_of("run"), {"limits": LIMITS, "dry_run_only": dry_run}
     planning = {
         "blast_radius": {"max_share": 1.0},
@@ -99,20 +101,18 @@ def whole_run(*, dry_run: bool, most: int | None, archive: bool = False) -> dict
     CheckRemoteLogCleanupOperator(task_id="check", archive_first=archive, **common, **planning).execute(context)
     MarkDeletedPartitionsOperator(task_id="mark", hold=[HELD], **common).execute(context)
     partitions = PlanRemoteLogCleanupOperator(task_id="plan", **common, **planning).execute(context)
-    if archive:
-        approve(ApproveRemoteLogCleanupOperator, context, dry_run=dry_run)
-        ArchivePlannedSegmentsOperator(task_id="archive", **common).execute(context)
+    approve(ApproveRemoteLogCleanupOperator, context, dry_run=dry_run)
+    ArchivePlannedSegmentsOperator(task_id="archive", archive_first=archive, **common).execute(context)
     for partition in partitions:
         CleanMetadataPartitionOperator(
             task_id="clean",
             metadata_partition=partition,
             hold=[HELD],
             archive_first=archive,
-            approve_above=ALWAYS if archive else None,
+            approve_above=ALWAYS,
             **common,
         ).execute(context)
-    if archive:
-        SurveyRemoteLogOperator(task_id="survey", hold=[HELD], **common).execute(context)
+    SurveyRemoteLogOperator(task_id="survey", hold=[HELD], **common).execute(context)
     return ReportRemoteLogCleanupOperator(task_id="report", dry_run_only=dry_run).execute(context)
 
 
@@ -162,17 +162,27 @@ def scrub() -> None:
     assert {kind: amount["objects"] > 0 for kind, amount in deleted.items()} == {"FINISHED": True}
 
 
+def spark_plan() -> None:
+    """All tasks of the DAG ``remote_log_retention``, with a Spark on this machine."""
+    context, jars = context_of("retention"), sorted(map(str, ensure_spark_jars().glob("*.jar")))
+    SegmentRetentionOperator(task_id="evaluate", jars=",".join(jars), conf={"spark.ui.enabled": "false"}).execute(
+        context
+    )
+    assert PublishRetentionPlanOperator(task_id="publish").execute(context)["orphaned"] > 0
+
+
 JOBS: Mapping[str, Mapping[str, Callable[[], None]]] = {
     "Reading": {
         "connection test": connection_test,
         "read": read,
         "doctor": doctor,
+        "survey": survey,
         "dry run": dry_run,
+        "dry scrub": dry_scrub,
     },
     "Marking": {"mark": mark},
     "Cleaning": {"connection test": connection_test, "run": run},
     "Archiving": {"archiving run": archiving_run},
     "Scrubbing": {"scrub": scrub},
+    "Planning with Spark": {"plan": spark_plan},
 }
-MORE: Mapping[str, Mapping[str, Callable[[], None]]] = {"Reading": {"survey": survey, "dry scrub": dry_scrub}}
-"""What the same rights are enough for, and which is not tried without each of them."""
