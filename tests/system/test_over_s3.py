@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -33,6 +33,7 @@ from tests.scrub import scrub
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.scenarios, pytest.mark.timeout(1800)]
 
 BEFORE, NOW = "kafka/before/", "flat"
+SCRUB = "remote_storage_scrub"
 SEGMENTS = {"cut-short": 6, "s3-down": 9, "in-mid-copy": 4, "moved": 4}
 """What is left of each topic; of one of those in mid-copy there is only the log."""
 
@@ -94,8 +95,10 @@ def airflow(local_airflow: LocalAirflow, scene: Scene) -> LocalAirflow:
     return local_airflow
 
 
-def run(airflow: LocalAirflow, dag_id: str, **more: Any) -> dict[str, Any]:
-    """Run a DAG to its success; returns what its last task says."""
+def run(
+    airflow: LocalAirflow, dag_id: str, meanwhile: Callable[[str], None] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Run a DAG to its success, do something in the meantime with its run; returns what its last task says."""
     conf = {
         "rlmm_conn_id": "rlmm_s3",
         "dry_run": False,
@@ -104,6 +107,8 @@ def run(airflow: LocalAirflow, dag_id: str, **more: Any) -> dict[str, Any]:
         "batch_segments": 3,
     }
     run_id = airflow.trigger(dag_id, conf | more)
+    if meanwhile is not None:
+        meanwhile(run_id)
     state = airflow.wait(dag_id, run_id, timeout=300)
     tasks = airflow.task_instances(dag_id, run_id)
     failed = [(t["task_id"], t["map_index"], t["try_number"]) for t in tasks if t["state"] == "failed"]
@@ -135,7 +140,13 @@ def test_one_run_cleans_what_was_left_behind_and_a_scrub_what_was_forgotten(
     assert forgotten_objects(kafka, storage) == dict.fromkeys(scene.forgotten, ScrubClass.FINISHED)
     assert scrub(kafka, layout=storage.layout) == [f"unreferenced object {key}" for key in sorted(scene.forgotten)]
 
-    scrubbed = run(airflow, "remote_storage_scrub")
+    def approve(run_id: str) -> None:
+        asked = airflow.wait_for_request(SCRUB, run_id, "approve")
+        assert f"{len(scene.forgotten)} objects" in asked["subject"], asked
+        assert forgotten_objects(kafka, storage), "nothing goes before somebody has answered"
+        airflow.answer(SCRUB, run_id, "approve", "Approve")
+
+    scrubbed = run(airflow, SCRUB, approve, approve_above_segments=0)
     assert scrubbed["deleted"].keys() == {ScrubClass.FINISHED}
     assert scrubbed["deleted"][ScrubClass.FINISHED]["objects"] == len(scene.forgotten)
     assert scrub(kafka, layout=storage.layout) == []
