@@ -35,7 +35,7 @@ demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow
 LANES := system unit integration package spark simulate differential docs
 
 # All 2,000 stories of `make simulate` are 9 minutes of processor time.
-test: export SEEDS ?= 400
+test: export SEEDS ?= 500
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 

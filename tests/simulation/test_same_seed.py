@@ -15,7 +15,7 @@ from tests.simulation.runs import digest, play
 
 
 def stories() -> Iterator[str]:
-    for player, seeds in ((play, 12), (play_copying, 24), (play_folder, 12)):
+    for player, seeds in ((play, 6), (play_copying, 12), (play_folder, 6)):
         for seed in range(seeds):
             yield digest(player(seed))
 
