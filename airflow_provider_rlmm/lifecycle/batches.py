@@ -302,13 +302,14 @@ class BatchCleaner:
 
     def _finish_partitions(self, works: Sequence[UserPartitionWork]) -> None:
         # Listed first, read on then: what an object belongs to was in the log before the object was there.
+        read_until = self._context.replay.end
         listed = self._listed([work for work in works if not work.stopped])
         works = list(listed)
         if not works:
             return
         self._context.effects.advance(self._context.replay)
         undisturbed, proof = self._look(works)
-        ready = [work for work in undisturbed if self._may_finish(work, listed[work])]
+        ready = [work for work in undisturbed if self._may_finish(work, listed[work], read_until)]
         events = self._events(ready, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
         offsets = self._publish(ready, events, proof, frozenset(work.tip for work in ready))
         for work, offset in zip(ready, offsets, strict=True):
@@ -341,13 +342,19 @@ class BatchCleaner:
                 self._unanswered = 0
         return {work: listed for work, listed in found.items() if not work.stopped}
 
-    def _may_finish(self, work: UserPartitionWork, listed: frozenset[UUID]) -> bool:
+    def _may_finish(self, work: UserPartitionWork, listed: frozenset[UUID], read_until: int) -> bool:
         """Tell whether nothing stands against DELETE_PARTITION_FINISHED (I3, I18); else note what does."""
         refusal = self._context.unnamed(work.history, listed)
         if refusal is not None:
             work.stop(refusal)
             return False
         obstacle = work.history.obstacle_to_finish()
+        allowed = self._context.limits.allowed_quarantine
+        if obstacle is None and (
+            record := next(self._context.replay.quarantined_about(work.tip, allowed, read_until), None)
+        ):
+            # It may announce a copy whose objects came after the listing.
+            obstacle = f"{record} came while storage was listed"
         if obstacle is None and work.outcome_unknown:
             obstacle = "the outcome of an earlier record of this run is unknown"
         if obstacle is not None:

@@ -95,10 +95,24 @@ class MetadataPartitionView:
             return Doubt(self.lost.why, number, self.lost.end)
         if self.begin > 0:
             return Doubt(f"metadata partition {number} begins at offset {self.begin}", number, self.begin)
-        for record in self.quarantined:
-            if record.code not in allowed_quarantine and record.topic_id_partition in (None, tip):
-                return Doubt(f"{record} cannot be applied", number, record.offset)
+        for record in self.quarantined_about(tip, allowed_quarantine):
+            return Doubt(f"{record} cannot be applied", number, record.offset)
         return None
+
+    def quarantined_about(
+        self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
+    ) -> Iterator[QuarantinedRecord]:
+        """
+        Yield the records that may be about a user partition, and cannot be applied.
+
+        :param tip: the user partition.
+        :param allowed_quarantine: names of error codes that raise no doubt.
+        :param start: offset of the first record that counts, inclusive.
+        """
+        for record in self.quarantined:
+            counts = record.offset >= start and record.code not in allowed_quarantine
+            if counts and record.topic_id_partition in (None, tip):
+                yield record
 
     def obstacles(self) -> list[Refusal]:
         """Return what puts user partitions of this metadata partition in doubt: somebody has to look at each of them."""

@@ -317,6 +317,14 @@ RULES = [
         "            return\n",
         "lifecycle/test_wholeness.py::test_a_copy_that_comes_between_listing_and_reading_is_named_and_no_alarm",
     ),
+    Mutation(
+        "incomplete history",
+        "a record that cannot be applied and came after the listing announces nothing",
+        BATCHES,
+        "        read_until = self._context.replay.end\n",
+        "        read_until = 2**63 - 1\n",
+        "lifecycle/test_wholeness.py::test_a_record_that_cannot_be_decoded_and_comes_after_the_listing_leaves_everybody_to_the_next_run",
+    ),
     switched_off(
         REPLAY,
         "incomplete history",

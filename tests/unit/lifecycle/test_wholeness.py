@@ -220,6 +220,30 @@ def test_a_copy_that_comes_between_listing_and_reading_is_named_and_no_alarm(clu
     assert not [refusal for p in report.partitions for refusal in p.refusals if refusal.kind.needs_person]
 
 
+@pytest.mark.parametrize("code", UNDECODABLE)
+def test_a_record_that_cannot_be_decoded_and_comes_after_the_listing_leaves_everybody_to_the_next_run(
+    cluster: Cluster, code: str
+) -> None:
+    """It may announce a copy of which the objects come after the listing, too: found by the simulation, seed 17589."""
+    listed: list[str] = []
+    list_all = cluster.storage.list_log_segments
+
+    def announced_just_afterwards(tip: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
+        found = list_all(tip)
+        listed.append(tip.topic)
+        if listed.count("gone") == 2 and tip == GONE:
+            UNDECODABLE[code](cluster)
+            unnamed_object(cluster)
+        return found
+
+    cluster.storage.list_log_segments = announced_just_afterwards  # type: ignore[method-assign]
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "INCOMPLETE"}
+    assert f"{code}" in reasons(report)
+    assert "came while storage was listed" in reasons(report)
+    assert outcomes(cluster) == {"gone": "REFUSED", "other": "FINISHED"}
+
+
 @pytest.mark.parametrize(("topics", "unasked"), [(1, 0), (8, 3)])
 def test_what_cannot_be_listed_again_is_not_finished(topics: int, unasked: int) -> None:
     """The listings before the deletion answered; those before DELETE_PARTITION_FINISHED do not."""
