@@ -92,6 +92,7 @@ def owner_deletes_what_is_copied(world: CopyingWorld, led: Led) -> Script:
     if world.adversary.random() < 0.3:
         for metadata in world.cache_of(led.tip).list_remote_log_segments():
             segment = metadata.remote_log_segment_id
+            world.deleted_by_leaders.add(segment.id)
             for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
                 world.foreign(RemoteLogSegmentMetadataUpdate(segment, world.now_ms, None, state, BROKER))
                 for key in world.objects_of_segment(segment):

@@ -122,10 +122,12 @@ class CopyingWorld(World):
         self.note_announcement(metadata)
         self.foreign(metadata)
         yield
+        segment_id = metadata.remote_log_segment_id
+        if segment_id.id in self.deleted_by_leaders:
+            return  # A leader that deletes a topic ends its own copies of it first.
         for key in self.layout.required_keys(metadata):
             self.put(key)
         yield
-        segment_id = metadata.remote_log_segment_id
         if self.model.at(led.tip).segments.get(segment_id.id) == COPYING:
             self.foreign(RemoteLogSegmentMetadataUpdate(segment_id, self.now_ms, None, S.COPY_SEGMENT_FINISHED, BROKER))
 
