@@ -156,7 +156,7 @@ RULES = [
         BATCHES,
         "        self._require_root([",
         "        list([",
-        "lifecycle/test_batches.py::test_a_root_that_is_taken_away_in_the_only_batch_ends_the_run",
+        "lifecycle/test_batches.py::test_a_root_that_is_taken_away_in_the_last_batch_of_a_stopped_run_ends_the_run",
     ),
     Mutation(
         "I5",

@@ -111,6 +111,21 @@ def test_a_root_that_is_taken_away_in_the_only_batch_ends_the_run(cluster: Clust
     assert "DELETE_SEGMENT_FINISHED" not in cluster.states()
 
 
+def test_a_root_that_is_taken_away_in_the_last_batch_of_a_stopped_run_ends_the_run(cluster: Cluster) -> None:
+    """Nothing asks storage after it: no user partition is finished, no batch follows."""
+
+    def unmount(effect: str, key: str) -> None:
+        if effect == "delete":
+            cluster.storage.root_exists = False
+
+    def stop() -> str | None:
+        return None if cluster.storage.root_exists else "stopped"
+
+    cluster.storage.after_effect = unmount
+    with pytest.raises(StorageRootError, match="taken away"):
+        cluster.clean(should_stop=stop, batch_segments=1)
+
+
 def test_a_topic_that_comes_back_leaves_the_others_of_its_batch_alone(cluster: Cluster) -> None:
     looks = iter(range(100))
 
