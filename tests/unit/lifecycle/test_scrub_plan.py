@@ -456,7 +456,10 @@ def test_nothing_goes_where_writes_are_off_or_in_a_dry_run(scrubs: Scrubs) -> No
 
 @pytest.mark.parametrize("from_the_beginning", [True, False])
 def test_another_cluster_is_noticed(scrubs: Scrubs, from_the_beginning: bool) -> None:
-    before = set().union(*planned_both(scrubs))
+    # Of what no record names the topics are looked for anyway.
+    before = scrubs.finished(2) | scrubs.finished(3)
+    scrubs.scrub()
+    assert set(scrubs.plan()[1]) == before
 
     def answer(effect: str, key: str) -> None:
         if effect == "delete":
