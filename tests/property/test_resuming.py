@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
@@ -20,6 +20,7 @@ from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadata
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
+from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from tests.contracts.folds import judged
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, WrittenTopic, any_events
@@ -27,12 +28,14 @@ from tests.property.written_topics import NOW_MS, WrittenTopic, any_events
 
 @pytest.mark.parametrize("written", [any_events, broker_lives])
 @given(seed=st.integers(0, 2**32))
+@example(seed=2264796)  # never added but by a record that Kafka refuses, and finished before the snapshot
 @settings(max_examples=20, deadline=None)
 def test_a_resumed_view_answers_as_one_that_was_read_whole(written: Callable[[int], WrittenTopic], seed: int) -> None:
     topic, random = written(seed), Random(seed)
     events = [e for number, _, record in topic.left() if (e := judged(record, number, topic.partition_count)[1])]
     tips = sorted({topic_id_partition_of(event) for event in events}, key=repr)
     random.shuffle(tips)
+    finished = {e.remote_log_segment_id.id for e in events if e.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED}
     epochs = {epoch for e in events if isinstance(e, RemoteLogSegmentMetadata) for epoch, _ in e.segment_leader_epochs}
     offsets = {at for e in events if isinstance(e, RemoteLogSegmentMetadata) for at in (e.start_offset, e.end_offset)}
     log, snapshot = resumable(topic, random)
@@ -40,8 +43,9 @@ def test_a_resumed_view_answers_as_one_that_was_read_whole(written: Callable[[in
     for tip in tips:
         with whole.reading(tip) as expected, resumed.reading(tip) as found:
             assert known(found.history) == known(expected.history)
-            # A snapshot keeps no finished segments: an update of one looks like one without its add.
-            assert found.history.without_add.keys() >= expected.history.without_add.keys()
+            # A snapshot keeps no finished segments: an update of one looks like one without its add, and what was never
+            # added and finished is forgotten.
+            assert found.history.without_add.keys() >= expected.history.without_add.keys() - finished
             assert found.missing_before == expected.missing_before
     lookups = LookupReplay(log, resumed)
     for tip in tips:
