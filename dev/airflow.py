@@ -482,8 +482,6 @@ class LocalAirflow:
             "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
             "DAG_PROCESSOR__PARSING_PROCESSES": "1",
-            # Nobody edits a file while it runs: parsing all of them each half minute is most of what an idle Airflow does.
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
         }
         return inherited | {"AIRFLOW_HOME": str(self.home)} | {f"AIRFLOW__{k}": v for k, v in settings.items()}
