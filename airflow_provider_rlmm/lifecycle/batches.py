@@ -350,9 +350,8 @@ class BatchCleaner:
             return False
         obstacle = work.history.obstacle_to_finish()
         allowed = self._context.limits.allowed_quarantine
-        if obstacle is None and (
-            record := next(self._context.replay.quarantined_about(work.tip, allowed, read_until), None)
-        ):
+        record = self._context.replay.first_quarantined(work.tip, allowed, read_until)
+        if obstacle is None and record is not None:
             # It may announce a copy whose objects came after the listing.
             obstacle = f"{record} came while storage was listed"
         if obstacle is None and work.outcome_unknown:

@@ -10,9 +10,11 @@ time can be relied on says by when it was there (:class:`_MarkerBounds`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
@@ -95,24 +97,24 @@ class MetadataPartitionView:
             return Doubt(self.lost.why, number, self.lost.end)
         if self.begin > 0:
             return Doubt(f"metadata partition {number} begins at offset {self.begin}", number, self.begin)
-        for record in self.quarantined_about(tip, allowed_quarantine):
-            return Doubt(f"{record} cannot be applied", number, record.offset)
-        return None
+        record = self.first_quarantined(tip, allowed_quarantine)
+        return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
 
-    def quarantined_about(
+    def first_quarantined(
         self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
-    ) -> Iterator[QuarantinedRecord]:
+    ) -> QuarantinedRecord | None:
         """
-        Yield the records that may be about a user partition, and cannot be applied.
+        Return the first record that may be about a user partition and cannot be applied.
 
         :param tip: the user partition.
         :param allowed_quarantine: names of error codes that raise no doubt.
         :param start: offset of the first record that counts, inclusive.
         """
-        for record in self.quarantined:
-            counts = record.offset >= start and record.code not in allowed_quarantine
-            if counts and record.topic_id_partition in (None, tip):
-                yield record
+        first = bisect_left(self.quarantined, start, key=attrgetter("offset"))
+        for record in islice(self.quarantined, first, None):
+            if record.code not in allowed_quarantine and record.topic_id_partition in (None, tip):
+                return record
+        return None
 
     def obstacles(self) -> list[Refusal]:
         """Return what puts user partitions of this metadata partition in doubt: somebody has to look at each of them."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 WHOLE = 2000
-"""From this many seeds on, each kind of trouble has to come up."""
+"""What ``make simulate`` plays; with fewer, runs are killed at every effect of fewer seeds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

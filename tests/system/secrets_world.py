@@ -89,7 +89,7 @@ def kafka_connections(planted: Planted, kafka: SecuredKafka) -> Mapping[str, Ext
         "token": token | {"sasl.oauthbearer.config": f"principal=me what={planted['token configuration']}"},
         "jaas": good | {"sasl.jaas.config": f'a.PlainLoginModule required password="{planted["jaas password"]}";'},
         "command": good | {"sasl.kerberos.kinit.cmd": f"kinit --password {planted['command']}"},
-        "library": good | {"plugin.library.paths": f"/tmp/{planted['library']}.so"},
+        "library": good | {"plugin.library.paths": f"/nowhere/{planted['library']}.so"},
     }
 
 

@@ -29,6 +29,7 @@ class TellsADecoy(BaseOperator):
         context["ti"].xcom_push(key="decoy", value={"told": self.decoy})
         Stats.gauge(f"decoy.{self.decoy}", 1)
         replace_file(f"{work_uri()}/decoy.json", [self.decoy.encode()])
+        # It lives for as long as somebody needs who looks at command lines now and then.
         subprocess.run([sys.executable, "-c", "import time; time.sleep(2)", self.decoy], check=True)
         raise AirflowFailException(self.decoy)
 
