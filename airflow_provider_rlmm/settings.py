@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore, local_path, open_stores_by
 from airflow_provider_rlmm.policy.values import refused, spelled_integer
@@ -22,8 +23,6 @@ _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
     "AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of the machine"
 )
-DEFAULT_CONN_ID = "rlmm_default"
-"""The connection whose DAGs have the plain ids."""
 
 MAX_ALARM_AFTER_DAYS = 366
 
@@ -105,16 +104,6 @@ def connections() -> tuple[str, ...]:
     return named
 
 
-def of_connection(name: str, conn_id: str) -> str:
-    """
-    Return what a DAG or an asset of a connection is called; no two connections share one.
-
-    :param name: what it is called for ``rlmm_default``.
-    :param conn_id: connection of type ``rlmm``.
-    """
-    return name if conn_id == DEFAULT_CONN_ID else f"{name}__{conn_id}"
-
-
 def schedule_of(kind: str, default: str) -> str | None:
     """
     Return when the DAGs of one kind run: ``[rlmm] <kind>_schedule``.
@@ -169,11 +158,11 @@ def alarm_after_days() -> int:
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:
-    if work_conn_id() is None:
+    if (conn_id := work_conn_id()) is None:
         return None
     from airflow_provider_rlmm.hooks.work_store import open_work_store
 
-    return open_work_store(uri)
+    return open_work_store(uri, conn_id, work_uri())
 
 
 # Whoever opens a file in an object store has its URI from here.

@@ -44,7 +44,8 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemoteP
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.storage.layouts import Layout, LayoutOptions, layout_named
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 from benchmarks.topic import METADATA_PARTITIONS, publish

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index, transaction_index
 from tests.unit.lifecycle.builders import BROKER, START_MS, STEPS, Cluster, update
 

@@ -19,8 +19,8 @@ from airflow_provider_rlmm.lifecycle.inventory_files import (
     write_inventory,
 )
 from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, Left, ProgressState, progress_name
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState, Totals
-from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.run_summary import (
     RUNS_FOLDER,
     Deleted,

@@ -10,7 +10,8 @@ from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from dev import tiering
 from dev.broker import LocalKafka
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from airflow.sdk import Asset
 
-from airflow_provider_rlmm.settings import of_connection
+from airflow_provider_rlmm.connection_ids import of_connection
 
 
 def cleanup_asset(conn_id: str) -> Asset:

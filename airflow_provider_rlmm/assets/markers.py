@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_provider_rlmm.settings import of_connection
+from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 
 

@@ -19,6 +19,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
+from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -29,7 +30,6 @@ from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.settings import of_connection
 
 
 def remote_log_doctor(conn_id: str) -> DAG:

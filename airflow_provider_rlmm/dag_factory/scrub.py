@@ -23,6 +23,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
+from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
     ReportRemoteStorageScrubOperator,
 )
-from airflow_provider_rlmm.settings import of_connection
 
 LIMITS = {
     "min_unreferenced_ms": "{{ params.min_unreferenced_ms }}",

@@ -12,10 +12,10 @@ from typing import Any, Self
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
+from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
-from airflow_provider_rlmm.settings import DEFAULT_CONN_ID
 
 CONN_TYPE = "rlmm"
 TYPE_NAME = "Kafka Remote Log Metadata"

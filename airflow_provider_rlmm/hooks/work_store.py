@@ -14,9 +14,9 @@ from airflow.sdk import BaseHook, Connection
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore
 from airflow_provider_rlmm.hooks.stores import store_access
-from airflow_provider_rlmm.settings import work_conn_id, work_uri
 from airflow_provider_rlmm.storage.credentials import StoreAccess
-from airflow_provider_rlmm.storage.opening import open_store, safe_text, secrets_in
+from airflow_provider_rlmm.storage.opening import open_store
+from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
 _Key = tuple[str, str, str, str]
@@ -25,18 +25,19 @@ _LAST: Final[dict[_Key, StoreAccess]] = {}
 _CHANGING: Final = Lock()
 
 
-def open_work_store(uri: str) -> OpenedStore | None:
+def open_work_store(uri: str, conn_id: str, work_uri: str) -> OpenedStore | None:
     """
     Open a folder in an object store.
 
     :param uri: the folder.
-    :return: ``None`` where no connection is named, or the folder is in a store of another kind than the work folder.
+    :param conn_id: connection that ``[rlmm] work_conn_id`` names.
+    :param work_uri: the work folder.
+    :return: ``None`` where the folder is in a store of another kind than the work folder.
     :raises ConfigurationError: if the connection does not exist, or does not fit the URI.
     :raises StorageError: if the connection gives no credentials.
     """
-    conn_id = work_conn_id()
     where = read_store_uri(uri)
-    if conn_id is None or where.kind != read_store_uri(work_uri()).kind:
+    if where.kind != read_store_uri(work_uri).kind:
         return None
     try:
         connection = BaseHook.get_connection(conn_id)

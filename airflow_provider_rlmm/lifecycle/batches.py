@@ -196,7 +196,8 @@ class BatchCleaner:
         started = [
             (work, m) for work, segments in taken if not work.is_disturbed for m in work.current(segments, _STARTED)
         ]
-        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)
+        begun = [(work.history, m) for work, m in started]
+        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)
         try:
             deletions = self._delete_and_finish(started, proof)
         except RlmmError:

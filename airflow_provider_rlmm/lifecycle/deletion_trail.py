@@ -6,19 +6,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.errors import AuditError
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns
+from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.audit import MAX_WHY
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +25,8 @@ NOT_WRITTEN_ADVICE = (
 )
 NOTHING_SAID = "storage did not say what became of it"
 
-Started = Sequence[tuple["UserPartitionWork", RemoteLogSegmentMetadata]]
+Started = Sequence[tuple[UserPartitionHistory, RemoteLogSegmentMetadata]]
+"""Segments whose DELETE_SEGMENT_STARTED was read back, each with the history of its user partition."""
 
 
 @dataclass(slots=True)
@@ -54,11 +52,11 @@ class DeletionTrail:
 
         :param log: the audit log.
         :param metadata_partition: of all of it.
-        :param started: segments whose DELETE_SEGMENT_STARTED was read back.
+        :param started: all of it.
         :raises AuditError: if it cannot be written.
         """
         segments = [metadata for _, metadata in started]
-        tips = [work.tip for work, _ in started]
+        tips = [history.topic_id_partition for history, _ in started]
         ids = [metadata.remote_log_segment_id.id for metadata in segments]
         columns: Columns = {
             "metadata_partition": metadata_partition,
@@ -70,7 +68,7 @@ class DeletionTrail:
             "end_offset": [metadata.end_offset for metadata in segments],
             "segment_bytes": [metadata.segment_size_in_bytes for metadata in segments],
             "started_offset": [
-                work.history.started_at.get(segment_id) for (work, _), segment_id in zip(started, ids, strict=True)
+                history.started_at.get(segment_id) for (history, _), segment_id in zip(started, ids, strict=True)
             ],
         }
         return cls(log, log.before(columns), segments)

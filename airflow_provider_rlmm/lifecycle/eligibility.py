@@ -31,7 +31,8 @@ from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
-from airflow_provider_rlmm.storage.layouts import Layout, foreign_prefix
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import foreign_prefix
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 
 PRESENCE_KINDS = {

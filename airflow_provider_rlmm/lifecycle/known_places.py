@@ -20,7 +20,7 @@ from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.quoting import in_quotes, name_in_text
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.scrub import LISTED_COLUMNS
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place
 from airflow_provider_rlmm.storage.walk import named_id

@@ -20,11 +20,11 @@ from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.plan import (
     MAX_QUARANTINED_LISTED,
-    Count,
     PlanSummary,
     Reason,
     Refusal,

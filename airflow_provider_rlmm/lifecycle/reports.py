@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.attention import Attention, Judgement
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 

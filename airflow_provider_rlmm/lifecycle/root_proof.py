@@ -39,7 +39,7 @@ from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, 
 from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import PlaceCheck, RootCheck, RootExpectation
 

@@ -27,7 +27,8 @@ from airflow_provider_rlmm.lifecycle.reports import (
 from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE, Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask

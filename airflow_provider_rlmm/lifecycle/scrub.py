@@ -34,7 +34,7 @@ from airflow_provider_rlmm.policy.scrub import (
 )
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
 from airflow_provider_rlmm.quoting import in_quotes
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 if TYPE_CHECKING:

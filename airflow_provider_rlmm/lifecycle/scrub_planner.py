@@ -12,8 +12,8 @@ from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.lifecycle.scrub_files import read_scrub, read_table, table_file, write_pair
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
     SCRUB_PLAN_TABLE,

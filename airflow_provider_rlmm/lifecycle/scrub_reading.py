@@ -13,7 +13,7 @@ from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogR
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.policy.scrub import LogView
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

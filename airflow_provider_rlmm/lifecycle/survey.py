@@ -24,17 +24,15 @@ from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.inventory import SurveyedState, Totals, why_not_all_seen
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.inventory import READY, SurveyedState, Totals, Verdict, why_not_all_seen
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READY = "READY"
-"""Status of an orphaned user partition that a run may clean now."""
 
 NOT_MARKED = "not marked yet: the next run that may write marks it"
 _STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
@@ -52,27 +50,6 @@ BY_URGENCY = (
     SurveyedState.LIVING,
 )
 """Where the user partitions of a topic differ, the first of these is the topic's state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """
-    What is known of a user partition.
-
-    :param state: of it.
-    :param status: :data:`READY`, or the kind of what stands against its cleaning.
-    :param why: the state in words.
-    :param deletion: name of the state of its deletion, ``None`` where it was never marked.
-    :param first_absent_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
-    :param eligible_ms: when it may be cleaned, ms since the epoch; ``None`` where it does not wait.
-    """
-
-    state: SurveyedState
-    status: str
-    why: str
-    deletion: str | None = None
-    first_absent_ms: int | None = None
-    eligible_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

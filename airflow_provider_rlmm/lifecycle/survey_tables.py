@@ -19,7 +19,7 @@ from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.inventory import SurveyedState
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.survey import Verdict
+    from airflow_provider_rlmm.policy.inventory import Verdict
 
 _NEVER = np.iinfo(np.int64).max
 _LONG_AGO = -1

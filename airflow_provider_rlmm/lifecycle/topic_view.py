@@ -26,13 +26,13 @@ from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.metadata.columnar import ApplyReport
-    from airflow_provider_rlmm.storage.layouts import Layout
+    from airflow_provider_rlmm.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider_rlmm.settings import connections, of_connection
+from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.settings import connections
 
 CLEANER: Final = "remote_log_cleaner"
 RETENTION: Final = "remote_log_retention"

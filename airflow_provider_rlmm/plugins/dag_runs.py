@@ -7,8 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.plugins.dag_ids import DAGS, possible_dags
-from airflow_provider_rlmm.settings import artifact_name_of, of_connection
+from airflow_provider_rlmm.settings import artifact_name_of
 
 _UNDER_WAY: Final = ("queued", "running")
 _MAX_RUNS: Final = 50

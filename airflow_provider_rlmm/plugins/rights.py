@@ -21,10 +21,11 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import Depends, HTTPException, Request
 
+from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.plugins.dag_ids import DAGS, our_dags, possible_dags
 from airflow_provider_rlmm.plugins.dag_runs import known_dags
 from airflow_provider_rlmm.plugins.heavy_answers import begin_heavy_answer
-from airflow_provider_rlmm.settings import connections, of_connection
+from airflow_provider_rlmm.settings import connections
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod

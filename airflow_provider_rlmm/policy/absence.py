@@ -20,7 +20,7 @@ from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes, name_in_text
 

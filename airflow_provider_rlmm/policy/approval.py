@@ -16,8 +16,8 @@ from airflow_provider_rlmm.clock import time_text
 from airflow_provider_rlmm.errors import NotApprovedError
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.quoting import in_quotes
 
 APPROVE: Final = "Approve"

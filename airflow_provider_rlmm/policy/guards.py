@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.policy.plan import Count
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 

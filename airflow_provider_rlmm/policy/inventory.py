@@ -20,7 +20,8 @@ from typing import Any
 
 from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.policy import strict_json as strict
-from airflow_provider_rlmm.policy.plan import Count, Data
+from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.policy.plan import Data
 from airflow_provider_rlmm.quoting import human_bytes
 
 INVENTORY_FORMAT = 2
@@ -52,6 +53,31 @@ class SurveyedState(StrEnum):
     DELETING = "DELETING"  # DELETE_PARTITION_STARTED is written, DELETE_PARTITION_FINISHED is not
     REFUSED = "REFUSED"  # it is gone, and something stands against its cleaning
     UNSEEN = "UNSEEN"  # it cannot be told whether it is gone, or what of it is left
+
+
+READY = "READY"
+"""Status of an orphaned user partition that a run may clean now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What is known of a user partition.
+
+    :param state: of it.
+    :param status: :data:`READY`, or the kind of what stands against its cleaning.
+    :param why: the state in words.
+    :param deletion: name of the state of its deletion, ``None`` where it was never marked.
+    :param first_absent_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
+    :param eligible_ms: when it may be cleaned, ms since the epoch; ``None`` where it does not wait.
+    """
+
+    state: SurveyedState
+    status: str
+    why: str
+    deletion: str | None = None
+    first_absent_ms: int | None = None
+    eligible_ms: int | None = None
 
 
 TOPIC_COLUMNS: tuple[tuple[str, str], ...] = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.policy.counts import NOTHING, Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.refusals import Refusal as Refusal
 from airflow_provider_rlmm.policy.refusals import RefusalKind as RefusalKind
@@ -69,27 +70,6 @@ class Reason(StrEnum):
     def is_estimated(self) -> bool:
         """Whether the leader of a living topic is expected to delete it: brokers know more, so that is an estimate."""
         return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """
-    :param segments: number of segments.
-    :param bytes: their ``segment_size_in_bytes``, summed.
-    """
-
-    segments: int
-    bytes: int
-
-    @classmethod
-    def sum(cls, counts: Iterable[Count]) -> Count:
-        """
-        Add counts up.
-
-        :param counts: any number of them.
-        """
-        counts = tuple(counts)
-        return cls(sum(count.segments for count in counts), sum(count.bytes for count in counts))
 
 
 def plan_file_name(metadata_partition: int) -> str:
@@ -175,7 +155,7 @@ class PlanSummary:
     quarantined: Mapping[int, int]
     unresolved: int
     refusals: tuple[Refusal, ...] = ()
-    waiting: Count = Count(0, 0)
+    waiting: Count = NOTHING
     files: Mapping[int, PlanFile] = field(default_factory=dict)
     blast_radius: BlastRadius | None = None
     within_blast_radius: bool = False

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import Inventory
-from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
 
 PREFIX = "rlmm"

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.errors import BlastRadiusError, ConfigurationError, P
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import (
     DEFAULT_BATCH_SEGMENTS,
     DEFAULT_MIN_ABSENCE_MS,
@@ -27,7 +28,7 @@ from airflow_provider_rlmm.policy.guards import (
     CleanerLimits,
 )
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import Count, PlanFile
+from airflow_provider_rlmm.policy.plan import PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import Amount
 from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, that_bar, why_kept

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_bat
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
 from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 
 if TYPE_CHECKING:
     import pyarrow as pa

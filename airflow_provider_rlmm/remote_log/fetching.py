@@ -8,7 +8,8 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.remote_log.index_cache import location_of
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
-from airflow_provider_rlmm.storage.remote_storage import IndexType, RemoteStorageManager
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 
 class SegmentFetcher:

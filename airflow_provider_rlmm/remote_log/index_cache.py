@@ -18,8 +18,9 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLog
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import TransactionIndex
-from airflow_provider_rlmm.storage.layouts import Layout
-from airflow_provider_rlmm.storage.remote_storage import IndexType, RemoteStorageManager
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.remote_log.segment_reading import (
     SegmentPart,
     SegmentReading,
 )
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from airflow_provider_rlmm.policy.approval import (
     PlanToApprove,
     approval_needed,
 )
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.quoting import human_bytes, in_markdown, name_in_text
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
     from airflow_provider_rlmm.policy.audit import DeletionRecord
     from airflow_provider_rlmm.policy.plan import PlanSummary
-    from airflow_provider_rlmm.storage.layouts import Layout
+    from airflow_provider_rlmm.storage.layout import Layout
     from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.storage.root import RootExpectation
 

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.policy.absence import (
     names_in_doubt,
     not_asked_for,
 )
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.source import TopicRange
 

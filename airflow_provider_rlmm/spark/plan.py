@@ -13,11 +13,11 @@ from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
     SUMMARY_NAME,
-    Count,
     PlanFile,
     PlanSummary,
     first_refusals,

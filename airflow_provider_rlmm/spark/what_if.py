@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS
 from airflow_provider_rlmm.spark.generation import Generation, GenerationFile

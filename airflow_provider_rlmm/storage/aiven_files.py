@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from airflow_provider_rlmm.errors import DamagedObjectError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, AivenManifest, read_manifest
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.segment_files import ReadObject
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.layouts import Layout
 
 _KEPT_MANIFESTS: Final = 256
 """Manifests that are kept: with chunks of 1 MiB one says 2,048 numbers at most."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
 
 

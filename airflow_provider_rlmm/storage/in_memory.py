@@ -13,8 +13,8 @@ from pathlib import Path
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.storage.deletion import Lookup
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.storage.stamps import Location

@@ -37,12 +37,12 @@ from airflow_provider_rlmm.storage.hidden_copies import (
     by_versions,
     together,
 )
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.remote_storage import (
     DeletionReport,
     Folder,
-    IndexType,
     LogSegmentData,
     SegmentDeletion,
     StoredObject,

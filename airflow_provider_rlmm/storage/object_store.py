@@ -33,13 +33,14 @@ from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
 from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import Layout
 from airflow_provider_rlmm.storage.local_files import LocalFiles
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
-from airflow_provider_rlmm.storage.opening import location_of, open_store, safe_text, secrets_in
+from airflow_provider_rlmm.storage.opening import location_of, open_store
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
-from airflow_provider_rlmm.redaction import without_stores_secrets
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
+from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.storage.stamps import Location
 from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.storage.credentials import StoreCredentials
 
-_MAX_REASON_LENGTH: Final = 500
 
 # Enough to ride out a hiccup; a store that throttles for longer has to be seen by the caller, not waited for.
 _RETRY: Final[RetryConfig] = {
@@ -45,16 +44,8 @@ _CLIENT_OPTIONS: Final = frozenset(
 _STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
 """What people write before the name of an option, a client's too: ``AWS_ALLOW_HTTP``."""
 
-_PUBLIC_OPTION: Final = re.compile(
-    r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http"
-    r"|root_certificate|proxy_ca_certificate)$",
-    re.I,
-)
 _ACCOUNT: Final = re.compile(r"(azure_)?(storage_)?account_name", re.I)
 _ENDPOINT: Final = re.compile(r"(azure_)?(storage_)?endpoint", re.I)
-_STRUCTURED: Final = re.compile(r"[^\s\"'{}:,]{6,}")
-_USER_INFO: Final = re.compile(r"(?<=://)[^/\s@]*@")
-_QUERY: Final = re.compile(r"\?[^\s)\"']+")
 
 _SCHEMES: Final = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az", "MemoryStore": "memory", "HTTPStore": "http"}
 _FROM_ENVIRONMENT: Final[Mapping[str, Sequence[str]]] = {
@@ -230,29 +221,3 @@ def _open_local(uri: str) -> ObjectStore:
     if not Deadline().call(f"open {root}", root.is_dir):
         raise StorageRootError(f"the storage root {root} does not exist or is no folder; it is never created here")
     return Deadline().call(f"open {root}", lambda: LocalStore(root))
-
-
-def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
-    """
-    Return the texts that must not appear anywhere.
-
-    :param options: options of a store.
-    """
-    # Very short ones are settings, and would garble every message. Of a value with a structure of its own, such as a key
-    # file, any part may be quoted.
-    values = [value for key, value in options.items() if not _PUBLIC_OPTION.search(key)]
-    parts = {part for value in values for part in (value, *_STRUCTURED.findall(value)) if len(part) > 5}
-    return tuple(parts)
-
-
-def safe_text(error: Exception, secrets: Iterable[str]) -> str:
-    """
-    Return what an error of obstore or of a provider says, without secrets.
-
-    :param error: the error.
-    :param secrets: of :func:`secrets_in`, or those that credentials have given so far.
-    """
-    # What follows the first blank line is a dump of obstore's internals.
-    text = str(error).partition("\n\n")[0] or type(error).__name__
-    safe = without_stores_secrets(text, secrets)
-    return _QUERY.sub("?***", _USER_INFO.sub("***@", safe))[:_MAX_REASON_LENGTH]

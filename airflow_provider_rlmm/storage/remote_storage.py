@@ -12,26 +12,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
 from airflow_provider_rlmm.storage.uploads import BeforeChunk
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.layouts import Layout
-
-
-class IndexType(StrEnum):
-    """The files that accompany a segment's log (Kafka: ``RemoteStorageManager.IndexType``)."""
-
-    OFFSET = "offset"
-    TIMESTAMP = "timestamp"
-    PRODUCER_SNAPSHOT = "producer_snapshot"
-    TRANSACTION = "transaction"
-    LEADER_EPOCH = "leader_epoch"
 
 
 class DeleteOutcome(StrEnum):

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.remote_storage import IndexType
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.index_type import IndexType
 
 
 class ReadObject(Protocol):
@@ -51,24 +48,3 @@ class SegmentFiles(Protocol):
         :raises DamagedObjectError: as :meth:`log`.
         :raises UnsupportedMessageFormatError: as :meth:`log`.
         """
-
-
-class PlainFiles:
-    """
-    Files that are objects, byte for byte.
-
-    :param layout: which object is which file.
-    :param read: reads an object.
-    """
-
-    def __init__(self, layout: Layout, read: ReadObject) -> None:
-        self._layout = layout
-        self._read = read
-
-    def log(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None) -> bytes:
-        """See :class:`SegmentFiles`."""
-        return self._read(self._layout.object_key(metadata, None), start, end)
-
-    def index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """See :class:`SegmentFiles`."""
-        return self._read(self._layout.object_key(metadata, index_type))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.root import Place, PlaceLook, RootCheck, StampOutcome, StampResult
 from airflow_provider_rlmm.storage.stamps import Stamp, stamp_key

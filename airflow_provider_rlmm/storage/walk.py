@@ -16,7 +16,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place
 from airflow_provider_rlmm.storage.stamps import is_stamp

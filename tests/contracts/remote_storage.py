@@ -36,12 +36,13 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import (
     DeleteOutcome,
     Folder,
     FolderState,
-    IndexType,
     LogSegmentData,
     RemoteStorageManager,
     StoredObject,

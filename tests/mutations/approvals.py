@@ -134,7 +134,7 @@ APPROVALS = [
     Mutation(
         "clusters",
         "all connections share their DAGs and assets",
-        SETTINGS,
+        "connection_ids.py",
         '    return name if conn_id == DEFAULT_CONN_ID else f"{name}__{conn_id}"',
         "    return name",
         f"{_DAGS}::test_each_connection_has_dags_and_assets_of_its_own",

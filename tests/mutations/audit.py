@@ -41,12 +41,12 @@ AUDIT = [
         LOG,
         "it is written down after the deletion",
         BATCHES,
-        "        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)\n"
+        "        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)\n"
         "        try:\n"
         "            deletions = self._delete_and_finish(started, proof)\n",
         "        try:\n"
         "            deletions = self._delete_and_finish(started, proof)\n"
-        "            self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, started)\n",
+        "            self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)\n",
         f"{TESTS}::test_what_cannot_be_written_down_is_not_deleted_and_the_next_run_goes_on",
         simulated=True,
     ),

@@ -31,7 +31,8 @@ from airflow_provider_rlmm.session.checking import check
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import AivenLayout, Layout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves

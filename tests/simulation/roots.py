@@ -14,7 +14,8 @@ from typing import Any
 
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.stamps import OLD_STAMP_KEY, Location, Stamp, stamp_key
 
 CLUSTER_ID = "simulated-cluster-id-1"

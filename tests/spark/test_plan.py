@@ -20,10 +20,10 @@ from airflow_provider_rlmm.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.policy.absence import OrphanCandidate
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import (
     PLAN_COLUMNS,
     SUMMARY_NAME,
-    Count,
     PlanFile,
     PlanSummary,
     Reason,

@@ -14,7 +14,8 @@ from airflow_provider_rlmm.errors import ConfigurationError, StorageAccessError,
 from airflow_provider_rlmm.hooks.connection import extra_of
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
 from airflow_provider_rlmm.storage.credentials import StoreAccess, StoreCredentials
-from airflow_provider_rlmm.storage.opening import is_client_option, safe_text
+from airflow_provider_rlmm.storage.opening import is_client_option
+from airflow_provider_rlmm.storage.secret_texts import safe_text
 from airflow_provider_rlmm.store_uris import StoreUri
 
 _ASKED_AGAIN: Final = timedelta(minutes=6)

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
 from airflow_provider_rlmm.remote_log.archive.files import reading
 from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 
 
 class ArchiveLayout:

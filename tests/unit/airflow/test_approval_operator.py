@@ -24,7 +24,8 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalLimits
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.session import approving
 from tests.unit.airflow.test_operators import (
     NOW,

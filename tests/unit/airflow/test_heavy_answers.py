@@ -28,8 +28,9 @@ from fastapi.testclient import TestClient
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema, write_plan
 from airflow_provider_rlmm.plugins import heavy_answers, web
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers, HeavyAnswers
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary, Reason
+from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from tests.unit.airflow.auth import Everybody, log_in
 
 ROWS, READERS, USERS = 200_000, 60, 30

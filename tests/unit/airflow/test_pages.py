@@ -27,9 +27,10 @@ from airflow_provider_rlmm.plugins.pages import (
 )
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Refusal, RefusalKind
+from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary, Refusal, RefusalKind
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan

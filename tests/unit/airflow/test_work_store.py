@@ -112,8 +112,8 @@ def test_without_it_the_environment_opens_the_store(aws: AwsServer, monkeypatch:
 
 def test_a_store_of_another_kind_is_none_of_its_business(connect: Any) -> None:
     connect()
-    assert work_store.open_work_store("gs://plans/a") is None
-    assert work_store.open_work_store("s3://other-bucket/plans") is not None
+    assert work_store.open_work_store("gs://plans/a", "work", work_uri()) is None
+    assert work_store.open_work_store("s3://other-bucket/plans", "work", work_uri()) is not None
 
 
 def test_a_connection_that_does_not_exist_or_fit_is_named(aws: AwsServer, connect: Any, monkeypatch: Any) -> None:

@@ -45,7 +45,8 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.root import RootExpectation
 from airflow_provider_rlmm.storage.stamps import Stamp, stamp_key
 from tests.roots import KNOWN_FROM_THE_BEGINNING

@@ -31,7 +31,7 @@ from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.kafka_log import Batch, Record, log_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, tip

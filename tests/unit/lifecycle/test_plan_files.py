@@ -28,8 +28,9 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
 )
 from airflow_provider_rlmm.lifecycle.planner import Plan
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import Count, PlanFile, PlanSummary, Reason
+from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary, Reason
 from tests.unit.lifecycle.builders import Cluster, tip
 
 TIPS = [tip("gone", number) for number in range(4)]

@@ -10,9 +10,10 @@ from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import Count, RefusalKind
+from airflow_provider_rlmm.policy.plan import RefusalKind
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()

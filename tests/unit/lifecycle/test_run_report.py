@@ -26,11 +26,11 @@ from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summ
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.plugins.pages import report_page
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import (
     MAX_REFUSALS,
-    Count,
     PlanFile,
     PlanSummary,
     Refusal,

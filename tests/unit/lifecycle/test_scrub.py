@@ -15,7 +15,8 @@ from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, Top
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.storage.layouts import AivenLayout, Layout, layout_named
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import AivenLayout, layout_named
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.policy.absence import (
     observe_all,
     settle,
 )
-from airflow_provider_rlmm.policy.plan import Count
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 ID, OTHER = UUID(int=7), UUID(int=8)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
 from airflow_provider_rlmm.policy.guards import (
     DEFAULT_MIN_ABSENCE_MS,
@@ -17,7 +18,7 @@ from airflow_provider_rlmm.policy.guards import (
     CleanerLimits,
     check_cluster,
 )
-from airflow_provider_rlmm.policy.plan import Count, PlanSummary
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
 from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET

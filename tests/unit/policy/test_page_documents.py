@@ -17,6 +17,7 @@ from airflow_provider_rlmm.policy.cleaning_progress import (
     Left,
     ProgressState,
 )
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import (
     PARTITIONS_FILE,
     TOPICS_FILE,
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.policy.inventory import (
     Totals,
     generation_time,
 )
-from airflow_provider_rlmm.policy.plan import Count
 from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary, run_of_file
 from airflow_provider_rlmm.policy.strict_json import checksum
 

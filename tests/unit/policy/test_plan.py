@@ -10,10 +10,10 @@ import pytest
 from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import plan as plan_module
+from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import (
     PLAN_COLUMNS,
-    Count,
     PlanFile,
     PlanSummary,
     Reason,

@@ -41,8 +41,8 @@ from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layouts import AivenLayout, TemplateLayout
-from airflow_provider_rlmm.storage.remote_storage import IndexType
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 

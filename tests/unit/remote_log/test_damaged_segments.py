@@ -22,7 +22,7 @@ from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import (
     TRANSACTIONAL,
     Batch,

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.errors import ConfigurationError, DamagedObjectError,
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import offset_index, time_index, transaction_index
 from tests.remote_log_world import RemoteLogWorld, random_world
 

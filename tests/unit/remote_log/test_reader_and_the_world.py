@@ -28,7 +28,7 @@ from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import IndexType
+from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import offset_index, producer_snapshot
 from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 

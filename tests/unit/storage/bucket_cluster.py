@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_rlmm.storage.bucket_settings import S3BucketInspector
-from airflow_provider_rlmm.storage.layouts import AivenLayout, Layout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.pace import Pace
 from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.storage.layouts import Layout, LocalTieredStorageLayout
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.remote_storage import IndexType
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents, packed_sizes
 from tests.contracts.remote_storage import local_files, segment
 from tests.unit.storage.test_aiven import RECORDED, custom_prefix

@@ -15,10 +15,8 @@ from airflow_provider_rlmm.errors import (
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import (
-    Layout,
-    LocalTieredStorageLayout,
-)
+from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.storage.root import Place, RootExpectation, StampOutcome, StampResult
 from airflow_provider_rlmm.storage.stamps import Stamp

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import ConfigurationError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, is_legal_topic_name, layout_named
-from airflow_provider_rlmm.storage.remote_storage import IndexType
 from tests.contracts.remote_storage import ILLEGAL_TOPIC_NAMES, LAYOUT, segment
 
 REAL_LISTING = Path(__file__).parents[2] / "data" / "real_remote_listing.txt"

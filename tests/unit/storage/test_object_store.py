@@ -27,11 +27,12 @@ from airflow_provider_rlmm.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.local_files import LocalFiles
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.opening import open_store
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, IndexType, RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootExpectation
 from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout

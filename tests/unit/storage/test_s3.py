@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.errors import CopyCancelledError, StorageFullError, StorageRootError
-from airflow_provider_rlmm.storage.layouts import Layout
+from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
