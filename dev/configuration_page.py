@@ -24,8 +24,8 @@ from airflow_provider_rlmm.policy.guards import (
     QUARANTINE_KINDS,
     BlastRadius,
     CleanerLimits,
+    ScrubLimits,
 )
-from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.resources import dags_folder
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 

@@ -179,7 +179,8 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
 def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport, str]:
     """Put what the steps have left into the report of the run, and write it."""
     from airflow_provider_rlmm.lifecycle.plan_files import write_document
-    from airflow_provider_rlmm.lifecycle.run_report import REPORT_DOCUMENT, report_of_run
+    from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+    from airflow_provider_rlmm.policy.work_folder import REPORT_DOCUMENT
 
     report = report_of_run(
         run.uri,

@@ -15,8 +15,13 @@ from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.policy.guards import OVERRIDES, QUARANTINE_KINDS, BlastRadius, CleanerLimits
+from airflow_provider_rlmm.policy.guards import (
+    DEFAULT_MAX_COPY_MS,
+    OVERRIDES,
+    QUARANTINE_KINDS,
+    BlastRadius,
+    CleanerLimits,
+)
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)

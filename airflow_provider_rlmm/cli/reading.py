@@ -245,7 +245,7 @@ COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:
     """Say what could not be seen, to whoever reads a pipe too; return the exit code."""
-    from airflow_provider_rlmm.policy.inventory import UNSEEN_ADVICE
+    from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
 
     if not (why := totals.why_not_all_seen):
         return ExitCode.DONE

@@ -26,8 +26,13 @@ from airflow_provider_rlmm.cli.runs import (
     judged,
     say_judgement,
 )
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS, OVERRIDES, BlastRadius
-from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS, ScrubLimits
+from airflow_provider_rlmm.policy.guards import (
+    DEFAULT_MIN_ABSENCE_MS,
+    DEFAULT_MIN_UNREFERENCED_MS,
+    OVERRIDES,
+    BlastRadius,
+    ScrubLimits,
+)
 from airflow_provider_rlmm.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 

@@ -28,8 +28,7 @@ from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 
 
 def remote_log_doctor(conn_id: str) -> DAG:

@@ -40,16 +40,8 @@ from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence
-from airflow_provider_rlmm.policy.findings import (
-    DEFAULT_MAX_COPY_MS,
-    EXPLANATIONS,
-    NAMED,
-    Diagnosis,
-    FindingKind,
-    Recovery,
-    Severity,
-)
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.findings import EXPLANATIONS, NAMED, Diagnosis, FindingKind, Recovery, Severity
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,17 +14,19 @@ from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.kill_switch import read_stop, stop_variables
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_connection, named_connection
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.protocol import ProvenLook
+    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
     from airflow_provider_rlmm.event_log.snapshot import Snapshot
     from airflow_provider_rlmm.kafka.config import KafkaClientConfig
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
     from airflow_provider_rlmm.kafka.provisioning import ProvisionedTopic
     from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 
 
 class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
@@ -54,6 +56,39 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     def get_storage(self) -> RemoteStorageHook:
         """Return the hook of the storage of the same connection."""
         return RemoteStorageHook.beside(self)
+
+    def get_remote_log_reader(
+        self,
+        log: MetadataLogReader,
+        partitions: Collection[TopicIdPartition],
+        *,
+        bytes_per_second: int | None = None,
+        index_cache_size_in_bytes: int | None = None,
+        allowed_quarantine: frozenset[str] = frozenset(),
+    ) -> RemoteLogReader:
+        """
+        Return what reads user partitions from remote storage, without a broker that serves them; see
+        :class:`~airflow_provider_rlmm.remote_log.reader.RemoteLogReader`. The metadata topic is read at once.
+
+        :param log: what :meth:`get_event_log` returned; keep it open while the reader is used.
+        :param partitions: the user partitions, topic ids included.
+        :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
+        :param index_cache_size_in_bytes: most bytes of indexes that are kept in memory, ``None`` for the default.
+        :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about these partitions.
+        :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
+        :raises EventLogError: if the metadata topic cannot be read.
+        :raises ConfigurationError: if the settings name no storage, or one that cannot be opened.
+        """
+        from airflow_provider_rlmm.session.remote_log import remote_log_reader
+
+        return remote_log_reader(
+            log,
+            self.get_storage().get_storage_manager(),
+            partitions,
+            bytes_per_second=bytes_per_second,
+            index_cache_size_in_bytes=index_cache_size_in_bytes,
+            allowed_quarantine=allowed_quarantine,
+        )
 
     def read_client_config(self) -> KafkaClientConfig:
         """

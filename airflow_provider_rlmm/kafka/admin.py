@@ -25,7 +25,7 @@ from airflow_provider_rlmm.kafka.client import (
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.policy.remote_copies import OffsetsByTime
+from airflow_provider_rlmm.policy.answers import OffsetsByTime
 
 _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",

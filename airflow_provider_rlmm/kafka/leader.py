@@ -23,7 +23,7 @@ from airflow_provider_rlmm.kafka.client import (
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 
 # The leader's own word counts, never that of a replica near by; and each fetch is for one record.
 _FROM_THE_LEADER: dict[str, Any] = {"client.rack": "", "fetch.message.max.bytes": 1, "queued.min.messages": 1}

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.kafka.client import (
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
-from airflow_provider_rlmm.policy.restoring import TargetTopic
+from airflow_provider_rlmm.policy.answers import TargetTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa

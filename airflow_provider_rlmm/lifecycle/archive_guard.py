@@ -21,8 +21,9 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
-from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
+from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+from airflow_provider_rlmm.policy.refusals import Refusal
 
 LOOK_AGE_MS: Final = 30_000
 """For how long a look at the archive of a user partition counts, ms."""

@@ -19,15 +19,15 @@ from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StoppedEr
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document
-from airflow_provider_rlmm.lifecycle.eligibility import PlannedSegments
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.archive_run import NamedSegment
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlanSummary, Refusal
+from airflow_provider_rlmm.policy.plan import PlannedSegments, PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.segments import SegmentToArchive

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
-from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, PlannedSegments, find_eligible
+from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, find_eligible
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, refusal_of_lost
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
@@ -39,7 +39,8 @@ from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.plan import PlannedSegments
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 

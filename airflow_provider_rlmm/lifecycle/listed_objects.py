@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.scrub import LISTED_COLUMNS
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place
@@ -23,6 +22,24 @@ _CHUNK_ROWS = 100_000
 
 _Reading = tuple[Place, RemoteLogSegmentId, str]
 """What a key can be: of which place, of which segment, with which suffix."""
+
+
+LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("key", "string"),
+    ("bytes", "int64"),
+    ("last_modified_ms", "int64"),
+    ("is_whole", "bool"),  # whether all of its folder was listed
+    # name of the place; this and what follows is null where the layout would never build the key, but for the topic where the
+    # folder names one that is known
+    ("place", "string"),
+    ("suffix", "string"),
+    ("topic_id", "binary"),  # 16 bytes
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),  # 16 bytes
+    ("home", "int32"),  # the metadata partition that holds the events of the user partition
+)
+"""Name and Arrow type of every column of a listing."""
 
 
 def listed_schema() -> pa.Schema:
@@ -137,7 +154,7 @@ class ListedObjects:
         Return all objects, each once.
 
         :param names: topic ids with their names, as the log has them: they tell what a key is that can be several.
-        :return: with :data:`~airflow_provider_rlmm.policy.scrub.LISTED_COLUMNS`.
+        :return: with :data:`~airflow_provider_rlmm.lifecycle.listed_objects.LISTED_COLUMNS`.
         """
         import pyarrow as pa
 

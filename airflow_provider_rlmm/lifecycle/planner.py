@@ -11,7 +11,6 @@ from uuid import UUID
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
@@ -19,18 +18,12 @@ from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.policy.absence import Presence, refusal_of
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.plan import (
-    MAX_QUARANTINED_LISTED,
-    PlanSummary,
-    Reason,
-    Refusal,
-    RefusalKind,
-    first_refusals,
-)
+from airflow_provider_rlmm.policy.plan import MAX_QUARANTINED_LISTED, PlanSummary, Reason, first_refusals
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import incomplete_history
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
-from airflow_provider_rlmm.lifecycle.eligibility import as_unseen, refusal_of
+from airflow_provider_rlmm.lifecycle.eligibility import as_unseen
 from airflow_provider_rlmm.lifecycle.marker import due_observation
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
@@ -46,7 +46,7 @@ from airflow_provider_rlmm.metadata.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.absence import Observation
+from airflow_provider_rlmm.policy.absence import Observation, refusal_of
 from airflow_provider_rlmm.policy.audit import DeletionSource, nothing_on_record
 from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held

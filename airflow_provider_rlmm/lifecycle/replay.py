@@ -42,7 +42,7 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.plan import Refusal, RefusalKind
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import Doubt
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from airflow_provider_rlmm.lifecycle.current_root import (
     why_not_current,
 )
 from airflow_provider_rlmm.lifecycle.known_places import require_known_places
-from airflow_provider_rlmm.lifecycle.scrub import metadata_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.metadata.segment_rows import metadata_of
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample

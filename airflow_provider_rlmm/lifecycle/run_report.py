@@ -32,12 +32,8 @@ from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
+from airflow_provider_rlmm.policy.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
 
-CHECK_DOCUMENT = "check.json"
-MARK_DOCUMENT = "mark.json"
-DOCTOR_DOCUMENT = "doctor.json"
-APPROVAL_DOCUMENT = "approval.json"
-REPORT_DOCUMENT = "report.json"
 NO_REPORT = "its cleaning task left no report"
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.clock import Clock
 from airflow_provider_rlmm.errors import UnsafeObjectKeyError
@@ -22,9 +21,9 @@ from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, unmarkable, with_observations
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.metadata.segment_rows import metadata_of
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import (
     ScrubClass,
     classify_objects,
@@ -163,24 +162,3 @@ def _of_whole_folders(missing: pa.Table, listed: ListedObjects, layout: Layout, 
         whys.append(why)
     rows = missing.filter(pa.array(kept, pa.bool_()))
     return rows.append_column("class", pa.array(kinds, pa.string())).append_column("why", pa.array(whys, pa.string()))
-
-
-_PLAIN = (
-    "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes",
-    "custom_metadata", "txn_idx_empty",
-)  # fmt: skip
-
-
-def metadata_of(row: Mapping[str, Any]) -> RemoteLogSegmentMetadata:
-    """
-    Return a copied segment as far as it is needed to tell where it lies.
-
-    :param row: of the table ``segments``, with or without its lists.
-    """
-    tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
-    return RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(tip, UUID(bytes=row["segment_id"])),
-        segment_leader_epochs=((0, row["start_offset"]),),
-        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-        **{name: row[name] for name in _PLAIN},
-    )

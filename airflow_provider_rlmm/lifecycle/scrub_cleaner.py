@@ -31,7 +31,7 @@ from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
 from airflow_provider_rlmm.policy.hold import HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
@@ -41,7 +41,6 @@ from airflow_provider_rlmm.policy.scrub import (
     settled_copies,
     size_differs,
 )
-from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
 from airflow_provider_rlmm.policy.unnamed import UNNAMED
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject

@@ -25,15 +25,8 @@ from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.policy.approval import APPROVE, REJECT, ApprovalLimits
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.session.approving import (
-    body_of,
-    keep_approval,
-    keep_request,
-    read_request,
-    scrub_body_of,
-    scrub_subject_of,
-    subject_of,
-)
+from airflow_provider_rlmm.session.approving import body_of, keep_approval, keep_request, read_request, subject_of
+from airflow_provider_rlmm.session.scrub_approval import scrub_body_of, scrub_subject_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 DEFAULT_RESPONSE_TIMEOUT = "18 h"

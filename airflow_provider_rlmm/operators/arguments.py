@@ -30,11 +30,11 @@ from airflow_provider_rlmm.policy.guards import (
     QUARANTINE_KINDS,
     BlastRadius,
     CleanerLimits,
+    ScrubLimits,
 )
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
-from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.values import refused
 from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
@@ -300,7 +300,7 @@ cleaner_limits = FieldsReader(
 scrub_limits = FieldsReader(
     {"min_unreferenced_ms": duration_ms, "min_absence_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits
 )
-"""Returns :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`."""
+"""Returns :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`."""
 
 copy_limits = FieldsReader(
     {

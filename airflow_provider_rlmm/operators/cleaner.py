@@ -31,6 +31,7 @@ from airflow_provider_rlmm.operators.failing import (
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
+from airflow_provider_rlmm.policy.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
@@ -360,7 +361,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
         )
         # Said first: where the report cannot be written, the log is the only place left.
         say_judgement(self.log, report.judgement, report.document["cluster_id"] or "", now_ms)
-        path = write_document(artifact_uri(name), documents.REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+        path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         dry_run = report.document["dry_run"]

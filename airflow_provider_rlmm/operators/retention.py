@@ -31,7 +31,8 @@ from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolde
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS, MIN_AGE_FLOOR_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri, work_uri

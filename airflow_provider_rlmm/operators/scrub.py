@@ -18,8 +18,7 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, CleanerLimits
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
@@ -126,7 +125,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
     record has named for long enough, of topics that are absent by the full rule.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
@@ -207,7 +206,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubLimits`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
     :param dry_run_only: say what would be deleted, do nothing.
     :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied

@@ -48,6 +48,14 @@ class PlanToApprove(Protocol):
     def planned(self) -> Count:
         """What would go."""
 
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster that it is of."""
+
+    @property
+    def expires_at_ms(self) -> int:
+        """Until when it may be applied, ms since the epoch."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalLimits:

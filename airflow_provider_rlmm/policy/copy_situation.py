@@ -11,13 +11,13 @@ from typing import Final
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,
     Candidates,
     CopyHole,
     CopyLimits,
-    LeaderAnswer,
     LocalSegment,
     candidates,
     expires_before,

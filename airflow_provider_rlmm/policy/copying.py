@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final
-from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
@@ -26,82 +26,6 @@ COPY_WITHOUT_LEADER: Final = "copy_without_leader"
 
 COPY_OVERRIDES: Final = frozenset({COPY_WITHOUT_LEADER, MISSING_LIVING_SEGMENTS})
 """All overrides of a copier."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyConfigs:
-    """
-    The configs of a topic that decide whether somebody else may copy its segments (Kafka: ``TopicConfig``, effective values).
-
-    :param remote_storage_enable: ``remote.storage.enable``.
-    :param remote_log_copy_disable: ``remote.log.copy.disable``.
-    :param cleanup_policy: the names in ``cleanup.policy``.
-    :param retention_ms: ``retention.ms``, -1 for unlimited.
-    :param retention_bytes: ``retention.bytes``, -1 for unlimited.
-    """
-
-    remote_storage_enable: bool
-    remote_log_copy_disable: bool
-    cleanup_policy: frozenset[str]
-    retention_ms: int
-    retention_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderOffsets:
-    """
-    How far the leader's log reaches.
-
-    :param log_start_offset: the first offset that the leader serves, inclusive; what remote storage serves counts.
-    :param last_stable_offset: end for ``read_committed``, exclusive (Kafka: the last stable offset).
-    :param high_watermark: end for ``read_uncommitted``, exclusive.
-    """
-
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderAnswer:
-    """
-    What the cluster says about a user partition right now, asked in one go.
-
-    :param topic_id_partition: the user partition with the topic id that its name has *now*.
-    :param metadata_topic_id: id of the metadata topic in the same describe: it says which cluster answered.
-    :param is_internal: whether Kafka calls the topic internal.
-    :param configs: the topic's configs.
-    :param offsets: how far the leader's log reaches, ``None`` where the partition has no leader.
-    :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where nobody can tell.
-    """
-
-    topic_id_partition: TopicIdPartition
-    metadata_topic_id: UUID
-    is_internal: bool
-    configs: CopyConfigs
-    offsets: LeaderOffsets | None
-    local_size_in_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderRecord:
-    """
-    One record as the leader serves it, or as a log directory holds it: equal records are equal in all of this.
-
-    :param offset: its offset.
-    :param leader_epoch: the leader epoch of its batch.
-    :param timestamp_ms: its timestamp, ms since the epoch.
-    :param key: its key, ``None`` for null.
-    :param value: its value, ``None`` for null.
-    :param headers: its headers, in order.
-    """
-
-    offset: int
-    leader_epoch: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.clock import HOUR_MS
-
 NAMED = 20
 """User partitions that a text names; all are counted."""
-
-DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
-"""For how long a copy may be under way, ms: after it, it counts as never finished."""
 
 
 class Severity(StrEnum):

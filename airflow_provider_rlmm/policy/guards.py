@@ -14,6 +14,17 @@ from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 
+DEFAULT_MIN_UNREFERENCED_MS = 72 * HOUR_MS
+
+FLOOR_UNREFERENCED_MS = 24 * HOUR_MS
+
+SHORT_WAIT = "short_unreferenced_wait"
+
+DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
+"""For how long a copy may be under way, ms: after it, it counts as never finished."""
+
+DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
+
 DEFAULT_BATCH_SEGMENTS = 2_000
 """One look at the cluster and two rounds of records for so many segments cost little beside what they are for."""
 
@@ -179,3 +190,47 @@ def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: f
             "another one: set expected_cluster_id in the rlmm connection, or give the command --cluster-id ID; 'rlmm check' "
             "prints the id"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubLimits:
+    """
+    Limits of what a scrub may delete.
+
+    :param min_unreferenced_ms: how far apart the first and the last scrub that found an object without a record must be, and
+        how old the object must be, ms.
+    :param min_absence_ms: how long ago the topic of such an object must have been marked as deleted, ms.
+    :param batch_segments: segments that are looked at and deleted together, at most
+        :data:`~airflow_provider_rlmm.policy.guards.MAX_BATCH_SEGMENTS`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :param objects_per_second: the most that is deleted on an average; ``None`` for all that the store allows.
+    :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
+    :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
+    """
+
+    min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
+    min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
+    batch_segments: int = DEFAULT_BATCH_SEGMENTS
+    overrides: frozenset[str] = frozenset()
+    objects_per_second: int | None = None
+    deletion_window: str | None = None
+
+    @property
+    def of_the_cleaner(self) -> CleanerLimits:
+        """Those that the cleaner has, too."""
+        return CleanerLimits(
+            min_absence_ms=self.min_absence_ms,
+            batch_segments=self.batch_segments,
+            overrides=self.overrides,
+            objects_per_second=self.objects_per_second,
+            deletion_window=self.deletion_window,
+        )
+
+    def __post_init__(self) -> None:
+        values.integer("min_unreferenced_ms", self.min_unreferenced_ms)
+        # It refuses what is wrong with the others.
+        _ = self.of_the_cleaner
+        if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:
+            raise ConfigurationError(
+                f"min_unreferenced_ms {self.min_unreferenced_ms} is below 24 h: this needs the override {SHORT_WAIT!r}"
+            )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -22,7 +22,7 @@ from airflow_provider_rlmm.errors import DocumentError
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import Data
-from airflow_provider_rlmm.quoting import human_bytes
+from airflow_provider_rlmm.policy.visibility import why_not_all_seen
 
 INVENTORY_FORMAT = 2
 """Version of the document; one of another version is not read."""
@@ -35,11 +35,6 @@ ROW_GROUP_ROWS = 5_000
 """Rows of a row group of the files of segments, at most: a reader of one user partition skips the others."""
 
 _GENERATION = re.compile(r"inventory-(0|[1-9][0-9]{0,18})")
-UNSEEN_ADVICE = (
-    "What to do: give the principal DESCRIBE on every topic, and have the doctor look at metadata partitions that are out of "
-    "service (rlmm doctor); until then a count says nothing of what is not seen"
-)
-_LISTED = 10
 _FILE_NAME = re.compile(r"topics\.parquet|partitions\.parquet|segments-(0|[1-9][0-9]{0,9})\.parquet")
 
 
@@ -278,30 +273,6 @@ class Inventory:
             raise ValueError(f"files lacks {sorted(missing)}")
         if self.totals.topics != self.files[TOPICS_FILE].rows:
             raise ValueError(f"{TOPICS_FILE} has {self.files[TOPICS_FILE].rows} rows for {self.totals.topics} topics")
-
-
-def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) -> str:
-    """
-    Say what could not be seen; empty where all was.
-
-    :param unseen: segments of which it cannot be told whether they are orphaned.
-    :param topics: how many topic ids have these.
-    :param out_of_service: metadata partitions that are out of service.
-    """
-    found = []
-    if topics:
-        found.append(
-            f"nobody can tell whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
-            f"{human_bytes(unseen.bytes)} {'is' if topics == 1 else 'are'} orphaned"
-        )
-    if out_of_service:
-        listed = ", ".join(map(str, out_of_service[:_LISTED])) + (", …" if len(out_of_service) > _LISTED else "")
-        found.append(f"metadata partition {listed} out of service, so not all that it says can be read")
-    return "; ".join(found)
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 _COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.counts import NOTHING, Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.refusals import Refusal as Refusal
-from airflow_provider_rlmm.policy.refusals import RefusalKind as RefusalKind
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PLAN_FORMAT = 1
 """Version of the layout; a plan of another one is refused."""
@@ -38,6 +38,9 @@ MAX_QUARANTINED_LISTED = 1_000
 MAX_REFUSAL_TEXT = 1_000
 
 Data = bytes | memoryview
+
+PlannedSegments = Mapping[tuple[UUID, int], frozenset[UUID]]
+"""(topic id, user partition) → segment ids that the plan allows to delete."""
 
 PLAN_COLUMNS: tuple[tuple[str, str], ...] = (
     ("metadata_partition", "int32"),

@@ -4,30 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.policy.read_range import OffsetRange
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsByTime:
-    """
-    Where a living user partition begins and ends, and where it reaches a time.
-
-    :param log_start_offset: its first offset, inclusive, be it remote or local.
-    :param reached: offset of the first record with that timestamp or a later one, ``None`` where there is none.
-    :param log_end_offset: its end, exclusive.
-    """
-
-    log_start_offset: int
-    reached: int | None
-    log_end_offset: int
-
-    @property
-    def wanted(self) -> OffsetRange:
-        """The offsets of all that was written before the time."""
-        end = self.log_end_offset if self.reached is None else self.reached
-        return OffsetRange(self.log_start_offset, max(self.log_start_offset, end))
 
 
 def why_not_copied(partition: int, offsets: OffsetsByTime, copied: Iterable[OffsetRange]) -> str | None:

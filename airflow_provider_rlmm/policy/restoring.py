@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from uuid import UUID
 
 from airflow_provider_rlmm.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.policy.answers import TargetTopic
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
@@ -50,25 +50,6 @@ class RecordsToRestore:
     left_out: int
     gaps: tuple[tuple[int, int], ...]
     first_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TargetTopic:
-    """
-    The topic that is written to.
-
-    :param topic: its name.
-    :param topic_id: its id: another one is another topic.
-    :param begins: first offset of each partition.
-    :param ends: end of each partition, exclusive.
-    :param settings: Kafka's name of a setting → its value, in effect now.
-    """
-
-    topic: str
-    topic_id: UUID
-    begins: Mapping[int, int]
-    ends: Mapping[int, int]
-    settings: Mapping[str, int | bool | str]
 
 
 def holes(records: Sequence[RecordsToRestore]) -> list[str]:

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.clock import HOUR_MS
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.policy.plan import Reason
 
-DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
 MIN_AGE_FLOOR_MS = 24 * HOUR_MS
 
 UNFINISHED_STEPS = frozenset({RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED})

@@ -8,32 +8,11 @@ Names, units and labels are a contract with dashboards and alert rules of others
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.policy.metric import PREFIX, Description, Metric, MetricType
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
-
-PREFIX = "rlmm"
-"""Begins every name, behind the prefix that Airflow itself is told to use."""
-
-
-class MetricType(StrEnum):
-    """How values of one name go together."""
-
-    GAUGE = "gauge"  # the newest one counts
-    COUNTER = "counter"  # they add up
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What one name means."""
-
-    type: MetricType  # how its values go together
-    labels: tuple[str, ...]  # what tells its series apart, the cluster besides
-    meaning: str  # in words, with the unit
-
 
 _CLUSTER = ("connection",)
 _RUN = ("connection", "kind")
@@ -101,21 +80,6 @@ METRICS: Mapping[str, Description] = {
 _SIZES = ("stored", "orphaned", "unseen", "waiting", "deleting")
 _DELETES = frozenset({"clean", "delete"})
 _READS_ALL = frozenset({"mark", "plan", "survey", "doctor", "evaluate"})
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """
-    One value of one series.
-
-    :param name: one of :data:`METRICS`.
-    :param value: 0 or more, in the unit that the name ends with.
-    :param labels: label → value, those of its description, in that order.
-    """
-
-    name: str
-    value: float
-    labels: Mapping[str, str]
 
 
 def metrics_of(summary: RunSummary) -> tuple[Metric, ...]:

@@ -37,24 +37,6 @@ class ScrubClass(StrEnum):
     UNKNOWN = "UNKNOWN"  # the log or the listing is not whole, or they contradict each other: nothing can be told
 
 
-LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("key", "string"),
-    ("bytes", "int64"),
-    ("last_modified_ms", "int64"),
-    ("is_whole", "bool"),  # whether all of its folder was listed
-    # name of the place; this and what follows is null where the layout would never build the key, but for the topic where the
-    # folder names one that is known
-    ("place", "string"),
-    ("suffix", "string"),
-    ("topic_id", "binary"),  # 16 bytes
-    ("topic", "string"),
-    ("partition", "int32"),
-    ("segment_id", "binary"),  # 16 bytes
-    ("home", "int32"),  # the metadata partition that holds the events of the user partition
-)
-"""Name and Arrow type of every column of a listing."""
-
-
 @dataclass(frozen=True, slots=True)
 class LogView:
     """

@@ -7,6 +7,11 @@ import re
 
 _CLUSTER = "cluster-"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
+CHECK_DOCUMENT = "check.json"
+MARK_DOCUMENT = "mark.json"
+DOCTOR_DOCUMENT = "doctor.json"
+APPROVAL_DOCUMENT = "approval.json"
+REPORT_DOCUMENT = "report.json"
 
 
 def cluster_folder(cluster_id: str) -> str:

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import LeaderRecord, LocalSegment
+from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory

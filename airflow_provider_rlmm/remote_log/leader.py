@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 
 
 class LivingLeader(Protocol):

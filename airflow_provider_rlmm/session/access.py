@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.kafka.leader import KafkaLeader
     from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
-    from airflow_provider_rlmm.metadata.records import TopicIdPartition
-    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 
 logger = logging.getLogger(__name__)
 
@@ -186,38 +184,6 @@ class RemoteLogAccess(ABC):
 
         topic = self.get_connection_settings().metadata_topic
         return KafkaLeader(self.get_client_config(), cluster_id, topic)
-
-    def get_remote_log_reader(
-        self,
-        log: MetadataLogReader,
-        partitions: Collection[TopicIdPartition],
-        *,
-        bytes_per_second: int | None = None,
-        index_cache_size_in_bytes: int | None = None,
-        allowed_quarantine: frozenset[str] = frozenset(),
-    ) -> RemoteLogReader:
-        """
-        Return what reads user partitions from remote storage, without a broker that serves them; see
-        :class:`~airflow_provider_rlmm.remote_log.reader.RemoteLogReader`. The metadata topic is read at once.
-
-        :param log: what :meth:`get_event_log` returned; keep it open while the reader is used.
-        :param partitions: the user partitions, topic ids included.
-        :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
-        :param index_cache_size_in_bytes: most bytes of indexes that are kept in memory, ``None`` for the default.
-        :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about these partitions.
-        :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
-        :raises EventLogError: if the metadata topic cannot be read.
-        :raises ConfigurationError: if the settings name no storage, or one that cannot be opened.
-        """
-        from airflow_provider_rlmm.remote_log.index_cache import DEFAULT_SIZE_IN_BYTES, RemoteIndexCache
-        from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-        from airflow_provider_rlmm.remote_log.segments import PartitionSegments
-
-        storage = self.get_storage().get_storage_manager()
-        size = DEFAULT_SIZE_IN_BYTES if index_cache_size_in_bytes is None else index_cache_size_in_bytes
-        cache = RemoteIndexCache(storage, size_in_bytes=size)
-        segments = PartitionSegments(log, partitions, allowed_quarantine=allowed_quarantine)
-        return RemoteLogReader(segments, storage, index_cache=cache, bytes_per_second=bytes_per_second)
 
     def get_proven_clock(
         self,

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from airflow_provider_rlmm.clock import duration_in_words, time_text
 from airflow_provider_rlmm.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_document, write_document
-from airflow_provider_rlmm.lifecycle.run_report import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.policy.approval import (
     Approval,
     ApprovalLimits,
@@ -20,7 +19,7 @@ from airflow_provider_rlmm.policy.approval import (
 )
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.policy.work_folder import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.quoting import human_bytes, in_markdown, name_in_text
 
 REQUEST_DOCUMENT: Final = "approval-request.json"
@@ -117,7 +116,7 @@ def subject_of(summary: PlanSummary, topics: int) -> str:
     :param summary: of the plan.
     :param topics: deleted topics of which it names segments.
     """
-    return f"Delete {_amount(summary.planned)} of {topics:,} deleted topics?"
+    return f"Delete {amount_in_words(summary.planned)} of {topics:,} deleted topics?"
 
 
 def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
@@ -130,48 +129,31 @@ def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link
     :param link: address of the plan's page.
     :param wait_ms: for how long an answer is waited for, ms.
     """
-    what = f"**{_amount(summary.planned)}** of {len(topics):,} deleted topics would be deleted for good{_age(topics)}."
-    return _body([what], "names every segment", summary, topics, conn_id, link, wait_ms)
+    amount = amount_in_words(summary.planned)
+    what = f"**{amount}** of {len(topics):,} deleted topics would be deleted for good{age_in_words(topics)}."
+    return request_body([what], "names every segment", summary, topics, conn_id, link, wait_ms)
 
 
-def scrub_subject_of(plan: ScrubPlan) -> str:
-    """
-    Return the headline of a request for what a scrub has found.
-
-    :param plan: made from the scrub.
-    """
-    return f"Delete {plan.file.rows:,} objects of {_amount(plan.planned)}, which a scrub has found?"
-
-
-def scrub_body_of(plan: ScrubPlan, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
-    """
-    Return what a request for what a scrub has found shows, as Markdown.
-
-    :param plan: made from the scrub.
-    :param topics: whose objects it names, the largest first; living ones may be among them.
-    :param conn_id: connection of type ``rlmm``.
-    :param link: address of the plan's page.
-    :param wait_ms: for how long an answer is waited for, ms.
-    """
-    what = f"**{plan.file.rows:,} objects** of {_amount(plan.planned)} would be deleted for good{_age(topics)}."
-    classes = [
-        f"- {in_markdown(kind)}: {amount.objects:,} objects, {human_bytes(amount.bytes)}"
-        for kind, amount in sorted(plan.classes.items())
-    ]
-    return _body(
-        [what, "", *classes], "counts them, its table names every object", plan, topics, conn_id, link, wait_ms
-    )
-
-
-def _body(
+def request_body(
     what: list[str],
     named: str,
-    plan: PlanSummary | ScrubPlan,
+    plan: PlanToApprove,
     topics: list[PlannedTopic],
     conn_id: str,
     link: str,
     wait_ms: int,
 ) -> str:
+    """
+    Return what any request shows, as Markdown.
+
+    :param what: lines that say what would be deleted.
+    :param named: completes "The plan …": what of it names what would be deleted.
+    :param plan: to be approved.
+    :param topics: of which it names segments or objects, the largest first.
+    :param conn_id: connection of type ``rlmm``.
+    :param link: address of the plan's page.
+    :param wait_ms: for how long an answer is waited for, ms.
+    """
     lines = [
         *what,
         "",
@@ -185,7 +167,7 @@ def _body(
     ]
     if more := topics[SHOWN_TOPICS:]:
         rest = Count(sum(topic.segments for topic in more), sum(topic.bytes for topic in more))
-        lines.append(f"- and {len(more):,} more topics with {_amount(rest)}")
+        lines.append(f"- and {len(more):,} more topics with {amount_in_words(rest)}")
     wait = duration_in_words(wait_ms)
     lines += [
         "",
@@ -194,7 +176,8 @@ def _body(
     return "\n".join(lines)
 
 
-def _age(topics: list[PlannedTopic]) -> str:
+def age_in_words(topics: list[PlannedTopic]) -> str:
+    """Say how old the oldest segment of these topics is; empty where nobody knows."""
     oldest = [topic.oldest_ms for topic in topics if topic.oldest_ms > 0]
     return f", the oldest of {_day(min(oldest))}" if oldest else ""
 
@@ -202,10 +185,11 @@ def _age(topics: list[PlannedTopic]) -> str:
 def _topic_line(topic: PlannedTopic) -> str:
     age = f", oldest of {_day(topic.oldest_ms)}" if topic.oldest_ms > 0 else ""
     name = in_markdown(name_in_text(topic.topic))
-    return f"- **{name}** ({in_markdown(topic.topic_id)}): {_amount(Count(topic.segments, topic.bytes))}{age}"
+    return f"- **{name}** ({in_markdown(topic.topic_id)}): {amount_in_words(Count(topic.segments, topic.bytes))}{age}"
 
 
-def _amount(count: Count) -> str:
+def amount_in_words(count: Count) -> str:
+    """Say how many segments and bytes something is."""
     return f"{count.segments:,} segments, {human_bytes(count.bytes)}"
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, EventLogAccessError
-from airflow_provider_rlmm.lifecycle.run_report import CHECK_DOCUMENT
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.inventory import UNSEEN_ADVICE
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
+from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
+from airflow_provider_rlmm.policy.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.session.archiving import archive_wanted
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import hold_in_words
@@ -100,7 +100,7 @@ def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
     :param limits: with the kinds of records that raise no doubt.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    from airflow_provider_rlmm.lifecycle.survey import unseen_in_words
+    from airflow_provider_rlmm.lifecycle.out_of_service import unseen_in_words
 
     if not (why := unseen_in_words(topic, limits)):
         return ""

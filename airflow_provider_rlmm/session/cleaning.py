@@ -19,6 +19,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.plan import PlanSummary, first_refusals
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.policy.work_folder import MARK_DOCUMENT
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import require_known_hold
@@ -57,7 +58,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
         require_known_hold(session, topic)
         marker = DeletedPartitionMarker(topic, publisher, clock=session.clock, hold=session.hold, dry_run=dry_run)
         report = marker.mark(work)
-    write_document(uri, documents.MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
+    write_document(uri, MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
     log_refusals(report.refusals)
     return report
 

@@ -25,7 +25,6 @@ from airflow_provider_rlmm.file_systems import (
 )
 from airflow_provider_rlmm.lifecycle.audit_files import compact
 from airflow_provider_rlmm.lifecycle.plan_files import read_document
-from airflow_provider_rlmm.lifecycle.run_report import DOCTOR_DOCUMENT, REPORT_DOCUMENT
 from airflow_provider_rlmm.lifecycle.scrub_files import LATEST
 from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.audit import AUDIT_FOLDER, AuditName, day_of, is_day
@@ -34,7 +33,7 @@ from airflow_provider_rlmm.policy.pruning import RunFolder, cutoff_ms, group_of,
 from airflow_provider_rlmm.policy.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
-from airflow_provider_rlmm.policy.work_folder import cluster_folder, is_cluster_folder
+from airflow_provider_rlmm.policy.work_folder import DOCTOR_DOCUMENT, REPORT_DOCUMENT, cluster_folder, is_cluster_folder
 
 logger = logging.getLogger(__name__)
 

@@ -19,12 +19,14 @@ from airflow_provider_rlmm.quoting import in_quotes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
     from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
     from airflow_provider_rlmm.remote_log.segments import KnownSegments
     from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +207,38 @@ def remote_log_of(
     storage = session.storage.get_storage_manager()
     reader = RemoteLogReader(segments, storage, bytes_per_second=bytes_per_second)
     return RemoteLogOfTopic(reader, segments, partitions)
+
+
+def remote_log_reader(
+    log: MetadataLogReader,
+    storage: RemoteStorageManager,
+    partitions: Collection[TopicIdPartition],
+    *,
+    bytes_per_second: int | None = None,
+    index_cache_size_in_bytes: int | None = None,
+    allowed_quarantine: frozenset[str] = frozenset(),
+) -> RemoteLogReader:
+    """
+    Return what reads user partitions from remote storage; the metadata topic is read at once.
+
+    :param log: kept open while the reader is used.
+    :param storage: where the segments lie.
+    :param partitions: the user partitions.
+    :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
+    :param index_cache_size_in_bytes: most bytes of indexes that are kept in memory, ``None`` for the default.
+    :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about these partitions.
+    :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
+    :raises EventLogError: if the metadata topic cannot be read.
+    """
+    from airflow_provider_rlmm.remote_log.index_cache import DEFAULT_SIZE_IN_BYTES, RemoteIndexCache
+    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+    from airflow_provider_rlmm.remote_log.segments import PartitionSegments
+
+    size = DEFAULT_SIZE_IN_BYTES if index_cache_size_in_bytes is None else index_cache_size_in_bytes
+    segments = PartitionSegments(log, partitions, allowed_quarantine=allowed_quarantine)
+    return RemoteLogReader(
+        segments, storage, index_cache=RemoteIndexCache(storage, size_in_bytes=size), bytes_per_second=bytes_per_second
+    )
 
 
 def read_into_parquet(

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_rlmm.clock import system_clock
 from airflow_provider_rlmm.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
-from airflow_provider_rlmm.policy.restoring import (
-    INCOMPLETE_ARCHIVE,
-    RecordsToRestore,
-    TargetTopic,
-    beginnings,
-    holes,
-    obstacles,
-)
+from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
     from airflow_provider_rlmm.policy.approval import ApprovalLimits
-    from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits, ScrubPlan
+    from airflow_provider_rlmm.policy.guards import ScrubLimits
+    from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
 logger = logging.getLogger(__name__)

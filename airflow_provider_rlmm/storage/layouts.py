@@ -22,7 +22,6 @@ from airflow_provider_rlmm.errors import (
     UnsafeObjectKeyError,
 )
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name as is_legal_topic_name
 from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix

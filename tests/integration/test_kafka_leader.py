@@ -14,7 +14,7 @@ from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessErr
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka

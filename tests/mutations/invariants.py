@@ -433,7 +433,7 @@ INVARIANTS = [
         simulated=True,
     ),
     switched_off(
-        ELIGIBILITY,
+        ABSENCE,
         "I7",
         "cleans without looking at the topics",
         "    if observation.presence is not Presence.ABSENT:",

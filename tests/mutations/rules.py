@@ -262,7 +262,7 @@ RULES = [
         "lifecycle/test_history.py::test_an_update_without_its_add_is_unresolved",
     ),
     switched_off(
-        ELIGIBILITY,
+        ABSENCE,
         "incomplete history",
         "an incomplete history is cleaned",
         "    if history.without_add:",
@@ -333,7 +333,7 @@ RULES = [
         "lifecycle/test_wholeness.py::test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof",
     ),
     switched_off(
-        ELIGIBILITY,
+        "policy/absence.py",
         "incomplete history",
         "a finished deletion is cleaned again",
         "    if not history.deletion_under_way():",

@@ -15,10 +15,10 @@ from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.absence import Presence
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, SHORT_WAIT, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import SHORT_WAIT, Choice, ScrubLimits
+from airflow_provider_rlmm.policy.scrub_plan import Choice
 from airflow_provider_rlmm.policy.unnamed import UNNAMED
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update

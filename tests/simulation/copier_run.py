@@ -21,7 +21,8 @@ from airflow_provider_rlmm.metadata.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.policy.copying import CopyLimits, LeaderAnswer
+from airflow_provider_rlmm.policy.answers import LeaderAnswer
+from airflow_provider_rlmm.policy.copying import CopyLimits
 from tests.simulation.clerk import CrashError, Trail
 from tests.simulation.led import Replica
 from tests.simulation.mistakes import HOUR_MS

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.errors import DamagedObjectError, EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import (
-    CopyConfigs,
-    LeaderAnswer,
-    LeaderOffsets,
-    LeaderRecord,
-    LocalSegment,
-)
+from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy
 from airflow_provider_rlmm.storage.remote_storage import LogSegmentData

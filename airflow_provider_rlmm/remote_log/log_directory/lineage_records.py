@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from airflow_provider_rlmm.errors import RemoteLogError
-from airflow_provider_rlmm.policy.copying import LeaderRecord
+from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.log_directory.batch_reading import read_batches
 from airflow_provider_rlmm.remote_log.log_directory.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file_name

@@ -15,8 +15,9 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.answers import LeaderAnswer, LeaderRecord
 from airflow_provider_rlmm.policy.copy_report import CopyReport
-from airflow_provider_rlmm.policy.copying import CopyLimits, LeaderAnswer, LeaderRecord
+from airflow_provider_rlmm.policy.copying import CopyLimits
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk

@@ -39,7 +39,7 @@ from airflow_provider_rlmm.metadata.records import (
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from airflow_provider_rlmm.policy.copying import CopyConfigs, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments

@@ -29,10 +29,12 @@ from airflow_provider_rlmm.errors import (
 from airflow_provider_rlmm.operators import retrying
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_ABSENCE_MS
-from airflow_provider_rlmm.policy.retention import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.policy.scrub_plan import DEFAULT_MIN_UNREFERENCED_MS
+from airflow_provider_rlmm.policy.guards import (
+    DEFAULT_MAX_COPY_MS,
+    DEFAULT_MIN_ABSENCE_MS,
+    DEFAULT_MIN_AGE_MS,
+    DEFAULT_MIN_UNREFERENCED_MS,
+)
 from airflow_provider_rlmm.policy.values import duration_ms
 from airflow_provider_rlmm.resources import dags_folder
 

@@ -30,8 +30,9 @@ from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, J
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary, Refusal, RefusalKind
+from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import (

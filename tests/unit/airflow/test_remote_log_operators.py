@@ -29,7 +29,7 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
-from airflow_provider_rlmm.policy.remote_copies import OffsetsByTime
+from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
 from tests.unit.airflow.test_operators import connect

@@ -10,7 +10,7 @@ from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_rlmm.plugins import rlmm_plugin
-from airflow_provider_rlmm.plugins.rights import DAGS
+from airflow_provider_rlmm.plugins.dag_ids import DAGS
 from airflow_provider_rlmm.resources import dags_folder
 
 

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailabl
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import LeaderOffsets
+from airflow_provider_rlmm.policy.answers import LeaderOffsets
 
 METADATA_TOPIC, METADATA_TOPIC_ID = "__remote_log_metadata", UUID(int=1)
 TOPIC, TOPIC_ID = "orders", UUID(int=2)

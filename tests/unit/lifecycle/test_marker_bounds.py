@@ -15,7 +15,7 @@ from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import BROKER, DAY_MS, START_MS, Cluster, add, deletion, tip, update
 
 GONE = tip()

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as 
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()

@@ -29,15 +29,8 @@ from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import (
-    MAX_REFUSALS,
-    PlanFile,
-    PlanSummary,
-    Refusal,
-    RefusalKind,
-    first_refusals,
-    plan_file_name,
-)
+from airflow_provider_rlmm.policy.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
+from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageUnavai
 from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.findings import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import AivenLayout, layout_named

@@ -41,11 +41,11 @@ from airflow_provider_rlmm.lifecycle.scrub_files import (
 )
 from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub_plan
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.guards import BlastRadius
+from airflow_provider_rlmm.policy.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import FLOOR_UNREFERENCED_MS, Choice, ScrubLimits, ScrubPlan
+from airflow_provider_rlmm.policy.scrub_plan import Choice, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager

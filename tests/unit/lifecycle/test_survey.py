@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import ClusterMismatchError
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.eligibility import refusal_of
 from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
 from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
-from airflow_provider_rlmm.lifecycle.survey import Survey, survey, unseen_in_words
+from airflow_provider_rlmm.lifecycle.out_of_service import unseen_in_words
+from airflow_provider_rlmm.lifecycle.survey import Survey, survey
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation
+from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, refusal_of
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.inventory import READY, why_not_all_seen
+from airflow_provider_rlmm.policy.inventory import READY
 from airflow_provider_rlmm.policy.refusals import RefusalKind
+from airflow_provider_rlmm.policy.visibility import why_not_all_seen
 from tests.unit.lifecycle.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
 
 LIMITS = CleanerLimits()

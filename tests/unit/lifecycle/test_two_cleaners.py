@@ -15,7 +15,7 @@ from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.policy.plan import RefusalKind
+from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import Cluster, add, deletion, tip
 

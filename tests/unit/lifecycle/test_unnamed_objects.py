@@ -17,9 +17,9 @@ from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.policy.guards import ScrubLimits
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import ScrubLimits
 from airflow_provider_rlmm.policy.unnamed import Kept, why_kept
 from tests.unit.lifecycle.builders import DAY_MS, add, deletion, tip, update
 from tests.unit.lifecycle.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited

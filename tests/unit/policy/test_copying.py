@@ -20,13 +20,11 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets
 from airflow_provider_rlmm.policy.copy_situation import CopySituation, DirectoryFacts
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,
-    CopyConfigs,
     CopyLimits,
-    LeaderAnswer,
-    LeaderOffsets,
     LocalSegment,
     candidates,
     expires_before,

@@ -26,16 +26,10 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import (
-    CopyConfigs,
-    CopyLimits,
-    LeaderOffsets,
-    LeaderRecord,
-    LocalSegment,
-    remote_end,
-)
+from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment, remote_end
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy

@@ -34,7 +34,8 @@ from airflow_provider_rlmm.metadata.records import (
 )
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits, LeaderOffsets
+from airflow_provider_rlmm.policy.answers import LeaderOffsets
+from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_rlmm.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.kafka import restoring as kafka_restoring
-from airflow_provider_rlmm.policy.restoring import TargetTopic
+from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.session import restoring as session_restoring
 from airflow_provider_rlmm.session.restoring import RestoreReport, restore
 from airflow_provider_rlmm.session.settings import RemoteLogSettings

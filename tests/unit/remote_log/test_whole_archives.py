@@ -14,8 +14,9 @@ import pytest
 
 from airflow_provider_rlmm.errors import ArchiveError, StoppedError
 from airflow_provider_rlmm.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.archive_run import file_name
-from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, TargetTopic
+from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.remote_log.archive import documents
 from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session import restoring as session_restoring

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster answers about topics and their leaders, as value objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.policy.read_range import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class CopyConfigs:
+    """
+    The configs of a topic that decide whether somebody else may copy its segments (Kafka: ``TopicConfig``, effective values).
+
+    :param remote_storage_enable: ``remote.storage.enable``.
+    :param remote_log_copy_disable: ``remote.log.copy.disable``.
+    :param cleanup_policy: the names in ``cleanup.policy``.
+    :param retention_ms: ``retention.ms``, -1 for unlimited.
+    :param retention_bytes: ``retention.bytes``, -1 for unlimited.
+    """
+
+    remote_storage_enable: bool
+    remote_log_copy_disable: bool
+    cleanup_policy: frozenset[str]
+    retention_ms: int
+    retention_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderOffsets:
+    """
+    How far the leader's log reaches.
+
+    :param log_start_offset: the first offset that the leader serves, inclusive; what remote storage serves counts.
+    :param last_stable_offset: end for ``read_committed``, exclusive (Kafka: the last stable offset).
+    :param high_watermark: end for ``read_uncommitted``, exclusive.
+    """
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswer:
+    """
+    What the cluster says about a user partition right now, asked in one go.
+
+    :param topic_id_partition: the user partition with the topic id that its name has *now*.
+    :param metadata_topic_id: id of the metadata topic in the same describe: it says which cluster answered.
+    :param is_internal: whether Kafka calls the topic internal.
+    :param configs: the topic's configs.
+    :param offsets: how far the leader's log reaches, ``None`` where the partition has no leader.
+    :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where nobody can tell.
+    """
+
+    topic_id_partition: TopicIdPartition
+    metadata_topic_id: UUID
+    is_internal: bool
+    configs: CopyConfigs
+    offsets: LeaderOffsets | None
+    local_size_in_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """
+    One record as the leader serves it, or as a log directory holds it: equal records are equal in all of this.
+
+    :param offset: its offset.
+    :param leader_epoch: the leader epoch of its batch.
+    :param timestamp_ms: its timestamp, ms since the epoch.
+    :param key: its key, ``None`` for null.
+    :param value: its value, ``None`` for null.
+    :param headers: its headers, in order.
+    """
+
+    offset: int
+    leader_epoch: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsByTime:
+    """
+    Where a living user partition begins and ends, and where it reaches a time.
+
+    :param log_start_offset: its first offset, inclusive, be it remote or local.
+    :param reached: offset of the first record with that timestamp or a later one, ``None`` where there is none.
+    :param log_end_offset: its end, exclusive.
+    """
+
+    log_start_offset: int
+    reached: int | None
+    log_end_offset: int
+
+    @property
+    def wanted(self) -> OffsetRange:
+        """The offsets of all that was written before the time."""
+        end = self.log_end_offset if self.reached is None else self.reached
+        return OffsetRange(self.log_start_offset, max(self.log_start_offset, end))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """
+    The topic that is written to.
+
+    :param topic: its name.
+    :param topic_id: its id: another one is another topic.
+    :param begins: first offset of each partition.
+    :param ends: end of each partition, exclusive.
+    :param settings: Kafka's name of a setting → its value, in effect now.
+    """
+
+    topic: str
+    topic_id: UUID
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+    settings: Mapping[str, int | bool | str]

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could not be seen, in words, with its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.quoting import human_bytes
+
+UNSEEN_ADVICE = (
+    "What to do: give the principal DESCRIBE on every topic, and have the doctor look at metadata partitions that are out of "
+    "service (rlmm doctor); until then a count says nothing of what is not seen"
+)
+
+_LISTED = 10
+
+
+def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) -> str:
+    """
+    Say what could not be seen; empty where all was.
+
+    :param unseen: segments of which it cannot be told whether they are orphaned.
+    :param topics: how many topic ids have these.
+    :param out_of_service: metadata partitions that are out of service.
+    """
+    found = []
+    if topics:
+        found.append(
+            f"nobody can tell whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
+            f"{human_bytes(unseen.bytes)} {'is' if topics == 1 else 'are'} orphaned"
+        )
+    if out_of_service:
+        listed = ", ".join(map(str, out_of_service[:_LISTED])) + (", …" if len(out_of_service) > _LISTED else "")
+        found.append(f"metadata partition {listed} out of service, so not all that it says can be read")
+    return "; ".join(found)
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
