@@ -8,34 +8,38 @@ else that the jobs call is pure Python and travels as one small zip, so this pac
 
 from __future__ import annotations
 
+import ast
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import airflow_provider_rlmm
 from airflow_provider_rlmm.errors import ConfigurationError
 
 PY_FILES_NAME = "airflow_provider_rlmm.zip"
 
-_PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-_SHIPPED = (
-    "__init__.py",
-    "clock.py",
-    "errors.py",
-    "event_log",
-    "file_systems.py",
-    "local_writing.py",
-    "metadata",
-    "object_parts.py",
-    "policy",
-    "quoting.py",
-    "redaction.py",
-    "remote_log",
-    "spark",
-    "storage",
-    "store_uris.py",
+_PACKAGE = airflow_provider_rlmm.__name__
+_PACKAGE_ROOT = Path(airflow_provider_rlmm.__file__).parent
+_ENTRIES = (
+    # what the drivers import where the package is not installed
+    "airflow_provider_rlmm.policy.cluster_state",
+    "airflow_provider_rlmm.policy.retention",
+    "airflow_provider_rlmm.spark.cluster",
+    "airflow_provider_rlmm.spark.generations",
+    "airflow_provider_rlmm.spark.job_report",
+    "airflow_provider_rlmm.spark.orphans",
+    "airflow_provider_rlmm.spark.package",
+    "airflow_provider_rlmm.spark.plan",
+    "airflow_provider_rlmm.spark.source",
+    "airflow_provider_rlmm.spark.what_if",
+    # what the tasks of the export import
+    "airflow_provider_rlmm.remote_log.exporting",
 )
+"""Modules that are packed with all that they import."""
+
 # The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -111,8 +115,26 @@ def build_py_files(target_dir: Path) -> Path:
 
 
 def _shipped_files() -> list[Path]:
-    files: list[Path] = []
-    for name in _SHIPPED:
-        path = _PACKAGE_ROOT / name
-        files.extend(path.rglob("*.py") if path.is_dir() else [path])
-    return sorted(files)
+    """Return the files of the entries and of all that they import, lazily or for type checkers, too."""
+    files: dict[str, Path] = {}
+    todo = list(_ENTRIES)
+    while todo:
+        module = todo.pop()
+        if module not in files and (file := _file_of(module)) is not None:
+            files[module] = file
+            todo.extend(_imports_of(file))
+            todo.append(module.rpartition(".")[0])
+    return sorted(files.values())
+
+
+def _file_of(module: str) -> Path | None:
+    path = _PACKAGE_ROOT.joinpath(*module.split(".")[1:])
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if module and file.is_file()), None)
+
+
+def _imports_of(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == _PACKAGE:
+            yield str(node.module)
+            # A name may be a module of its own.
+            yield from (f"{node.module}.{name.name}" for name in node.names)
