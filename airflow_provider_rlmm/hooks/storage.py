@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
-from airflow_provider_rlmm.hooks.stores import store_access
+from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 from airflow_provider_rlmm.storage.credentials import StoreAccess
 

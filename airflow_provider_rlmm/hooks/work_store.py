@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.errors import ConfigurationError
 from airflow_provider_rlmm.file_systems import OpenedStore
-from airflow_provider_rlmm.hooks.stores import store_access
+from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.storage.credentials import StoreAccess
 from airflow_provider_rlmm.storage.opening import open_store
 from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-ACCESS = "hooks/stores/__init__.py"
+ACCESS = "hooks/stores/access.py"
 AMAZON = "hooks/stores/amazon.py"
 AZURE = "hooks/stores/azure.py"
 CONNECTION_SECRETS = "hooks/stores/secrets.py"
@@ -34,7 +34,7 @@ STORE_ACCESS = [
         "airflow/test_store_connections.py::test_another_account_than_the_uris_is_refused",
     ),
     switched_off(
-        ACCESS,
+        "hooks/stores/access.py",
         "another store",
         "a connection of another kind of store is used",
         "        if where.kind != official.kind:",

@@ -304,7 +304,7 @@ def test_the_public_address_of_an_account_is_no_place_of_its_own(connect: Connec
 def opened_store() -> Any:
     from airflow.sdk import BaseHook
 
-    from airflow_provider_rlmm.hooks.stores import store_access
+    from airflow_provider_rlmm.hooks.stores.access import store_access
 
     uri = RemoteStorageHook().get_connection_settings().required_storage_uri()
     access = store_access(uri, BaseHook.get_connection("store"))

@@ -304,7 +304,7 @@ def test_expiry_is_told_with_its_time_zone(
 ) -> None:
     from airflow.sdk import BaseHook
 
-    from airflow_provider_rlmm.hooks.stores import store_access
+    from airflow_provider_rlmm.hooks.stores.access import store_access
 
     connect(URI, "google_cloud_platform", {"keyfile_dict": key_file})
     access = store_access(URI, BaseHook.get_connection("store"))

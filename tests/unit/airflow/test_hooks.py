@@ -30,7 +30,7 @@ from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTo
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.hooks.stores import store_access
+from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (
