@@ -24,8 +24,8 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _any_prefix() -> Iterator[Any]:
     """Copies of living topics may lie where the connection does not look."""
-    for user in ("lifecycle.root_proof", "lifecycle.known_places"):
-        yield mock.patch(f"airflow_provider_rlmm.{user}.require_known_places", _nothing)
+    for user in ("airflow_provider_rlmm.lifecycle.root_proof", "airflow_provider_rlmm.lifecycle.known_places"):
+        yield mock.patch(f"{user}.require_known_places", _nothing)
 
 
 def _garbage_beside_strangers() -> Iterator[Any]:

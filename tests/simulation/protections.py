@@ -57,8 +57,13 @@ def _any_cluster() -> Iterator[Any]:
         return topic_state.TopicIdentity(self._topics.cluster_id(), self._log.topic_id, self._log.partition_count)
 
     yield mock.patch.object(topic_state.TopicState, "_identify", identify)
-    for user in ("marker", "planner", "root_proof", "eligibility"):
-        yield mock.patch(f"airflow_provider_rlmm.lifecycle.{user}.look", believing)
+    for user in (
+        "airflow_provider_rlmm.lifecycle.marker",
+        "airflow_provider_rlmm.lifecycle.planner",
+        "airflow_provider_rlmm.lifecycle.root_proof",
+        "airflow_provider_rlmm.lifecycle.eligibility",
+    ):
+        yield mock.patch(f"{user}.look", believing)
 
 
 def _hidden_is_absent() -> Iterator[Any]:
