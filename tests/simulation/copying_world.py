@@ -398,23 +398,24 @@ class CopyingWorld(World):
         self.clerk.end_trouble()
         self.pass_time(2 * HOUR_MS)
         for led in [led for led in self.led if self.is_led(led)]:
-            self._copy_all(led)
+            told = self._copy_all(led)
             if led.tip not in self.damaged:
-                self.check_copied(led)
+                self.check_copied(led, told)
         if self.cleaned or any(led.tip in self.gone for led in self.led):
             super().converge()
 
-    def _copy_all(self, led: Led) -> None:
+    def _copy_all(self, led: Led) -> list[str]:
+        """Copy until there is nothing to write, and return what the last copier said of its end."""
         for _ in range(3):
             written, run = self.model.written, CopierRun(self, whole_replica(led))
             self.run(run)
             for _ in copy_actors.leader_cleans_up(self, led):
                 pass
             if self.model.written == written:
-                return
+                return run.told
         raise AssertionError(f"C12: copiers of {led.tip} always find something to write: {run.told}")
 
-    def check_copied(self, led: Led) -> None:
+    def check_copied(self, led: Led, told: list[str]) -> None:
         """Nothing dangles, nothing lies there that nobody names, and all is copied that may be."""
         self.check_copies(led)
         states = self.model.at(led.tip).segments
@@ -436,8 +437,19 @@ class CopyingWorld(World):
         end = max((s.end_offset + 1 for s in led.segments if s.end_offset < led.stable), default=0)
         start = max(led.log_start, led.expired_end(self.now_ms + HOUR_MS))
         waiting = uncovered(finished, start, end)
+        if waiting and self._lost_all_records(led.tip):
+            self.happened["nothing proves our partitioner"] += 1
+            assert any("PartitionerMismatchError" in said for said in told), (
+                f"C12: {led.tip} is not copied, unsaid: {told}"
+            )
+            return
         assert not waiting, f"C12: {led.tip} has {waiting} left to copy: {states}"
         self.happened["all copied"] += 1
+
+    def _lost_all_records(self, tip: TopicIdPartition) -> bool:
+        """Tell whether the log has lost every record of a metadata partition, so that none proves where its events lie."""
+        number = self.home_of(tip)
+        return self.happened["end lost"] > 0 and self.model.ends[number] == self.model.begins[number]
 
     def _id_of(self, key: str) -> UUID | None:
         segment = self.segment_of(key)
