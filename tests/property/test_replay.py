@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode, fold
+from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
+from airflow_provider_rlmm.metadata.columnar.fold import apply, events, steps, store, unresolved
 from tests.property.histories import TABLES, Histories, Model, short_history
 
 SEEDS = st.integers(0, 2**32)
@@ -131,11 +132,11 @@ def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
 @pytest.mark.parametrize("wild", [0.02, 0.3])
 @pytest.mark.parametrize("keep_finished", [True, False])
 def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild, keep_finished):
-    monkeypatch.setattr(fold.apply, "_PART_EVENTS", 7)
-    for module in (fold.events, fold.steps, fold.store, fold.unresolved):
+    monkeypatch.setattr(apply, "_PART_EVENTS", 7)
+    for module in (events, steps, store, unresolved):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
-    monkeypatch.setattr(fold.store, "_TOLERATED", 8)
-    monkeypatch.setattr(fold.store, "_INDEXED_AT_ONCE", 8)
+    monkeypatch.setattr(store, "_TOLERATED", 8)
+    monkeypatch.setattr(store, "_INDEXED_AT_ONCE", 8)
     values = Histories(405, wild).values(600)
     state, model = ColumnarState.empty(keep_finished=keep_finished), Model()
     for at in range(0, len(values), 100):

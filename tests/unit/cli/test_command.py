@@ -247,7 +247,7 @@ def test_a_terminal_sees_how_far_the_reading_is_and_what_comes_next(
     monkeypatch.setenv("COLUMNS", "160")
     with working() as shown:
         shown.on_read(Progress(500, 1_500))
-        logging.getLogger("airflow_provider_rlmm.lifecycle").warning("3 of 5 segments [deleted]\x1b]0;title")
+        logging.getLogger("airflow_provider_rlmm.anything").warning("3 of 5 segments [deleted]\x1b]0;title")
         shown._progress.refresh()
     said = capsys.readouterr().err
     assert "reading the metadata topic" in said
