@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_rlmm.extras import require_airflow
+from airflow_provider_rlmm.core.base.extras import require_airflow
 
 _INTEGRATION = "Kafka remote log (KIP-405)"
 _PACKAGE = "airflow_provider_rlmm"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 
 _PACKAGE = Path(__file__).resolve().parent
 

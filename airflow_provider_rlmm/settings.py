@@ -13,11 +13,11 @@ import re
 from pathlib import Path
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import OpenedStore, local_path, open_stores_by
-from airflow_provider_rlmm.policy.values import refused, spelled_integer
-from airflow_provider_rlmm.quoting import in_quotes
-from airflow_provider_rlmm.store_uris import is_below, refuse_secrets_in_uri
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.file_systems import OpenedStore, local_path, open_stores_by
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_in_uri
+from airflow_provider_rlmm.core.base.values import refused, spelled_integer
 
 _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
@@ -38,7 +38,7 @@ def work_uri() -> str:
     """
     Return where plans and reports are written: ``[rlmm] work_uri``, by default the folder ``rlmm`` in AIRFLOW_HOME.
 
-    :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`, without a slash at the end.
+    :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.core.base.file_systems`, without a slash at the end.
     :raises ConfigurationError: if it is neither, or holds credentials, a query or a fragment.
     """
     from airflow.providers.common.compat.sdk import conf
@@ -174,7 +174,7 @@ def check_location(what: str, uri: str) -> None:
     Refuse a folder that not every component finds at the same place, or that cannot be opened by what its URI says.
 
     :param what: the setting or argument, for the message.
-    :param uri: an absolute path or a URI of :mod:`~airflow_provider_rlmm.file_systems`.
+    :param uri: an absolute path or a URI of :mod:`~airflow_provider_rlmm.core.base.file_systems`.
     :raises ConfigurationError: naming the setting; also if it holds credentials, a query or a fragment.
     """
     refuse_secrets_in_uri(what, uri, _ELSEWHERE)

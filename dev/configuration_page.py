@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.guards import (
     MAX_BATCH_SEGMENTS,

@@ -24,13 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.spark.generations import GenerationStore, next_generation, write_generation

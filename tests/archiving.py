@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import HOUR_MS, Clock
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, Clock
 from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
 from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver

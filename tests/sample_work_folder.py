@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.lifecycle.inventory_files import (
     partitions_schema,
     segments_schema,
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.policy.run_summary import (
     RunOutcome,
     RunSummary,
 )
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 NOW_MS = 1_780_000_000_000

@@ -90,7 +90,7 @@ class CommandLineAccess(RemoteLogAccess):
 
         :raises OSError: if nobody can tell whether it is there, or it cannot be read.
         """
-        from airflow_provider_rlmm.file_systems import read_file
+        from airflow_provider_rlmm.core.base.file_systems import read_file
 
         try:
             text = bytes(read_file(f"{self.work_uri}/{STOP_FILE}", _MAX_STOP_BYTES)).decode(errors="replace")

@@ -77,7 +77,7 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
 
 
 def _work_folder(work_uri: str) -> str:
-    from airflow_provider_rlmm.file_systems import folder_in_words
+    from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 
     return f"The work folder is {folder_in_words(work_uri)}."
 

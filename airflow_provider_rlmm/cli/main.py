@@ -13,8 +13,8 @@ import click
 from airflow_provider_rlmm.cli import archiving, cleaning, copying, health, reading, remote_log, scrubbing
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
-from airflow_provider_rlmm.errors import RlmmError
-from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.base.quoting import printable
 
 _MAX_MESSAGE = 4_000
 

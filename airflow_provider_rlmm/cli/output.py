@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_rlmm.quoting import human_bytes, printable
+from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.topic_state import Progress as ReplayProgress

@@ -21,12 +21,12 @@ from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_lim
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.quoting import human_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,13 +18,13 @@ import click
 
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Working
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.policy import attention
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.floored_log import Confirmation

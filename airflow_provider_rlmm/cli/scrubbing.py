@@ -26,6 +26,7 @@ from airflow_provider_rlmm.cli.runs import (
     judged,
     say_judgement,
 )
+from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.policy.guards import (
     DEFAULT_MIN_ABSENCE_MS,
     DEFAULT_MIN_UNREFERENCED_MS,
@@ -33,7 +34,6 @@ from airflow_provider_rlmm.policy.guards import (
     BlastRadius,
     ScrubLimits,
 )
-from airflow_provider_rlmm.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:

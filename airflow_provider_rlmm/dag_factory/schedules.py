@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Asset
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
-from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.settings import schedule_of
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")

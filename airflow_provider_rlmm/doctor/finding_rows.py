@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, Severity
-from airflow_provider_rlmm.quoting import name_in_text, printable
 
 USER_PARTITION = ["topic_id", "topic", "partition"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
-from airflow_provider_rlmm.errors import EventLogAccessError
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, PartitionerMismatchError, UnsafeEventError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PartitionerMismatchError, UnsafeEventError
 from airflow_provider_rlmm.event_log.event_encoding import encode
 from airflow_provider_rlmm.event_log.protocol import MetadataTopic
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

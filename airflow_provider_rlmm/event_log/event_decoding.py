@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadataSnapshot,

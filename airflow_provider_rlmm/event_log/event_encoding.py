@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.errors import MalformedMetadataError, UnsafeEventError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, UnsafeEventError
 from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, SegmentEvent, topic_id_partition_of
 from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import FloorError, LogBehindError, LogReplacedError, LostRecordsError
+from airflow_provider_rlmm.core.base.errors import FloorError, LogBehindError, LogReplacedError, LostRecordsError
 from airflow_provider_rlmm.event_log.floors import ConfirmedLoss, Floor, FloorStore
 from airflow_provider_rlmm.event_log.log_tail import LogTail, digests
 from airflow_provider_rlmm.event_log.protocol import EventStream, MetadataLogReader, SubscriptionHandle

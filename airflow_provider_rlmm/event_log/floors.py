@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, FloorError
-from airflow_provider_rlmm.file_systems import create_file, list_files, read_file, remove_file, replace_file
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, FloorError
+from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, read_file, remove_file, replace_file
 from airflow_provider_rlmm.metadata.lost_records import LostRecords
 
 FLOORS_FOLDER = "floors"

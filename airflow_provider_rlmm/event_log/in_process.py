@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID, uuid4
 
-from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, METADATA_TOPIC_ID, EffectHook, no_effect_hook
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer

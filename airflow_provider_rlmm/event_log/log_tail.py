@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import LogReplacedError
+from airflow_provider_rlmm.core.base.errors import LogReplacedError
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 

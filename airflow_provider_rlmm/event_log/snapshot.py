@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 

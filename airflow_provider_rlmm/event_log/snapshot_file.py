@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.errors import ConfigurationError, MetadataError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity
-from airflow_provider_rlmm.file_systems import read_file, replace_file
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 SNAPSHOT_VERSION = 4

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     PartitionerMismatchError,
     UnsafeEventError,

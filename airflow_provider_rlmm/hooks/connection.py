@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogError
 from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
 from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
 

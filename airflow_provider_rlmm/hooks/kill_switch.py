@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow.sdk import Variable
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.policy.kill_switch import reason_of
 
 STOP_VARIABLE: Final = "rlmm_stop"

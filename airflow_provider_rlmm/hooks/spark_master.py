@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from airflow_provider_rlmm.errors import ConfigurationError, SparkMasterError
-from airflow_provider_rlmm.quoting import in_quotes, printable
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, SparkMasterError
+from airflow_provider_rlmm.core.base.quoting import in_quotes, printable
 
 DRIVER_CLASS: Final = "org.apache.spark.deploy.SparkSubmit"
 ACTIVE: Final = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
 from airflow_provider_rlmm.hooks.stores.access import store_access

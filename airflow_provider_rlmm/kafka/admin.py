@@ -12,7 +12,7 @@ from uuid import UUID
 
 from confluent_kafka import KafkaException
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
-from airflow_provider_rlmm.clock import Clock, TimeBound, TimeReading, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import Clock, TimeBound, TimeReading, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventLogAccessError,
     EventLogUnavailableError,

@@ -16,16 +16,16 @@ import confluent_kafka.admin
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     ConfigurationError,
     MetadataTopicNotFoundError,
     TopicIdMissingError,
 )
+from airflow_provider_rlmm.core.base.quoting import printable
+from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.kafka.client_watch import MAX_TEXT, ClientLog, ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
-from airflow_provider_rlmm.quoting import printable
-from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 METADATA_TOPIC = "__remote_log_metadata"
 REQUEST_TIMEOUT_S = 15.0

@@ -20,10 +20,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.quoting import in_quotes, printable
+from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.quoting import in_quotes, printable
-from airflow_provider_rlmm.redaction import secrets_of, without_secrets
 
 MAX_TEXT = 1_000
 """Characters of what a client says that are passed on."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, EventLogError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogError
 from airflow_provider_rlmm.kafka.client import REQUEST_TIMEOUT_S, KafkaAdmin
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.quoting import in_quotes
-from airflow_provider_rlmm.redaction import secrets_of
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.redaction import secrets_of
 
 CLIENT_ID_PREFIX = "__remote_log_metadata_client"
 """As in Kafka's ``TopicBasedRemoteLogMetadataManagerConfig``, so that quotas and logs show these clients alike."""
@@ -182,7 +182,7 @@ class KafkaClientConfig:
         return kept | {"client.id": f"{CLIENT_ID_PREFIX}_{given.get('client.id') or 'airflow'}_{kind}"}
 
     def secrets(self) -> frozenset[str]:
-        """Return what of all these properties must appear in no text (:mod:`~airflow_provider_rlmm.redaction`)."""
+        """Return what of all these properties must appear in no text (:mod:`~airflow_provider_rlmm.core.base.redaction`)."""
         return frozenset[str]().union(*(secrets_of(getattr(self, kind)) for kind in _KINDS))
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     MetadataPartitionOutOfRangeError,
     MetadataTopicNotFoundError,

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.kafka.config import is_known_property
-from airflow_provider_rlmm.quoting import in_quotes
 
 _MAX_BYTES: Final = 2**20
 _RENAMED: Final = {

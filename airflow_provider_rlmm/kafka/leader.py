@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 
-from airflow_provider_rlmm.errors import EventLogAccessError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics, TopicSettings
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,

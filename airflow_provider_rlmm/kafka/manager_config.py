@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.kafka.config import ALIASES, KafkaClientConfig, check_property, is_known_property
 
 PREFIX = "remote.log.metadata."

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, UNKNOWN_TOPIC, KafkaAdmin, is_error
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 

@@ -13,7 +13,7 @@ from threading import Thread
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.event_log.protocol import Acked, Failed, PublishOutcome, Unknown
 from airflow_provider_rlmm.kafka.client import open_client, serve
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch

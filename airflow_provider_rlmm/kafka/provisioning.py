@@ -14,7 +14,7 @@ from uuid import UUID
 
 from confluent_kafka import KafkaError
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventLogUnavailableError,
     MetadataTopicNotFoundError,

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from airflow_provider_rlmm.errors import RestoreError
+from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider_rlmm.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, subscription_batch
 from airflow_provider_rlmm.kafka.client import open_client
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch

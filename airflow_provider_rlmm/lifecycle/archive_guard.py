@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from airflow_provider_rlmm.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
+from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -14,8 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import ArchiveError, RemoteLogError, StoppedError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import (
+    ArchiveError,
+    RemoteLogError,
+    StoppedError,
+    StorageError,
+    StorageRootError,
+)
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document

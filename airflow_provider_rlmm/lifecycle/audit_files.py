@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_rlmm.errors import AuditError, ConfigurationError, DocumentError
-from airflow_provider_rlmm.file_systems import create_file, list_files, list_folders, read_file, remove_file
+from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError, DocumentError
+from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, list_folders, read_file, remove_file
 from airflow_provider_rlmm.lifecycle.audit_columns import audit_bytes, audit_schema
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.audit import (
@@ -274,7 +274,7 @@ def _bounded_rows(uri: str, name: AuditName, wanted: Wanted) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.bounded_parquet import BoundedParquet, as_texts
+    from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet, as_texts
 
     asked = ((column, getattr(wanted, column)) for column in ("topic_id", "partition", "segment_id"))
     key = [(column, value) for column, value in asked if value is not None]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import monotonic_clock
-from airflow_provider_rlmm.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.clock import monotonic_clock
+from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
-from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
-from airflow_provider_rlmm.errors import EventLogError, RlmmError
+from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
+from airflow_provider_rlmm.core.base.errors import EventLogError, RlmmError
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import AuditError
+from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

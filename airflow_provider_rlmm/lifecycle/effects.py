@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import EventLogError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import EventLogError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.audit import AuditLog

@@ -11,8 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import ForeignPrefixError, StorageError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import (
+    ForeignPrefixError,
+    StorageError,
+    StorageRootError,
+    UnsafeObjectKeyError,
+)
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look

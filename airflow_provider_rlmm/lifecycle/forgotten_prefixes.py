@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageRootError
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import FORGOTTEN, ForgottenPrefix

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import PartitionerMismatchError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
 from airflow_provider_rlmm.event_log.protocol import Acked, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look

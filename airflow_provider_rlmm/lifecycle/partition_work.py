@@ -7,7 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, Eligibility
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

@@ -3,7 +3,7 @@
 Plans in storage: ``<uri>/metadata-partition-<n>.parquet`` (one row per segment) and ``<uri>/summary.json``, written last.
 
 A plan without its summary does not exist, and only the files that the summary names are ever read: whole, once, and only
-if size, SHA-256 and rows are those of the summary. URIs are those of :mod:`~airflow_provider_rlmm.file_systems`.
+if size, SHA-256 and rows are those of the summary. URIs are those of :mod:`~airflow_provider_rlmm.core.base.file_systems`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.file_systems import create_file, read_file, remove_file, replace_file
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
+from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView

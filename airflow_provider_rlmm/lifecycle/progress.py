@@ -14,7 +14,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
+from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
+from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.plan_files import write_document
 from airflow_provider_rlmm.policy.cleaning_progress import (
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.policy.cleaning_progress import (
     progress_name,
 )
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.quoting import printable
 
 logger = logging.getLogger(__name__)
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventByHandRefusedError,
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
+from airflow_provider_rlmm.core.base.quoting import list_in_quotes, printable
+from airflow_provider_rlmm.core.base.values import refused, spelled_integer
 from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
@@ -52,9 +54,7 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
-from airflow_provider_rlmm.policy.values import refused, spelled_integer
 from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
-from airflow_provider_rlmm.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from airflow_provider_rlmm.errors import ConfigurationError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.file_systems import replacing
 from airflow_provider_rlmm.event_log.event_decoding import decode_records
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.file_systems import replacing
 
 logger = logging.getLogger(__name__)
 

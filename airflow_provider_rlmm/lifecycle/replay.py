@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.event_log.event_decoding import (
     QuarantinedRecord,
     applicable,

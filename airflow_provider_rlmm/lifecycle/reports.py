@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.attention import Attention, Judgement
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.file_systems import read_file, replace_file
 from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.errors import (
+    EventLogAccessError,
+    PlanError,
+    StorageRootError,
+    UnsafeObjectKeyError,
+)
+from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import (
@@ -37,7 +43,6 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.metadata.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.policy.refusals import Refusal
-from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager

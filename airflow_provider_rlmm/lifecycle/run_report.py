@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_rlmm.errors import ArchiveError, PlanError
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError
+from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
 from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
@@ -24,7 +26,6 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusal_of_dict,
     refusals_of,
 )
-from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE, Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.policy.counts import Count
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
-from airflow_provider_rlmm.policy.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
 
 NO_REPORT = "its cleaning task left no report"
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.policy.attention import Judgement
 from airflow_provider_rlmm.policy.counts import Count
@@ -16,7 +17,6 @@ from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
-from airflow_provider_rlmm.quoting import human_bytes, printable
 
 
 @dataclass(frozen=True, slots=True)

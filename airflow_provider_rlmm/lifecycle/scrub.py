@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.policy.scrub import (
     size_differs,
 )
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 

@@ -18,10 +18,10 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.errors import PlanError, RlmmError, StorageRootError
+from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
+from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
+from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.file_systems import read_file
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.file_systems import read_file, remove_file, replace_file
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.file_systems import read_file, remove_file, replace_file
 from airflow_provider_rlmm.lifecycle.plan_files import parquet_bytes, read_document, write_document
 from airflow_provider_rlmm.lifecycle.scrub import Scrub
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.lifecycle.scrub_files import read_scrub, read_table, table_file, write_pair
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.errors import AuditError
+from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.deletion_trail import NOTHING_SAID, not_written
 from airflow_provider_rlmm.policy.audit import MAX_WHY

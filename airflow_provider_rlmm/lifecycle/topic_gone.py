@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import TopicInDoubtError, TopicNeverNamedError
+from airflow_provider_rlmm.core.base.errors import TopicInDoubtError, TopicNeverNamedError
+from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
@@ -36,7 +37,6 @@ from airflow_provider_rlmm.policy.topic_gone import (
     why_not_empty,
     why_not_finished,
 )
-from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.storage.remote_storage import FolderState, RemoteStorageManager, StoredObject
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.extras import require_airflow
+from airflow_provider_rlmm.core.base.extras import require_airflow
 
 require_airflow()

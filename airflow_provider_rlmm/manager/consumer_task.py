@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError, RlmmError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.manager.metadata_store import (

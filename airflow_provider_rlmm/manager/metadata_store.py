@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
+from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
 from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, topic_id_partition_of

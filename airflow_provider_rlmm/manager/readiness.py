@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Concatenate, Never, ParamSpec, Self, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import NotReadyError
+from airflow_provider_rlmm.core.base.errors import NotReadyError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import OfferedEvent

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import Snapshot

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Self
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ManagerClosedError,
     PartitionNotAssignedError,
     PublishFailedError,

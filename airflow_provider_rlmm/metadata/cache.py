@@ -13,7 +13,7 @@ import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MetadataError
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,

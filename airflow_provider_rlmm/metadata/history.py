@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
 from airflow_provider_rlmm.metadata.records import (

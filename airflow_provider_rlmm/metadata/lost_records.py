@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 
 @dataclass(frozen=True, slots=True)

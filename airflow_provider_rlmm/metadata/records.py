@@ -13,8 +13,8 @@ import binascii
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.quoting import name_in_text
 
 OWN_BROKER_ID = -1
 """The ``broker_id`` of every event that this package writes: no broker has it, so our events can be told apart."""

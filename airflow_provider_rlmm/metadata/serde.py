@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata import wire
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogMetadata,

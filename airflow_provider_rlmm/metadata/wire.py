@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that Kafka's generated classes read or write, in bytes of UTF-8."""

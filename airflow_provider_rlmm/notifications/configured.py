@@ -9,10 +9,10 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.notifications.failures import note_failure
 from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.settings import notifier
 
 Callback = Callable[[Context], None]

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from airflow_provider_rlmm.core.base.store_uris import read_store_uri
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.store_uris import read_store_uri
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

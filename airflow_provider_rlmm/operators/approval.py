@@ -14,8 +14,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_provider_rlmm.clock import duration_in_words, system_clock
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_topics, read_plan
 from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan, topics_of
 from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address

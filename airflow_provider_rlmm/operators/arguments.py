@@ -16,11 +16,13 @@ from uuid import UUID
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base import values
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import list_in_quotes
+from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.metadata.lost_records import lost_records_named
 from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
-from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
@@ -35,8 +37,6 @@ from airflow_provider_rlmm.policy.guards import (
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
-from airflow_provider_rlmm.policy.values import refused
-from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
@@ -52,7 +52,7 @@ Reader = Callable[[str, object], Any]
 """
 Takes the name of an argument, for the error, and what was given; returns the value that it means.
 
-Raises :class:`~airflow_provider_rlmm.errors.ConfigurationError` for anything else than the reader's kind.
+Raises :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` for anything else than the reader's kind.
 """
 
 _NO_ID = UUID(int=0)
@@ -138,7 +138,7 @@ moment = values.moment_ms
 def moment_or_none(name: str, value: object) -> int | None:
     """
     Return a point in time, ms since the epoch, ``None`` where it is absent or a template that rendered as nothing; see
-    :func:`~airflow_provider_rlmm.policy.values.moment_ms` and :data:`Reader`.
+    :func:`~airflow_provider_rlmm.core.base.values.moment_ms` and :data:`Reader`.
     """
     return None if value is None or value in ("", "None") else values.moment_ms(name, value)
 

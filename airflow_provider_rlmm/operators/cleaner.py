@@ -11,8 +11,9 @@ from typing import Any, ClassVar, cast
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle.reports import named, totals
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.operators.failing import (
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
-from airflow_provider_rlmm.policy.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.file_systems import folder_in_words
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched

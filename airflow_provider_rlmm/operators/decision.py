@@ -10,7 +10,7 @@ from typing import Any, Final
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.policy.run_decision import (

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.errors import UnhealthyTopicError
+from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, flag, integer, text

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperator, Context, Variable
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.notifications.failures import failures_of
 from airflow_provider_rlmm.notifications.remote_log import base_url, run_url
 from airflow_provider_rlmm.policy import attention
 from airflow_provider_rlmm.policy.task_failure import FailedTask
-from airflow_provider_rlmm.policy.values import refused
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
 """A JSON list of :data:`~airflow_provider_rlmm.policy.attention.FIELDS`, as the report suggests them."""

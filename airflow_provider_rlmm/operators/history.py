@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
 from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.arguments import artifact_name

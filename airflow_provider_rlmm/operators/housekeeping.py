@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.settings import keep_audit_days, keep_runs_days, work_uri
 
 logger = logging.getLogger(__name__)

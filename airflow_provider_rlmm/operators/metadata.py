@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.errors import LostRecordsError
+from airflow_provider_rlmm.core.base.errors import LostRecordsError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given

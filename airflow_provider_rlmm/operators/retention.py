@@ -14,15 +14,15 @@ from typing import Any, ClassVar, NoReturn
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.extras import WITHOUT_SPARK
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
+from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_rlmm.errors import PublishOutcomeUnknownError, RlmmError
+from airflow_provider_rlmm.core.base.errors import PublishOutcomeUnknownError, RlmmError
 
 
 def _retriable(error: type[RlmmError] = RlmmError) -> Iterator[type[RlmmError]]:

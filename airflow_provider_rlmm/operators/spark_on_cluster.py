@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from uuid import uuid4
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import local_path
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.file_systems import local_path
+from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.redaction import secrets_of
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.local_writing import telling_of_full_disks
-from airflow_provider_rlmm.quoting import in_quotes
-from airflow_provider_rlmm.redaction import secrets_of
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.spark.package import build_py_files
 

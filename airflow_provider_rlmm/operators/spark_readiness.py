@@ -22,8 +22,8 @@ from zipfile import BadZipFile, ZipFile
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.spark.package import kafka_connector_coordinates, pyspark_version
 
 OLDEST_JAVA: Final = 17

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from airflow_provider_rlmm.bounded_parquet import as_texts
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.bounded_parquet import as_texts
+from airflow_provider_rlmm.core.base.errors import DocumentError
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _ID_BYTES: Final = 16

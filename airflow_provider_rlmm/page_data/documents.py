@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.file_systems import local_path, open_object, read_file
-from airflow_provider_rlmm.policy import strict_json
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.file_systems import local_path, open_object, read_file
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 MAX_DOCUMENT_BYTES = 32 * 2**20
 """A dry run's report of the largest cleanup allowed by default names 200,000 events, about 20 MB."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.file_systems import list_folders
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.file_systems import list_folders
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder, is_cluster_folder
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.policy.inventory import (
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.policy.inventory import (
     Inventory,
     segments_file,
 )
-from airflow_provider_rlmm.policy.work_folder import cluster_folder, is_cluster_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

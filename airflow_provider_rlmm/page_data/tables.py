@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.bounded_parquet import BoundedParquet, as_texts
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet, as_texts
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.page_data.documents import opened
 
 MAX_ROWS = 1_000

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.file_systems import folder_in_words
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster

@@ -9,7 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
 from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
@@ -17,7 +18,6 @@ from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
-from airflow_provider_rlmm.quoting import human_bytes
 
 STALE_AFTER_MS: Final = 72 * HOUR_MS
 """An overview that is older than this says so in red: the DAG runs each day by default."""

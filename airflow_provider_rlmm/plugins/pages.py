@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.lifecycle.reports import check_report
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
-from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.findings import Severity
 from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.scrub import ScrubClass

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.plugins.actions import of_plan
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.pages import PlanPart, plan_page

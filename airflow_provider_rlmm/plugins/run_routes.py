@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.file_systems import folder_in_words
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 from airflow_provider_rlmm.page_data.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.file_systems import list_files
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.file_systems import list_files
+from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, failures, progress, run_of
@@ -21,7 +22,6 @@ from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.policy.task_failure import TaskFailure
-from airflow_provider_rlmm.policy.work_folder import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.session.approving import REQUEST_DOCUMENT
 from airflow_provider_rlmm.settings import artifact_name_of
 

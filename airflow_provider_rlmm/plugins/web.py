@@ -19,7 +19,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
 from airflow_provider_rlmm.plugins.pages import (
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shell_of_run, shown
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
-from airflow_provider_rlmm.quoting import printable
 
 _PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any], Shell], str]]] = {
     "plans": ("summary.json", plan_page),

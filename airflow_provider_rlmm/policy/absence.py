@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS, duration_in_words
+from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words
+from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes, name_in_text
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
@@ -24,7 +25,6 @@ from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes, name_in_text
 
 
 class Presence(StrEnum):

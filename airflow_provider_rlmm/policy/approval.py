@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from airflow_provider_rlmm.clock import time_text
-from airflow_provider_rlmm.errors import NotApprovedError
-from airflow_provider_rlmm.policy import strict_json as strict
-from airflow_provider_rlmm.policy import values
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base import values
+from airflow_provider_rlmm.core.base.clock import time_text
+from airflow_provider_rlmm.core.base.errors import NotApprovedError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.quoting import in_quotes
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"

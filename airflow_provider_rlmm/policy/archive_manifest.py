@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ArchiveError, MalformedMetadataError
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.archive_run import file_name
 
 ARCHIVE_FORMAT: Final = 1

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.policy import strict_json as strict
 
 ARCHIVE_RUN_FORMAT: Final = 1
 MAX_ARCHIVE_RUN_BYTES: Final = 256 * 2**20

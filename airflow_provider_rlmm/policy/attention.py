@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.quoting import name_in_text, printable
 
 DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS  # how far ahead an acknowledgement may reach

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import DocumentError
 
 PROGRESS_FORMAT = 1
 """Version of the document; one of another version is not read."""

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.policy import strict_json as strict
 
 
 @dataclass(frozen=True, slots=True)

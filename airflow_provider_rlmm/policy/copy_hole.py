@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.copying import CopyHole, LocalSegment, remote_end
-from airflow_provider_rlmm.quoting import name_in_text
 
 
 def find_hole(

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from airflow_provider_rlmm.clock import MAX_CLOCK_SKEW_MS
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
-from airflow_provider_rlmm.quoting import in_quotes
 
 WATCH_FORMAT = 1
 MAX_WATCH_BYTES = 64 * 2**10

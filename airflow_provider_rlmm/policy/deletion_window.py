@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time
 from typing import Self
 from zoneinfo import ZoneInfo
 
-from airflow_provider_rlmm.policy.values import refused
+from airflow_provider_rlmm.core.base.values import refused
 
 _TEXT = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2}) ([A-Za-z0-9_+/-]{1,64})", re.ASCII)
 _ALLOWED = "two times of a day and a time zone, such as '22:00-06:00 Europe/Berlin'"

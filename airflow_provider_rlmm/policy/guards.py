@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base import values
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode
-from airflow_provider_rlmm.policy import values
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 

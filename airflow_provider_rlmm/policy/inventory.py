@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import Data
 from airflow_provider_rlmm.policy.visibility import why_not_all_seen

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 StopSource = Callable[[], str | None]
 """Returns why nothing may be begun now, ``None`` where it may: asked before every batch, as it may change in mid-run."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 
 UNDEFINED_EPOCH: Final = -1

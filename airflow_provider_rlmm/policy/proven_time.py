@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from airflow_provider_rlmm.clock import (
+from airflow_provider_rlmm.core.base.clock import (
     MAX_CLOCK_SKEW_MS,
     Clock,
     TimeBound,
@@ -20,7 +20,7 @@ from airflow_provider_rlmm.clock import (
     difference_text,
     time_text,
 )
-from airflow_provider_rlmm.errors import ClockSkewError, EventLogAccessError, UnprovenClockError
+from airflow_provider_rlmm.core.base.errors import ClockSkewError, EventLogAccessError, UnprovenClockError
 
 UNPROVEN_CLOCK = "unproven_clock"
 """The override that lets a run wait by a clock that nothing proves, or go on where an old bound contradicts a proof."""
@@ -31,8 +31,8 @@ TimeSource = Callable[[], TimeReading]
 """
 Reads somebody else's clock.
 
-Raises :class:`~airflow_provider_rlmm.errors.EventLogAccessError` or
-:class:`~airflow_provider_rlmm.errors.UnprovenClockError` where this cannot be done here: the next source is asked then.
+Raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` or
+:class:`~airflow_provider_rlmm.core.base.errors.UnprovenClockError` where this cannot be done here: the next source is asked then.
 """
 
 BoundSource = Callable[[], Iterable[TimeBound]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_rlmm.errors import ConfigurationError, OffsetNotInRemoteLogError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 
 

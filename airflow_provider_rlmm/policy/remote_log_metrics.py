@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider_rlmm.policy.metric import PREFIX, Description, Metric, MetricType
+from airflow_provider_rlmm.core.base.metric import PREFIX, Description, Metric, MetricType
 
 _TOPIC: Final = ("connection", "topic")
 
@@ -30,7 +30,7 @@ REMOTE_LOG_METRICS: Final[Mapping[str, Description]] = {
         MetricType.GAUGE, _TOPIC, "Segments that are still to be copied, of the partition that was looked at last"
     ),
 }
-"""Name, without :data:`~airflow_provider_rlmm.policy.metric.PREFIX` → what it means."""
+"""Name, without :data:`~airflow_provider_rlmm.core.base.metric.PREFIX` → what it means."""
 
 
 def remote_log_metrics(values: Mapping[str, int], connection: str, topic: str) -> tuple[Metric, ...]:

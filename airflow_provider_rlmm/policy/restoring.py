@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.policy.answers import TargetTopic
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"

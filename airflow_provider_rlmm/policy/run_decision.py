@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.policy import strict_json as strict
-from airflow_provider_rlmm.policy.values import refused
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.values import refused
 
 AUTOMATIC = frozenset({"scheduled", "asset_triggered"})
 """Airflow's types of the runs that nobody starts."""

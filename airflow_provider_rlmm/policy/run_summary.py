@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.policy.counts import Count
 
 RUN_SUMMARY_FORMAT = 1

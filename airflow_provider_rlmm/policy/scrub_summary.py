@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.plan import PlanFile
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.policy.unnamed import OBSERVED_COLUMNS
-from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
 
 SCRUB_FORMAT = 2
 """Version of the document; one of another version is not read."""

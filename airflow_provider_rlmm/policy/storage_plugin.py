@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 PLUGIN_CLASS: Final = "remote.log.storage.manager.class.name"
 """The brokers' setting that names their storage plugin."""

@@ -8,8 +8,8 @@ import json
 import re
 from dataclasses import asdict, dataclass
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.policy import strict_json as strict
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.errors import DocumentError
 
 FAILURE_FORMAT = 1
 MAX_FAILURE_BYTES = 64 * 2**10

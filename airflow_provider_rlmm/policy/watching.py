@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.metadata.records import (
     OWN_BROKER_ID,
     RemotePartitionDeleteMetadata,
@@ -15,7 +16,6 @@ from airflow_provider_rlmm.metadata.records import (
     parse_kafka_uuid,
 )
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy import strict_json
 
 MAX_NAMED: Final = 100
 """Most topic ids that an event names: it is stored for each run, and read by people."""

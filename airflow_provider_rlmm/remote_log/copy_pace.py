@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider_rlmm.errors import CopyCancelledError
+from airflow_provider_rlmm.core.base.errors import CopyCancelledError
 from airflow_provider_rlmm.remote_log.pacing import ByteQuota
 
 _NAP_S: Final = 0.5

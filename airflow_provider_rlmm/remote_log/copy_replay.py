@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import TopicInDoubtError
+from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
 from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
@@ -26,7 +26,7 @@ class ReadyCopy:
 
     :param segment: what its announcement says.
     :param data: its files.
-    :param check_unchanged: raises a :class:`~airflow_provider_rlmm.errors.LogDirectoryError` if they have changed since.
+    :param check_unchanged: raises a :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` if they have changed since.
     """
 
     segment: LocalSegment
@@ -38,8 +38,8 @@ class CopySource(Protocol):
     """
     A log directory as a copier sees it.
 
-    Its methods raise :class:`~airflow_provider_rlmm.errors.LogDirectoryError` where a file is missing or has changed, and
-    :class:`~airflow_provider_rlmm.errors.DamagedObjectError` where one is damaged.
+    Its methods raise :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` where a file is missing or has changed, and
+    :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` where one is damaged.
     """
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.errors import OffsetNotInRemoteLogError
+from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, last_shared_offset

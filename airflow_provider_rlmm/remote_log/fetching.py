@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.errors import DamagedObjectError, StorageError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, StorageError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.remote_log.index_cache import location_of
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Final, TypeVar, cast
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     DamagedObjectError,
     RemoteObjectNotFoundError,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final, TypeVar
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageUnavailableError
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0

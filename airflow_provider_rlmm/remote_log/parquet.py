@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.file_systems import replacing
+from airflow_provider_rlmm.core.base.file_systems import replacing
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
 
 ROW_GROUP_BYTES: Final = 32 * 2**20

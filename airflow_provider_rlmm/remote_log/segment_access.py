@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.read_range import OffsetRange
@@ -32,8 +32,8 @@ class SegmentAccess:
     """
     Access to segments of any user partition, for any number of threads.
 
-    Every method raises :class:`~airflow_provider_rlmm.errors.StorageError` if an object is missing, or the storage refuses,
-    or does not answer in time; and :class:`~airflow_provider_rlmm.errors.DamagedObjectError` if one cannot be what a broker
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageError` if an object is missing, or the storage refuses,
+    or does not answer in time; and :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` if one cannot be what a broker
     has written.
 
     :param fetcher: fetches logs, and what is not kept.

@@ -14,8 +14,8 @@ import logging
 import uuid
 from dataclasses import dataclass, field
 
-from airflow_provider_rlmm.clock import Clock, monotonic_clock, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     CopyRefusedError,
     PublishFailedError,
     PublishOutcomeUnknownError,

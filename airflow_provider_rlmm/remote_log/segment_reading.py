@@ -15,7 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import (
+    DamagedObjectError,
+    RecordsTooLargeError,
+    UnsupportedMessageFormatError,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from airflow_provider_rlmm.errors import PartitionNotAssignedError, TopicInDoubtError
+from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader

@@ -15,7 +15,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.triggers.base import BaseTrigger
 
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 
 

@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from airflow_provider_rlmm.clock import duration_in_words, time_text
-from airflow_provider_rlmm.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.core.base.clock import duration_in_words, time_text
+from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown, name_in_text
+from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_document, write_document
 from airflow_provider_rlmm.policy.approval import (
     Approval,
@@ -19,8 +21,6 @@ from airflow_provider_rlmm.policy.approval import (
 )
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.work_folder import APPROVAL_DOCUMENT
-from airflow_provider_rlmm.quoting import human_bytes, in_markdown, name_in_text
 
 REQUEST_DOCUMENT: Final = "approval-request.json"
 SHOWN_TOPICS = 20

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ArchiveError, PlanError, TopicNeverNamedError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError, TopicNeverNamedError
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchivedPlan, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_document, write_document
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import ConfigurationError, StoppedError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StoppedError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.floors import floored
 from airflow_provider_rlmm.session.metadata_topic import StorageStamps

@@ -9,8 +9,8 @@ from traceback import format_tb
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
-from airflow_provider_rlmm.quoting import printable
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
+from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 if TYPE_CHECKING:

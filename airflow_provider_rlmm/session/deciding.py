@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, write_document
-from airflow_provider_rlmm.policy import strict_json
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision, missing
-from airflow_provider_rlmm.policy.work_folder import CHECK_DOCUMENT
 
 
 def read_decision(uri: str, dag_id: str, run_id: str) -> RunDecision:

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.errors import ConfigurationError, RemoteLogError
-from airflow_provider_rlmm.file_systems import create_file, list_files, remove_file, replace_file
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, remove_file, replace_file
+from airflow_provider_rlmm.core.base.quoting import list_in_quotes
+from airflow_provider_rlmm.core.base.strict_json import sealed
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, split
-from airflow_provider_rlmm.policy.strict_json import sealed
-from airflow_provider_rlmm.quoting import list_in_quotes
 from airflow_provider_rlmm.session.remote_log import open_remote_log
 
 if TYPE_CHECKING:

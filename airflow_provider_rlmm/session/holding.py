@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import ConfigurationError, UnknownHoldError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnknownHoldError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.hold import KnownTopics
 from airflow_provider_rlmm.policy.refusals import Refusal
-from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

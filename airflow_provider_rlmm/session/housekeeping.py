@@ -12,10 +12,10 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from airflow_provider_rlmm.clock import Clock, system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
-from airflow_provider_rlmm.event_log.floors import FloorFiles
-from airflow_provider_rlmm.file_systems import (
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.file_systems import (
     list_files,
     list_folders,
     modified_ms,
@@ -23,17 +23,22 @@ from airflow_provider_rlmm.file_systems import (
     remove_file,
     remove_folder,
 )
+from airflow_provider_rlmm.core.base.work_folder import (
+    DOCTOR_DOCUMENT,
+    REPORT_DOCUMENT,
+    cluster_folder,
+    is_cluster_folder,
+)
+from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.audit_files import compact
 from airflow_provider_rlmm.lifecycle.plan_files import read_document
 from airflow_provider_rlmm.lifecycle.scrub_files import LATEST
-from airflow_provider_rlmm.policy import strict_json as strict
 from airflow_provider_rlmm.policy.audit import AUDIT_FOLDER, AuditName, day_of, is_day
 from airflow_provider_rlmm.policy.plan import SUMMARY_NAME, PlanSummary
 from airflow_provider_rlmm.policy.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
 from airflow_provider_rlmm.policy.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
-from airflow_provider_rlmm.policy.work_folder import DOCTOR_DOCUMENT, REPORT_DOCUMENT, cluster_folder, is_cluster_folder
 
 logger = logging.getLogger(__name__)
 

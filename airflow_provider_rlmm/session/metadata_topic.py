@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import Clock
-from airflow_provider_rlmm.errors import FloorError, MetadataTopicReplacedError, RlmmError, StoppedError
+from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicReplacedError, RlmmError, StoppedError
 from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

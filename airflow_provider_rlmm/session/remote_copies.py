@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import time_text
-from airflow_provider_rlmm.errors import RemoteLogError
+from airflow_provider_rlmm.core.base.clock import time_text
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.policy.lineage import is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.policy.remote_copies import why_not_copied
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.session.remote_log import RemoteLogOfTopic, remote_log_of
 
 if TYPE_CHECKING:

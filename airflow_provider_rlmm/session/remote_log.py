@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import OffsetNotInRemoteLogError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, RemoteLogError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, within
-from airflow_provider_rlmm.quoting import in_quotes
 
 if TYPE_CHECKING:
     import pyarrow as pa

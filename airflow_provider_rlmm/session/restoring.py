@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_rlmm.clock import monotonic_clock
-from airflow_provider_rlmm.errors import PlanError
-from airflow_provider_rlmm.file_systems import list_files
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import monotonic_clock
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.file_systems import list_files
 from airflow_provider_rlmm.lifecycle.plan_files import read_document, write_document
-from airflow_provider_rlmm.policy import strict_json as strict
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
-from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 
 GENERATION_FORMAT = 1
 """Of manifests and state files; the state of the fold has a version of its own."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError, SnapshotRefusedError
-from airflow_provider_rlmm.file_systems import create_file, local_path
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation, GenerationPart
 from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventLogAccessError,
     EventLogError,
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
-from airflow_provider_rlmm.redaction import secrets_of, without_secrets
+from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.absence import (
     MAX_TOPIC_IDS_ASKED,

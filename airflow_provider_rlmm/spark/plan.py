@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import (
@@ -24,7 +25,6 @@ from airflow_provider_rlmm.policy.plan import (
     plan_file_name,
 )
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.quoting import name_in_text
 from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS
 from airflow_provider_rlmm.spark.generation import GenerationFile
 from airflow_provider_rlmm.spark.job_report import JobReport

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits

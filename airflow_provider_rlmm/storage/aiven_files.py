@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Final
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, AivenManifest, read_manifest
 from airflow_provider_rlmm.storage.index_type import IndexType

@@ -18,9 +18,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from airflow_provider_rlmm.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.index_type import IndexType
 
 MAX_MANIFEST_BYTES: Final = 2**24

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.metadata.wire import MAX_STRING_BYTES, Reader
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.storage.pace import Pace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,

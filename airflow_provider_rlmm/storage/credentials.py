@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_provider_rlmm.errors import StorageAccessError
+from airflow_provider_rlmm.core.base.errors import StorageAccessError
 from airflow_provider_rlmm.storage.secret_texts import safe_text
 
 _SHORTEST_SECRET: Final = 6

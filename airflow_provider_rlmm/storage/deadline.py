@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from airflow_provider_rlmm.errors import HiddenCopiesError
+from airflow_provider_rlmm.core.base.errors import HiddenCopiesError
 
 VERSIONED_BUCKET: Final = "versioned_bucket"
 """Name of the override that deletes where deleted objects are kept."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_rlmm.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
@@ -28,7 +28,7 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
     """
     Remote storage of a test.
 
-    A hook that raises a :class:`~airflow_provider_rlmm.errors.StorageError` plays a failing store: in a deletion that
+    A hook that raises a :class:`~airflow_provider_rlmm.core.base.errors.StorageError` plays a failing store: in a deletion that
     is one object's failure, the others go on. Anything else that it raises goes through, as a crash does, and leaves
     what was done until then. Raised from ``after_effect``, the effect took place and only its reply is lost.
 

@@ -17,7 +17,8 @@ from string import Formatter
 from typing import Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ConfigurationError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.metadata.records import (
     parse_kafka_uuid,
 )
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
-from airflow_provider_rlmm.quoting import in_quotes
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1

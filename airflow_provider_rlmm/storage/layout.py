@@ -41,7 +41,7 @@ class Layout(Protocol):
         Tell of the custom metadata of many segments which certainly name no place but :attr:`places`, and some more.
 
         :param custom_metadata: binary, one per segment, null where it has none.
-        :param prefixes: more key prefixes, as :class:`~airflow_provider_rlmm.errors.ForeignPrefixError` names them.
+        :param prefixes: more key prefixes, as :class:`~airflow_provider_rlmm.core.base.errors.ForeignPrefixError` names them.
         :return: one truth value per segment; of what is false :meth:`places_of` is asked.
         """
 

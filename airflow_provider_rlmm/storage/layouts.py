@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     ForeignPrefixError,
     MalformedMetadataError,
     UnsafeObjectKeyError,
 )
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.storage.index_type import IndexType
@@ -303,7 +303,7 @@ class LayoutOptions:
 
 
 LayoutFactory = Callable[[LayoutOptions], Layout]
-"""Makes a layout; refuses by :class:`~airflow_provider_rlmm.errors.ConfigurationError` what it does not understand."""
+"""Makes a layout; refuses by :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` what it does not understand."""
 
 LAYOUTS_GROUP: Final = "airflow_provider_rlmm.storage_layouts"
 """Entry points of this group are further layouts: name → :data:`LayoutFactory`."""

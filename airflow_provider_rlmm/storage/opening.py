@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.storage.stamps import Location
-from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -62,7 +62,7 @@ def open_store(
     """
     Open the object store at a URI; it makes no call, except that a local folder must exist.
 
-    :param uri: ``file:///folder``, or one that :func:`~airflow_provider_rlmm.store_uris.read_store_uri` reads: the storage
+    :param uri: ``file:///folder``, or one that :func:`~airflow_provider_rlmm.core.base.store_uris.read_store_uri` reads: the storage
         root.
     :param options: obstore's configuration keys for the store, for example ``aws_region``; they never reach a message. Those
         of its HTTP client may be in any case and with a store's prefix.

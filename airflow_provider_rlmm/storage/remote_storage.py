@@ -135,10 +135,10 @@ class RemoteStorageManager(Protocol):
     """
     Remote storage of one cluster under one layout.
 
-    Every method raises :class:`~airflow_provider_rlmm.errors.StorageRootError` where the root does not exist,
-    :class:`~airflow_provider_rlmm.errors.StorageAccessError` where the store forbids the call and
-    :class:`~airflow_provider_rlmm.errors.StorageUnavailableError` where it does not answer; and
-    :class:`~airflow_provider_rlmm.errors.UnsafeObjectKeyError`, before any call, for a segment or user partition
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageRootError` where the root does not exist,
+    :class:`~airflow_provider_rlmm.core.base.errors.StorageAccessError` where the store forbids the call and
+    :class:`~airflow_provider_rlmm.core.base.errors.StorageUnavailableError` where it does not answer; and
+    :class:`~airflow_provider_rlmm.core.base.errors.UnsafeObjectKeyError`, before any call, for a segment or user partition
     whose name must not become a key.
     """
 

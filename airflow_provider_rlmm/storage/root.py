@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID, uuid4
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.storage.stamps import Location, Stamp, stamp_key
 
 

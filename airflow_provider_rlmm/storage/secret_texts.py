@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from airflow_provider_rlmm.redaction import without_stores_secrets
+from airflow_provider_rlmm.core.base.redaction import without_stores_secrets
 
 _MAX_REASON_LENGTH: Final = 500
 _STRUCTURED: Final = re.compile(r"[^\s\"'{}:,]{6,}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

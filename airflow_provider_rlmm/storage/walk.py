@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import StorageError, StorageRootError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_rlmm.errors import SparkMasterError
+from airflow_provider_rlmm.core.base.errors import SparkMasterError
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, SparkMaster
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 

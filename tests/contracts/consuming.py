@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_provider_rlmm.errors import NotReadyError, PartitionNotAssignedError
+from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
 from airflow_provider_rlmm.event_log import in_process
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log

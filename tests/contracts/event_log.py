@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import MetadataPartitionOutOfRangeError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import MetadataPartitionOutOfRangeError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog
 from dev.broker import await_condition
 

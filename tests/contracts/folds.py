@@ -18,7 +18,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError, MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError, MalformedMetadataError, MetadataError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError, MetadataError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ColumnarState
 from airflow_provider_rlmm.metadata.records import (

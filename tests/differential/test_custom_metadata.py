@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
 from dev.peers import peer_command
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile

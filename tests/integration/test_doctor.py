@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from airflow_provider_rlmm.clock import HOUR_MS, system_clock
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.doctor.finding_rows import PILLS
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.kafka import client
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition

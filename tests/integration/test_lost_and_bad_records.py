@@ -22,7 +22,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Message, Producer
 
-from airflow_provider_rlmm.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError, RlmmError
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.kafka import event_log as kafka_event_log
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader, KafkaMetadataLogWriter

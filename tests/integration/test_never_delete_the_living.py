@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
 from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness

@@ -21,7 +21,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from airflow_provider_rlmm.errors import EventLogAccessError, RlmmError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.event_log.protocol import Unknown
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, OffsetSpec, ResourceType
 
-from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeBound, system_clock
-from airflow_provider_rlmm.errors import ClockSkewError, ConfigurationError, UnprovenClockError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeBound, system_clock
+from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, UnprovenClockError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka import broker_time as kafka_time
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics

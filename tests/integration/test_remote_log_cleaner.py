@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     ConfigurationError,
     StorageRootError,

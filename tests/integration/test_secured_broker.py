@@ -19,8 +19,8 @@ from uuid import UUID, uuid4
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

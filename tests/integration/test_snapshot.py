@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.health import HealthSeverity, check_metadata_topic
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig

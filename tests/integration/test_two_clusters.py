@@ -9,7 +9,7 @@ from itertools import permutations
 
 import pytest
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogUnavailableError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.cluster import verify_cluster

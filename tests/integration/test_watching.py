@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize

@@ -145,7 +145,7 @@ ARCHIVING = [
         "a later try takes the place of an earlier one in the archive",
         MANIFESTS,
         '    create_file(f"{folder_uri}/{name}", [data])\n',
-        "    from airflow_provider_rlmm.file_systems import replace_file\n\n"
+        "    from airflow_provider_rlmm.core.base.file_systems import replace_file\n\n"
         '    name = manifest_file(manifest.name, "0")\n'
         '    replace_file(f"{folder_uri}/{name}", [data])\n',
         f"{TESTS}::test_a_try_after_the_deletion_takes_nothing_out_of_the_archive",

@@ -29,7 +29,7 @@ AUDIT = [
         "what cannot be written down is deleted all the same",
         EFFECTS,
         "        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None",
-        "        from airflow_provider_rlmm.errors import AuditError\n\n"
+        "        from airflow_provider_rlmm.core.base.errors import AuditError\n\n"
         "        try:\n"
         "            return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None\n"
         "        except AuditError:\n"
@@ -81,7 +81,7 @@ AUDIT = [
         "a file is written over",
         "lifecycle/audit.py",
         '            create_file(f"{batch.uri}/{name}", [audit_bytes(rows)])',
-        '            __import__("airflow_provider_rlmm.file_systems").file_systems.replace_file('
+        '            __import__("airflow_provider_rlmm.core.base.file_systems").file_systems.replace_file('
         'f"{batch.uri}/{name}", [audit_bytes(rows)])',
         f"{TESTS}::test_a_file_is_never_written_over",
     ),

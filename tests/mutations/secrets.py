@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from tests.mutations.mutation import ABSENCE, Mutation, switched_off
 
-QUOTING = "quoting.py"
+QUOTING = "core/base/quoting.py"
 RECORDS = "metadata/records.py"
 ATTENTION = "policy/attention.py"
-REDACTION = "redaction.py"
+REDACTION = "core/base/redaction.py"
 CLIENT_WATCH = "kafka/client_watch.py"
 KAFKA_CLIENT = "kafka/client.py"
 KAFKA_CONFIG = "kafka/config.py"
 CONNECTION_CHECK = "session/connection_check.py"
 SETTINGS = "settings.py"
-STORE_URIS = "store_uris.py"
+STORE_URIS = "core/base/store_uris.py"
 ARGUMENTS = "operators/arguments.py"
 DOCUMENTS = "page_data/documents.py"
 PAGES = "plugins/pages.py"
@@ -24,7 +24,7 @@ SERVING = "plugins/serving.py"
 ACTIONS = "plugins/actions.py"
 RIGHTS = "plugins/rights.py"
 CSV_LINES = "page_data/csv_lines.py"
-BOUNDED_PARQUET = "bounded_parquet.py"
+BOUNDED_PARQUET = "core/base/bounded_parquet.py"
 HEAVY_ANSWERS = "plugins/heavy_answers.py"
 RUN_PAGES = "page_data/runs.py"
 WEB = "plugins/web.py"
@@ -91,7 +91,7 @@ SECRETS = [
     Mutation(
         "secrets",
         "the error of a file in a store is told as it is",
-        "file_systems.py",
+        "core/base/file_systems.py",
         "without_stores_secrets(str(error)).splitlines()",
         "str(error).splitlines()",
         "test_file_systems.py::test_a_session_that_is_over_is_refused_without_its_token",

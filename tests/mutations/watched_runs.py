@@ -103,7 +103,7 @@ WATCHED_RUNS = [
     Mutation(
         "watching",
         "a text that all rows share is made for each of them",
-        "bounded_parquet.py",
+        "core/base/bounded_parquet.py",
         "read_dictionary=_texts(schema), ",
         "",
         f"{_INVENTORIES}test_a_large_text_that_all_rows_share_is_there_once",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

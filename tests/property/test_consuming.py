@@ -9,7 +9,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log import in_process
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import CopyRefusedError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import CopyRefusedError, StorageRootError
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layout import Layout

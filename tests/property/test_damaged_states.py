@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from tests.property.histories import PARTITIONS, TABLES, Histories
 

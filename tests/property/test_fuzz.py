@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata.columnar import ErrorCode, decode, iter_events
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.metadata.serde import deserialize

@@ -12,7 +12,7 @@ from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
 from airflow_provider_rlmm.remote_log.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
 from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec

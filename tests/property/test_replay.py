@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from airflow_provider_rlmm.metadata.columnar.fold import apply, events, steps, store, unresolved
 from tests.property.histories import TABLES, Histories, Model, short_history

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot, topic_id_partition_of

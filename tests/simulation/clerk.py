@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import AuditError
+from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.refusals import RefusalKind

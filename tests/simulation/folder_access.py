@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import audit_table

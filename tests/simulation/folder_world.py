@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.session import cleaning, scrubbing
 from airflow_provider_rlmm.session.checking import check
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session

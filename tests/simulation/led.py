@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.errors import DamagedObjectError, EventLogAccessError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from airflow_provider_rlmm import clock
+from airflow_provider_rlmm.core.base import clock
 from airflow_provider_rlmm.event_log import in_process, log_tail, topic_state
 from airflow_provider_rlmm.lifecycle import cleaner, cluster_look, replay
 from airflow_provider_rlmm.metadata.topic_answers import NoTopic

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import AuditError, RlmmError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import AuditError, RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog

@@ -11,7 +11,7 @@ import errno
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
 

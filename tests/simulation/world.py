@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import ProvenClock, TimeProof, TimeReading
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, TimeReading
+from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
     RlmmError,

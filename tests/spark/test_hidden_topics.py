@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, java_client_properties
 from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster

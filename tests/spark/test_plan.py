@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.policy.absence import OrphanCandidate
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic

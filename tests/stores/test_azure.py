@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from obstore.store import AzureStore
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.storage.opening import location_of, open_store
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome

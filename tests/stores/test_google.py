@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from obstore.store import GCSStore
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageAccessError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome
 from tests.contracts.remote_storage import segment
 from tests.stores.conftest import LAYOUT, opened, told

@@ -17,7 +17,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.resources import dags_folder
 from dev import tiering
 from dev.airflow import LocalAirflow

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
 )
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.metadata.serde import serialize

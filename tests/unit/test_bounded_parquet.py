@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm import bounded_parquet
-from airflow_provider_rlmm.bounded_parquet import MAX_TEXT, BoundedParquet, as_texts
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.parquet_pages import pages_of
+from airflow_provider_rlmm.core.base import bounded_parquet
+from airflow_provider_rlmm.core.base.bounded_parquet import MAX_TEXT, BoundedParquet, as_texts
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.parquet_pages import pages_of
 
 ROWS = 50_000
 SCHEMA = pa.schema([("id", pa.binary()), ("name", pa.string()), ("number", pa.int64()), ("flag", pa.bool_())])

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.clock import (
+from airflow_provider_rlmm.core.base.clock import (
     HOUR_MS,
     MAX_PROOF_AGE_MS,
     ProvenClock,
@@ -12,7 +12,7 @@ from airflow_provider_rlmm.clock import (
     system_clock,
     time_text,
 )
-from airflow_provider_rlmm.errors import ClockSkewError
+from airflow_provider_rlmm.core.base.errors import ClockSkewError
 
 NOON_MS = 1_800_000_000_000
 

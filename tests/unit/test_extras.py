@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm import extras
-from airflow_provider_rlmm.extras import AIRFLOW_RANGE, require_airflow
+from airflow_provider_rlmm.core.base import extras
+from airflow_provider_rlmm.core.base.extras import AIRFLOW_RANGE, require_airflow
 from airflow_provider_rlmm.provider_info import get_provider_info
 from tests.matrix.cells import AIRFLOWS, PYTHONS
 

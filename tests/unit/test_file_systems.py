@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm import file_systems, local_writing
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.file_systems import (
+from airflow_provider_rlmm.core.base import file_systems, local_writing
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.file_systems import (
     create_file,
     file_sizes,
     list_files,
@@ -187,7 +187,7 @@ def test_links_and_what_is_being_written_are_not_listed(tmp_path: Path) -> None:
 FULL_DISK = """
 import json, resource, sys
 from pathlib import Path
-from airflow_provider_rlmm.file_systems import create_file, replace_file
+from airflow_provider_rlmm.core.base.file_systems import create_file, replace_file
 from airflow_provider_rlmm.lifecycle.plan_files import write_document, write_plan
 from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
@@ -240,7 +240,7 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_half(tmp_path: Path) -> N
 
 KILLED = """
 import os, signal, sys
-from airflow_provider_rlmm.file_systems import replacing
+from airflow_provider_rlmm.core.base.file_systems import replacing
 with replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

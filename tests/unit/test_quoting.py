@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 
+from airflow_provider_rlmm.core.base.quoting import (
+    MAX_NAME,
+    in_markdown,
+    in_quotes,
+    list_in_quotes,
+    name_in_text,
+    printable,
+)
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.quoting import MAX_NAME, in_markdown, in_quotes, list_in_quotes, name_in_text, printable
 
 TURNED = "safe\u202egnp.exe"
 MARKS = [*"\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.redaction import (
+from airflow_provider_rlmm.core.base.redaction import (
     HIDDEN,
     secrets_of,
     without_addresses,

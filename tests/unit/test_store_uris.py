@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
 
 
 @pytest.mark.parametrize(

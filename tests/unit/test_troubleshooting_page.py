@@ -14,8 +14,8 @@ from airflow.sdk import Connection
 from confluent_kafka import Producer
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
-from airflow_provider_rlmm.clock import HOUR_MS, TimeReading, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, TimeReading, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ClockSkewError,
     ConfigurationError,
     EventLogAccessError,

@@ -8,7 +8,7 @@ import random
 import time
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import HOUR_MS, system_clock
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

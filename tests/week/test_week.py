@@ -22,8 +22,8 @@ import pytest
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
-from airflow_provider_rlmm.clock import HOUR_MS, system_clock
-from airflow_provider_rlmm.file_systems import modified_ms
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
+from airflow_provider_rlmm.core.base.file_systems import modified_ms
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
 from airflow_provider_rlmm.hooks.connection import extra_of, naming_connection
 from airflow_provider_rlmm.storage.credentials import StoreAccess
-from airflow_provider_rlmm.store_uris import StoreUri, read_store_uri
 
 _CREDENTIALS = {
     "s3": ("aws_access_key_id", "aws_secret_access_key"),

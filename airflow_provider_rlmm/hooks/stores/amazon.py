@@ -10,13 +10,18 @@ from typing import Any, Final
 
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageAccessError, StorageError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    StorageAccessError,
+    StorageError,
+    StorageUnavailableError,
+)
+from airflow_provider_rlmm.core.base.store_uris import StoreUri
 from airflow_provider_rlmm.hooks.connection import extra_of
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
 from airflow_provider_rlmm.storage.credentials import StoreAccess, StoreCredentials
 from airflow_provider_rlmm.storage.opening import is_client_option
 from airflow_provider_rlmm.storage.secret_texts import safe_text
-from airflow_provider_rlmm.store_uris import StoreUri
 
 _ASKED_AGAIN: Final = timedelta(minutes=6)
 """obstore asks again when less than five minutes are left. botocore answers from memory until it has to renew them itself."""

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.hooks.connection import extra_of
 from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 

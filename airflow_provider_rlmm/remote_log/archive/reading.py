@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ArchiveError
-from airflow_provider_rlmm.file_systems import list_files, list_folders
+from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
 from airflow_provider_rlmm.policy.archive_run import NamedManifest
 from airflow_provider_rlmm.policy.archive_whole import HeldPartition, missing_from
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from airflow_provider_rlmm.remote_log.archive.documents import read_documents
 from airflow_provider_rlmm.remote_log.archive.files import describe
 from airflow_provider_rlmm.remote_log.archive.manifests import named_manifest

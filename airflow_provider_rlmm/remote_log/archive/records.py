@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.errors import ArchiveError
-from airflow_provider_rlmm.file_systems import replacing
+from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.base.file_systems import replacing
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedRecords
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.errors import ArchiveError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState

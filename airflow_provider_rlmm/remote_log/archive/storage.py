@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import ArchiveError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment

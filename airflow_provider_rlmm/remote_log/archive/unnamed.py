@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from airflow_provider_rlmm.file_systems import list_files, list_folders
+from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
 from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.remote_log.archive.places import DOCUMENTS, MANIFESTS, RECORDS, SEGMENTS
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 
 Array = npt.NDArray[Any]
 Data = bytes | bytearray | memoryview

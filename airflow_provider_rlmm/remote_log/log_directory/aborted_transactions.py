@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogSegment

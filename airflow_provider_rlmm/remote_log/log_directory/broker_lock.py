@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 
 LOCK_FILE: Final = ".lock"
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from airflow_provider_rlmm.errors import RemoteLogError
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.log_directory.batch_reading import read_batches

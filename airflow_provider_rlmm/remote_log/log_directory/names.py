@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from airflow_provider_rlmm.quoting import in_quotes, name_in_text
+from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"

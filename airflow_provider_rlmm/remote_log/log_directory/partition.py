@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.quoting import in_quotes
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import (
     LEADER_EPOCH_CHECKPOINT,

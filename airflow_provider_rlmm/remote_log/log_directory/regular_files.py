@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 
 MAX_INDEX_BYTES: Final = 1024 * 1024 * 1024
 """The largest index that is read: a hundred times of what a broker makes by default."""

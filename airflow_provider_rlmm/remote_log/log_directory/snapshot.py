@@ -16,8 +16,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_rlmm.errors import LogDirectoryError
-from airflow_provider_rlmm.local_writing import telling_of_full_disks
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
 from airflow_provider_rlmm.remote_log.log_directory.disk import (
     CLEAN_SHUTDOWN,

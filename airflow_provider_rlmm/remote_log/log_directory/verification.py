@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
 
 Array = npt.NDArray[Any]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import (
     HEADER_BYTES,

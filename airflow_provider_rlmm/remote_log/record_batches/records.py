@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RecordsTooLargeError
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA, records_to_arrow
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
 from airflow_provider_rlmm.remote_log.record_batches.boundaries import RecordsDoNotFitError, find_records

@@ -2,7 +2,7 @@
 """
 The files of a data set of generations, for the Python of executors and driver alike: by pyarrow, which both have.
 
-URIs are those of :mod:`~airflow_provider_rlmm.file_systems`; credentials come from the environment or the role of the
+URIs are those of :mod:`~airflow_provider_rlmm.core.base.file_systems`; credentials come from the environment or the role of the
 machine. Nothing here replaces a file: each has a name of its own, and counts only if a manifest names it with its size and
 hash.
 """
@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from airflow_provider_rlmm.errors import ConfigurationError, SnapshotRefusedError
-from airflow_provider_rlmm.file_systems import local_path
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.spark.generation import GenerationFile
 
 _WITH_FOLDERS = ("local", "hdfs")

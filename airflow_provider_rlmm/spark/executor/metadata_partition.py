@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.spark.columns import arrow_schema
 from airflow_provider_rlmm.spark.executor.files import new_file
 from airflow_provider_rlmm.spark.executor.folding import Folding, ipc_of

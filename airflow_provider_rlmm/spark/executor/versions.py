@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from importlib import import_module
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 
 _LIBRARIES = ("numpy", "pyarrow", "pyspark")
 

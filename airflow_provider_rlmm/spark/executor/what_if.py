@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS, arrow_schema
 from airflow_provider_rlmm.spark.executor.files import read_whole
 from airflow_provider_rlmm.spark.executor.retention_walk import FIELDS, NONE, REASONS

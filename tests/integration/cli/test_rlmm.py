@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data.inventories import segments, topics
 from airflow_provider_rlmm.page_data.runs import history, progress
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from dev.roots import expected_root_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from dev.broker import LocalKafka, await_condition
 from dev.roots import expected_root_of

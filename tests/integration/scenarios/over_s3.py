@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from airflow_provider_rlmm.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from airflow.providers.openlineage.extractors import OperatorLineage
 from airflow.sdk import DAG, BaseOperator, Context
 
-from airflow_provider_rlmm.file_systems import replace_file
+from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.settings import work_uri
 

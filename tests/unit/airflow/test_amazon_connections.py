@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, RlmmError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    RlmmError,
+    StorageAccessError,
+    StorageUnavailableError,
+)
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.hooks.stores import amazon

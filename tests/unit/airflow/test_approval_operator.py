@@ -14,7 +14,7 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from airflow_provider_rlmm.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_plan
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm import file_systems
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base import file_systems
+from airflow_provider_rlmm.core.base.errors import (
     ClockSkewError,
     ConfigurationError,
     EventLogAccessError,

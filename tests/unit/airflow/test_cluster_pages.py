@@ -15,6 +15,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.plugins import web
@@ -24,8 +26,6 @@ from airflow_provider_rlmm.policy.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER
 from airflow_provider_rlmm.policy.task_failure import TaskFailure
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
-from airflow_provider_rlmm.quoting import human_bytes
 from tests.sample_work_folder import (
     CLUSTER,
     NASTY_TOPIC,

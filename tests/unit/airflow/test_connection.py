@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.storage.layouts import LayoutOptions
 

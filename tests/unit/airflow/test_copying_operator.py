@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.cli.main import run
-from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     CopyRefusedError,
     EventLogUnavailableError,

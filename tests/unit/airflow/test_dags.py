@@ -16,8 +16,8 @@ from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     ConfigurationError,
     EventLogUnavailableError,
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.base.values import duration_ms
 from airflow_provider_rlmm.operators import retrying
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.policy.guards import (
     DEFAULT_MIN_AGE_MS,
     DEFAULT_MIN_UNREFERENCED_MS,
 )
-from airflow_provider_rlmm.policy.values import duration_ms
 from airflow_provider_rlmm.resources import dags_folder
 
 FILES = sorted(Path(dags_folder()).glob("*.py"))

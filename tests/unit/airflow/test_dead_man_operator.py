@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_rlmm.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.operators import dead_man
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.policy.dead_man import DAY_MS

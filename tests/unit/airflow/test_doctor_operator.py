@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook

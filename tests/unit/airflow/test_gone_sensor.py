@@ -18,8 +18,8 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
-from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook

@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_rlmm.clock import system_clock
-from airflow_provider_rlmm.errors import UnknownHoldError
+from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import UnknownHoldError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator

@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     ConfigurationError,
     EventLogAccessError,

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, VariableResult
 
-from airflow_provider_rlmm.errors import StoppedError
+from airflow_provider_rlmm.core.base.errors import StoppedError
 from airflow_provider_rlmm.hooks import kill_switch
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator

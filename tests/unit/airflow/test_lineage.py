@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.observability.lineage import DatasetName, storage_dataset, told_by
 from airflow_provider_rlmm.operators.cleaner import CleanMetadataPartitionOperator, ReportRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.links.artifacts import (
     ArtifactLink,
     DoctorLink,

@@ -16,7 +16,7 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_provider_rlmm.assets.markers import markers_asset
-from airflow_provider_rlmm.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, kafka_uuid_str
 from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P

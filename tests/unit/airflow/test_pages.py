@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
@@ -43,7 +44,6 @@ from airflow_provider_rlmm.policy.scrub_summary import (
     TopicAmount,
     UnnamedTopic,
 )
-from airflow_provider_rlmm.quoting import human_bytes
 from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
 EVIL = '<script>alert("x")</script>'

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.page_data import documents
 from airflow_provider_rlmm.page_data.documents import read_json_object
 from airflow_provider_rlmm.plugins import rendering, serving, web

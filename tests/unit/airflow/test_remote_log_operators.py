@@ -16,8 +16,8 @@ import pytest
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
-from airflow_provider_rlmm.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     OffsetNotInRemoteLogError,
     RemoteLogError,

@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_rlmm.cli.main import run
-from airflow_provider_rlmm.errors import ArchiveError
+from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE

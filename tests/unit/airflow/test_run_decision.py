@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, StorageRootError
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (

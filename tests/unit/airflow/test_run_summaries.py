@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.errors import UnhealthyTopicError
+from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, ReportRemoteLogCleanupOperator

@@ -16,8 +16,8 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.base.errors import (
     BlastRadiusError,
     HiddenCopiesError,
     NotApprovedError,

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm import resources
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_in_uri
 from airflow_provider_rlmm.settings import (
     allowed_plan_roots,
     artifact_uri,
     plan_uri,
     work_uri,
 )
-from airflow_provider_rlmm.store_uris import is_below, refuse_secrets_in_uri
 
 
 def test_plans_and_reports_go_to_airflow_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

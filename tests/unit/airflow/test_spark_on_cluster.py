@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError, SparkMasterError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SparkMasterError
 from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_on_cluster import JobFolder

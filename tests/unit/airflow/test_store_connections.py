@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.hooks.stores.secrets import secrets_of
 from airflow_provider_rlmm.storage.credentials import StoreAccess

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.kafka import health

@@ -22,7 +22,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.definitions._internal.templater import LiteralValue
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_provider_rlmm.errors import RlmmError
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator

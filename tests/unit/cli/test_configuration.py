@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration, read_configuration
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 
 BROKER = {"RLMM_BOOTSTRAP_SERVER": "env:1"}
 

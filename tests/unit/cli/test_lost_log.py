@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm import file_systems
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.main import run
-from airflow_provider_rlmm.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.errors import StorageAccessError
+from airflow_provider_rlmm.core.base import file_systems
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.base.errors import StorageAccessError
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED
 from airflow_provider_rlmm.event_log.floors import FloorFiles

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from airflow.sdk import DAG, Asset
 
-from airflow_provider_rlmm import file_systems
+from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.event_log.in_process import (
     METADATA_TOPIC_ID,
     InProcessMetadataEventLog,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

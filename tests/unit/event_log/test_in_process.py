@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     EventLogUnavailableError,
     MetadataPartitionOutOfRangeError,

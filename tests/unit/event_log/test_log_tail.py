@@ -4,7 +4,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import LogReplacedError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.event_decoding import event_batch
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.log_tail import KEPT, LogTail, require_tail

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm import file_systems
-from airflow_provider_rlmm.errors import ConfigurationError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base import file_systems
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity
 from airflow_provider_rlmm.event_log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile

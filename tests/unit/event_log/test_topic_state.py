@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
@@ -229,7 +229,7 @@ records = st.lists(
 )
 
 
-@patch("airflow_provider_rlmm.file_systems.os.fsync", lambda _: None)
+@patch("airflow_provider_rlmm.core.base.file_systems.os.fsync", lambda _: None)
 @settings(deadline=None)
 @given(records, records, st.integers(1, 5))
 def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(

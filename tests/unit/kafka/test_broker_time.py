@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.clock import TimeBound, TimeReading
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, UnprovenClockError
+from airflow_provider_rlmm.core.base.clock import TimeBound, TimeReading
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, UnprovenClockError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.kafka import broker_time as kafka_time
 from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition

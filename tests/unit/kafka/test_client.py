@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventLogAccessError,
     EventLogUnavailableError,

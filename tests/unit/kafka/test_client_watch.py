@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
 from airflow_provider_rlmm.kafka.client import KafkaAdmin
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch, explain_tls_refusal, is_tls_refusal
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig

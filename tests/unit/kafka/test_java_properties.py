@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig, java_client_properties
 from airflow_provider_rlmm.kafka.java_properties import librdkafka_properties, read_java_properties
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.kafka.client import KafkaAdmin
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore

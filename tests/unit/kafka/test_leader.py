@@ -12,7 +12,11 @@ from uuid import UUID
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import (
+    EventLogAccessError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+)
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.metadata.records import TopicIdPartition

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Uuid
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     EventLogAccessError,
     EventLogUnavailableError,

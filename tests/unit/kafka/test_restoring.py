@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_rlmm.errors import RestoreError
+from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.restoring import _Reports

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore

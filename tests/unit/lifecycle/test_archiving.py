@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ArchiveError,
     LogReplacedError,
     StoppedError,

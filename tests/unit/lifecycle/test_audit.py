@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import AuditError, StorageRootError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.lifecycle import audit, audit_files
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows, compact

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import StorageRootError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.lifecycle.batches import batches_of
 from airflow_provider_rlmm.lifecycle.eligibility import Eligibility
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.reports import check_report, cleanup_document

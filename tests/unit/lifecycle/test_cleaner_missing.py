@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageRootError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition

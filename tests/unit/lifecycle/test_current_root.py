@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import AuditError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError
 from airflow_provider_rlmm.lifecycle import audit, audit_files
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.audit_files import compact, deletion_record

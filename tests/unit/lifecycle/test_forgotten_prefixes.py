@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageError
+from airflow_provider_rlmm.core.base.errors import StorageError
 from airflow_provider_rlmm.lifecycle import named_prefixes
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of

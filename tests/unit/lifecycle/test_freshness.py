@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageRootError
 from airflow_provider_rlmm.lifecycle.root_proof import check_samples, look_for_freshness
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import PlanError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.lifecycle import known_places
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root, require_brokers_root, require_places_of_plan
 from airflow_provider_rlmm.metadata.records import TopicIdPartition

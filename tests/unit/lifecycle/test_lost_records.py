@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import ArchiveError, LostRecordsError, TopicInDoubtError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, LostRecordsError, TopicInDoubtError
 from airflow_provider_rlmm.event_log.floored_log import FlooredLog
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions

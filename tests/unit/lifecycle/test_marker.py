@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, WritesNotAllowedError
 from airflow_provider_rlmm.event_log.protocol import Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.serde import serialize

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.event_log import in_process
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.lifecycle import plan_files
 from airflow_provider_rlmm.lifecycle.plan_files import (
     orphaned_partitions,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.progress import AFTER_A_FAILURE_MS, EVERY_MS, ProgressWriter
 from airflow_provider_rlmm.policy.cleaning_progress import MAX_PROGRESS_REFUSALS, CleaningProgress, ProgressState

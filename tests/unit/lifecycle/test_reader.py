@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, EventLogUnavailableError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, OffsetOutOfRangeError
 from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
 from tests.unit.lifecycle.builders import Cluster, tip
 

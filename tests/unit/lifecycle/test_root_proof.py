@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, PlanError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, PlanError, StorageRootError
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S

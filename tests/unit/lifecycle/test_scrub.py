@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
 from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S

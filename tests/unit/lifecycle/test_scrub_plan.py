@@ -13,8 +13,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import (
     AuditError,
     BlastRadiusError,
     ClusterMismatchError,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     EventLogUnavailableError,
     LogReplacedError,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
 from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory

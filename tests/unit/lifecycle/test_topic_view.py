@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.event_log.topic_state import TopicState

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.metadata.serde import serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S

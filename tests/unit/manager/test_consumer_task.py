@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, OffsetOutOfRangeError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, ReadEffect
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for

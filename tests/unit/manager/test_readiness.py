@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airflow_provider_rlmm.errors import NotReadyError
+from airflow_provider_rlmm.core.base.errors import NotReadyError
 from airflow_provider_rlmm.manager.readiness import NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import NotReadyError, QuarantinedRecordsError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import NotReadyError, QuarantinedRecordsError, SnapshotRefusedError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, no_effect_hook
 from airflow_provider_rlmm.event_log.protocol import ProvenLook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot

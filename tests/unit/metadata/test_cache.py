@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError, MetadataError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MetadataError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.outcomes import EventFate
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.metadata.columnar.fold import events, steps, store, unresolved
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from airflow_provider_rlmm.metadata.serde import deserialize, serialize
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.metadata import wire
 from airflow_provider_rlmm.metadata.wire import Reader
 

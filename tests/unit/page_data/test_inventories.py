@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.bounded_parquet import BoundedParquet
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import (
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.page_data.inventories import (
     topics,
 )
 from airflow_provider_rlmm.policy.inventory import InventoryFile
-from airflow_provider_rlmm.policy.work_folder import cluster_folder
 from tests.sample_work_folder import NASTY_TOPIC, NOW_MS, Sample, sample_work_folder, topic_id
 
 TOPICS, PARTITIONS, SEGMENTS = 30, 3, 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.clock import duration_in_words
+from airflow_provider_rlmm.core.base.clock import duration_in_words
 from airflow_provider_rlmm.policy.attention import (
     DAY_MS,
     MAX_ACKNOWLEDGED_MS,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.clock import HOUR_MS
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.records import (
     COPIER_BROKER_ID,

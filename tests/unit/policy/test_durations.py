@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.clock import duration_in_words
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.policy.values import MAX_INTEGER, duration_ms
+from airflow_provider_rlmm.core.base.clock import duration_in_words
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_ms
 
 HOUR = 3_600_000
 

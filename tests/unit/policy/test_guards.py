@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
 from airflow_provider_rlmm.policy.guards import (

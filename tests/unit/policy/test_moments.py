@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.policy.values import moment_ms
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import moment_ms
 
 NOON_MS = 1_772_366_400_000
 

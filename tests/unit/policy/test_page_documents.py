@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import DocumentError
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.strict_json import checksum
 from airflow_provider_rlmm.policy.cleaning_progress import (
     MAX_PROGRESS_REFUSALS,
     CleaningProgress,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.policy.inventory import (
     generation_time,
 )
 from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary, run_of_file
-from airflow_provider_rlmm.policy.strict_json import checksum
 
 TOTALS = Totals(
     stored=Count(5, 500),

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.base.strict_json import checksum
 from airflow_provider_rlmm.metadata.read_tail import ReadTail
 from airflow_provider_rlmm.policy import plan as plan_module
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason, first_refusals
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.policy.strict_json import checksum
 
 SUMMARY = PlanSummary(
     plan_id="p-1",

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_rlmm.clock import HOUR_MS, TimeBound, TimeProof, TimeReading
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, TimeBound, TimeProof, TimeReading
+from airflow_provider_rlmm.core.base.errors import (
     ClockSkewError,
     ConfigurationError,
     EventLogAccessError,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError, OffsetNotInRemoteLogError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadRange, split, within
 

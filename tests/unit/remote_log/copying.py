@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.metadata.history import UserPartitionHistory

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import ArchiveError
-from airflow_provider_rlmm.file_systems import remove_file, replace_file
+from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.base.file_systems import remove_file, replace_file
 from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest

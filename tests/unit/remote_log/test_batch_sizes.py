@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RemoteLogError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import batch_positions
 from tests.kafka_log import Batch, Record, log_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import CopyRefusedError
+from airflow_provider_rlmm.core.base.errors import CopyRefusedError
 from airflow_provider_rlmm.event_log.in_process import PublishEffect, no_effect_hook
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
 from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.copying import CopyHole, CopyLimits
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint

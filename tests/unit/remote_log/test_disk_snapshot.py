@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
-from airflow_provider_rlmm.errors import DamagedObjectError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot, ProducerState
 from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex, TimestampOffset

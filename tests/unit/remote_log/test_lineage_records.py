@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import LogDirectoryError
+from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
 
 

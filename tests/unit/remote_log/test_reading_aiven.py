@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RemoteLogError, SegmentGoneError
+from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError, SegmentGoneError
 from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.errors import DamagedObjectError, RecordsTooLargeError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import (
+    DamagedObjectError,
+    RecordsTooLargeError,
+    UnsupportedMessageFormatError,
+)
 from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import size_of_first_batch
 from airflow_provider_rlmm.remote_log.record_batches.checksums import crc32c

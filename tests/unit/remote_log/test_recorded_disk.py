@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import RemoteLogError
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader

@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.session import restoring as session_restoring

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import PartitionNotAssignedError, TopicInDoubtError
+from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.metadata.records import (

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.errors import ArchiveError, StoppedError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, StoppedError
 from airflow_provider_rlmm.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.archive_run import file_name

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError, PlanError, SnapshotRefusedError
-from airflow_provider_rlmm.policy import strict_json
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.spark.executor.files import located, new_file, read_whole
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, Anchor, Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.spark.generations import GenerationStore

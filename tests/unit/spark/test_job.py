@@ -48,7 +48,7 @@ def test_of_an_executors_error_the_last_line_is_told(job: ModuleType) -> None:
 Traceback (most recent call last):
   File "worker.py", line 1, in main
     raise ValueError: not here
-airflow_provider_rlmm.errors.ConfigurationError: the executors' Python has pyspark 4.0.1 (driver: 4.0.0)
+airflow_provider_rlmm.core.base.errors.ConfigurationError: the executors' Python has pyspark 4.0.1 (driver: 4.0.0)
 """
     assert job._one_line(message).endswith(
         "ConfigurationError: the executors' Python has pyspark 4.0.1 (driver: 4.0.0)"

@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder

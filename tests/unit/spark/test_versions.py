@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.spark.executor.versions import differences, require_one_pyspark, software
 from airflow_provider_rlmm.spark.package import require_pyspark
 

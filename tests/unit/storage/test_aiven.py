@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentId,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import HiddenCopiesError
+from airflow_provider_rlmm.core.base.errors import HiddenCopiesError
 from airflow_provider_rlmm.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector, S3BucketInspector
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed, by_versions, together
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
 from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
 from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
 from airflow_provider_rlmm.storage.object_calls import DeleteCalls

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageAccessError
+from airflow_provider_rlmm.core.base.errors import StorageAccessError
 from airflow_provider_rlmm.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from tests.contracts.remote_storage import LAYOUT

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from obstore.store import LocalStore
 
-from airflow_provider_rlmm.errors import StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
 from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
 from airflow_provider_rlmm.storage.deletion import Lookup
 from airflow_provider_rlmm.storage.local_files import LocalFiles, LocalWriter

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation, expected_roots
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import (

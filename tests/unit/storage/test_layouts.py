@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.errors import ConfigurationError, UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnsafeObjectKeyError
 from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.storage.index_type import IndexType

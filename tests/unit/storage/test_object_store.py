@@ -16,7 +16,7 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import LocalStore, MemoryStore
 
-from airflow_provider_rlmm.errors import (
+from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     LogDirectoryError,
     RlmmError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.errors import CopyCancelledError, StorageFullError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import CopyCancelledError, StorageFullError, StorageRootError
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
+from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array, canonical_blocks
 from airflow_provider_rlmm.metadata.outcomes import ErrorCode

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
 from airflow_provider_rlmm.metadata.deletion import AbsenceObservation, PartitionDeletion

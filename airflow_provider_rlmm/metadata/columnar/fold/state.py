@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.errors import MetadataError
+from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.metadata.columnar.fold.apply import apply_batch
 from airflow_provider_rlmm.metadata.columnar.fold.histories import histories_of, user_partition
 from airflow_provider_rlmm.metadata.columnar.fold.ipc import from_ipc, to_ipc

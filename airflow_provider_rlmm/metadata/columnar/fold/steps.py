@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from airflow_provider_rlmm.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
 from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of

@@ -27,10 +27,10 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_rlmm.errors import ConfigurationError, StorageError
-from airflow_provider_rlmm.local_writing import LEFTOVER, beside, create_beside, flush
-from airflow_provider_rlmm.quoting import in_quotes
-from airflow_provider_rlmm.redaction import without_stores_secrets
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError
+from airflow_provider_rlmm.core.base.local_writing import LEFTOVER, beside, create_beside, flush
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.redaction import without_stores_secrets
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -269,7 +269,7 @@ def open_object(uri: str) -> Iterator[IO[bytes]]:
     """
     import obstore
 
-    from airflow_provider_rlmm.object_parts import in_parts
+    from airflow_provider_rlmm.core.base.object_parts import in_parts
 
     with _object(uri) as (store, name):
         yield in_parts(obstore.open_reader(store, name))

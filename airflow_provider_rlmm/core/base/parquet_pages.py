@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
-from airflow_provider_rlmm.thrift_compact import read_struct
+from airflow_provider_rlmm.core.base.thrift_compact import read_struct
 
 MAX_PAGES: Final = 100_000
 """Pages of one column of a row group."""

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.errors import DocumentError
-from airflow_provider_rlmm.parquet_pages import Chunk, Page, RowGroup, pages_of, row_groups_of
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.parquet_pages import Chunk, Page, RowGroup, pages_of, row_groups_of
 
 MAX_FOOTER_BYTES: Final = 16 * 2**20
 """A footer has some 150 bytes for each column of each row group."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.quoting import in_quotes
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 _KINDS: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_rlmm.errors import ConfigurationError
-from airflow_provider_rlmm.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 
 MAX_INTEGER = 2**63 - 1
 MAX_SHOWN = 80
